@@ -11,10 +11,9 @@ from prefect import runtime
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
-from tasks.cache.lineage import WantedStage, lineages_before
-from tasks.cache.manifests import StageManifest
+from tasks.cache.manifests import StageManifest, WantedStage, software_before
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.software import Software
+from tasks.cache.software import Software, made_from
 from tasks.cache.stages import kind_of
 from tasks.pages.progress_pages import FlowProgress
 from tasks.storage.run_storage import RunStorage
@@ -37,7 +36,7 @@ class RunContext:
         run: The run's folder.
         digests: [stage] -> its digest (tasks.cache.stages).
         parts: [stage] -> the parts that the digest covers (tasks.cache.stage_parts).
-        software: [kind of stage] -> the software that makes it (tasks.cache.software).
+        software: [kind of stage] -> the software that makes it here (tasks.cache.software).
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
         progress: Shows progress bars.
         stop: The request to stop.
@@ -90,8 +89,7 @@ class RunContext:
             name=stage,
             digest=self.digests[stage],
             parts=parts,
-            software=self.software.get(kind_of(stage), {}),
-            made_from=lineages_before(self.run, parts),
+            software={**self.software.get(kind_of(stage), {}), **made_from(software_before(self.run, parts))},
         )
 
     def outcome(self) -> dict[str, Any]:

@@ -13,11 +13,10 @@ from prefect.states import Completed
 
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import ensure_held
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
 from tasks.cache.reuse import discard_stage, find_complete, why_anew
-from tasks.cache.software import NOT_NOTED, Software, changes_since, in_words
-from tasks.cache.stages import OWN_STAGES, kind_of
+from tasks.cache.software import Software, changes_since, in_words
+from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
 from tasks.run_pages import show_stage
 from tasks.tracking.run_tracking import Show
@@ -49,7 +48,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     elsewhere = context.reuse and stage not in OWN_STAGES
     found = find_complete(context.run, wanted, elsewhere=elsewhere, fetch=context.storage.bring_stage)
     if found is not None:
-        tell_of_software(context, stage, found.software, said=f"{stage} stands")
+        tell_of_software(context, wanted, found.software, said=f"{stage} stands")
         return recognised(context, found, show=show)
     changed = why_anew(context.run, wanted)
     if changed is not None:
@@ -75,7 +74,6 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         parts=made.parts,
         software=made.software,
-        made_from=made.made_from,
     )
     write_manifest(context.run, manifest)
     logger.info("%s: finished in %.1f s", made.name, seconds)
@@ -83,30 +81,23 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
     return manifest
 
 
-def tell_of_software(context: RunContext, stage: str, made_by: Software, *, said: str) -> None:
+def tell_of_software(context: RunContext, wanted: WantedStage, made_by: Software, *, said: str) -> None:
     """Warn, and record an event, when a run goes on from a stage that other software made. A change that was reported
     for one stage is not reported again for the next.
 
     Args:
         context: The run.
-        stage: The stage that was made; `training` is all epochs together.
+        wanted: The stage as it would be made now; `training` is all epochs together.
         made_by: The software that made it last.
         said: What happens with the stage, for the message.
     """
-    now = context.software.get(kind_of(stage), {})
-    if not now:
-        return
-    changes = changes_since(made_by, now) if made_by else {}
+    changes = changes_since(made_by, wanted.software)
     news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.told}
     if news:
         said = f"{said}, made by other software: {in_words(news)}"
-    elif not made_by and NOT_NOTED not in context.told:
-        said = f"{said}; {NOT_NOTED}"
-    else:
-        return
-    context.told |= {f"{name} {pair}" for name, pair in news.items()} or {NOT_NOTED}
-    RunLogs(context.run).log_event("software-changed", stage=stage, changes=news, said=said)
-    logger.warning("%s", said)
+        context.told |= {f"{name} {pair}" for name, pair in news.items()}
+        RunLogs(context.run).log_event("software-changed", stage=wanted.name, changes=news, said=said)
+        logger.warning("%s", said)
 
 
 def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> State[StageManifest]:

@@ -104,7 +104,7 @@ def settle(run: str) -> range:
     context.storage.copy()
     if start.step:
         goes_on = "training is complete" if start.ended else f"training goes on after step {start.step}"
-        tell_of_software(context, "training", start.trained_by, said=goes_on)
+        tell_of_software(context, context.wanted("training"), start.trained_by, said=goes_on)
     context.trained_by = start.made_by(wanted.software)
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, said=str(start))

@@ -28,9 +28,9 @@ def start_workers(context: RunContext) -> None:
 def note_new_workers(context: RunContext) -> None:
     """As `start_workers`, for a training that may have begun: its software is noted from its last checkpoint on. What
     other workers had generated after it is generated again, since these come to other weights."""
-    before = context.software["train"]
+    before = context.wanted("training").software
     start_workers(context)
-    now = context.software["train"]
+    now = context.wanted("training").software
     if now == before:
         return
     last = context.session.store.latest()

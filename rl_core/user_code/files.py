@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rl_core.source_code import parse
+from rl_core.user_code.text import parse
 
 
 def files_of(path: Path) -> list[Path]:

@@ -1,12 +1,11 @@
 """The names that a Python file defines, read from its text: none of its code runs in this process."""
 
 import ast
+import gc
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from rl_core.source_code import parse
 
 _ANY_NAME = "*"
 
@@ -57,6 +56,21 @@ def read_source(path: Path) -> SourceText:
         constants={name: value for node in nodes for name, value in _literals_of(node)},
         functions={node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)},
     )
+
+
+def parse(code: str | bytes, *, filename: str = "<unknown>") -> ast.Module:
+    """`ast.parse` without a search for garbage in the middle.
+
+    A search runs code of any object, and with it perhaps another thread. If that parses too, Python 3.11 raises
+    "SystemError: AST constructor recursion depth mismatch" here (python/cpython#106905).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(code, filename=filename)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _text_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Manifests: the record of a finished stage, and whether it is still valid. They are the project's only cache.
+"""Manifests: the record of a finished stage, and whether it is what is wanted. They are the project's only cache.
 
 See docs/architecture.md, "The run directory is the truth".
 """
@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, hash_file, hash_files, is_regular, read_json, relative_name
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
+from tasks.cache.software import Software, differences, in_words, made_again
+from tasks.cache.stage_parts import Parts, stages_before, what_changed
 
 GROWING_FILE = "metrics.jsonl"
 """The log that later epochs append to. A manifest covers the bytes that were there when its stage ended."""
@@ -48,8 +51,7 @@ class StageManifest:
         finished_at: Time of its end (UTC, ISO 8601).
         reused_from: Name of the run that the stage was taken over from; None when this run made it.
         parts: The parts that the digest covers (tasks.cache.stage_parts).
-        software: The software that made the stage (tasks.cache.software); empty for stages that compute nothing.
-        made_from: [stage whose result it read] -> the lineage of that stage (tasks.cache.lineage).
+        software: The software that made the stage, and the stages before it (tasks.cache.software).
     """
 
     stage: str
@@ -60,8 +62,57 @@ class StageManifest:
     finished_at: str
     reused_from: str | None = field(default=None)
     parts: Mapping[str, str] = field(default_factory=dict)
-    software: Mapping[str, str] = field(default_factory=dict)
-    made_from: Mapping[str, str] = field(default_factory=dict)
+    software: Software = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedStage:
+    """A stage as it would be made now.
+
+    Attributes:
+        name: Name of the stage.
+        digest: Digest of what is asked for (tasks.cache.stages).
+        parts: The parts that the digest covers (tasks.cache.stage_parts).
+        software: The software that would make it, and that made the stages before it (tasks.cache.software).
+    """
+
+    name: str
+    digest: str
+    parts: Parts = field(default_factory=dict)
+    software: Software = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Key of the stage's intermediate results, which are not used by other software."""
+        return f"{self.digest}-{digest_of(dict(self.software))}"
+
+    def is_outdated(self, own: StageManifest) -> str | None:
+        """Why a stage that this run has finished is no longer what is asked for, in words; None when it is valid. It is
+        valid whatever software made it, as long as it was made from the present results of the stages before it."""
+        if own.digest != self.digest:
+            return what_changed(own.parts, self.parts)
+        again = made_again(own.software, self.software)
+        return f"other software has made {', '.join(again)} again" if again else None
+
+    def why_not_taken(self, found: StageManifest) -> str | None:
+        """Why a stage of this digest that another run has finished is not taken over, in words; None when it can be
+        taken."""
+        changes = differences(found.software, self.software)
+        return f"made by other software: {in_words(changes)}" if changes else None
+
+
+def software_before(run: RunDirectory, parts: Parts) -> dict[str, Software]:
+    """[stage] -> the software of the finished stages in a run that a stage of these parts reads."""
+    manifests = {stage: _manifest_of(run, stage) for stage in stages_before(parts)}
+    return {stage: found.software for stage, found in manifests.items() if found is not None}
+
+
+def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:
+    if stage != "training":
+        return read_manifest(run, stage)
+    epochs = run.stage_manifest("any").parent.glob("train-epoch-*.json")
+    last = max(epochs, key=lambda path: (len(path.name), path.name), default=None)
+    return read_manifest(run, last.stem) if last else None
 
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:

@@ -15,11 +15,11 @@ from typing import Final
 from rl_core.config.run import RunConfig
 from rl_core.files import link_or_copy
 from rl_core.run_directory import RunDirectory
-from tasks.cache.lineage import WantedStage
 from tasks.cache.manifests import (
     GROWING_FILE,
     Output,
     StageManifest,
+    WantedStage,
     altered_output,
     read_manifest,
     write_manifest,

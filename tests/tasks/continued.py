@@ -29,8 +29,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
 from rl_core.types import Prompt, Score
 from rl_core.workers.usage import Usage
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import StageManifest, describe_outputs, write_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
 from tasks.resuming.training_start import TrainingStart, WantedTraining
 from tasks.resuming.training_state import mark_started, settle_training
 from tasks.train import epoch_outputs
@@ -62,7 +61,6 @@ class Geometry:
     staleness: int = 0
     parts: Mapping[str, str] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=lambda: {"torch": "2.0"})
-    made_from: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[int, str] = field(default_factory=dict)
     """Of epochs; that of another one is its number."""
 
@@ -83,7 +81,6 @@ class Geometry:
             trainer=self.config.trainer,
             parts=self.parts,
             software=self.software,
-            made_from=self.made_from,
         )
 
     @property
@@ -298,7 +295,6 @@ def _finish(
         seconds=1.0,
         finished_at="",
         software=made.software,
-        made_from=made.made_from,
     )
     write_manifest(run, manifest)
 

@@ -84,7 +84,6 @@ def finish_stage(
     digest: str = "d0",
     parts: Mapping[str, str] | None = None,
     software: Mapping[str, str] | None = None,
-    made_from: Mapping[str, str] | None = None,
     finished_at: str = "2026-01-01T00:00:00+00:00",
 ) -> StageManifest:
     """Write the manifest of a stage that made `outputs`."""
@@ -97,7 +96,6 @@ def finish_stage(
         finished_at=finished_at,
         parts=parts or {},
         software=software or {},
-        made_from=made_from or {},
     )
     write_manifest(run, manifest)
     return manifest

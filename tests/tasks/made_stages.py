@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from rl_core.config.run import RunConfig
-from tasks.cache.lineage import WantedStage, stage_names_before
+from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.software import Software, software_of_stages
+from tasks.cache.software import Software, made_from, software_of_stages
+from tasks.cache.stage_parts import stages_before
 from tasks.cache.stages import kind_of, stage_digests, stage_parts
 
 
@@ -19,12 +20,11 @@ def made_now(
     parts = stage_parts(config, digests, files)
     made: dict[str, WantedStage] = {}
     for name in digests:
-        before = [one for one in stage_names_before(parts[name]) if one != "cold-start" or config.cold_start]
+        before = [one for one in stages_before(parts[name]) if one != "cold-start" or config.cold_start]
         made[name] = WantedStage(
             name=name,
             digest=digests[name],
             parts=parts[name],
-            software=software.get(kind_of(name), {}),
-            made_from={one: made[one].lineage for one in before},
+            software={**software.get(kind_of(name), {}), **made_from({one: made[one].software for one in before})},
         )
     return made[stage]

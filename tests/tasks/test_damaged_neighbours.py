@@ -1,5 +1,6 @@
 """Whatever became of a run, the runs beside it go on as if it was not there."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,7 @@ import pytest
 
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import read_manifest
+from tasks.cache.manifests import WantedStage, read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.reproduction.finished_run import read_finished
 from tasks.reproduction.good_runs import good_runs_before
@@ -111,7 +111,7 @@ def test_a_link_to_the_run_itself_is_no_other_run(other: RunDirectory) -> None:
 def test_damaged_runs_are_no_good_runs(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     old = run_of(week(tmp_path, 1, 290))
-    old.reproduction.write_text('{"status": "good"}')
+    old.reproduction.write_text(json.dumps({"status": "good", "runs": [{"run": old.name}]}))
     for damage in DAMAGES:
         DAMAGES[damage](copied(old, tmp_path / damage).root / name)
     (group,) = good_runs_before([read_finished(run_of(week(tmp_path, 2, 290)))])

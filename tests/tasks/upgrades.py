@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cache.source_closure import OWN_PACKAGES, SOURCES
+import rl_core
 
 
 def pretend(folder: Path, package: str, version: str) -> Path:
@@ -24,8 +24,10 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, package: str, version
 def copied_sources(folder: Path) -> Path:
     """A copy of the project's packages."""
     sources = folder / "sources"
-    for package in OWN_PACKAGES:
-        shutil.copytree(SOURCES / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("rl_core", "tasks", "flows", "tools"):
+        shutil.copytree(
+            Path(rl_core.__file__).parents[1] / package, sources / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     return sources
 
 

@@ -20,7 +20,6 @@ from pydantic.fields import FieldInfo
 
 from rl_core.config.run import RunConfig
 from rl_core.section import kind_of
-from rl_core.source_code import parse
 
 INTRODUCTION = """# Configuration
 
@@ -95,7 +94,7 @@ def meanings(section: type[BaseModel]) -> dict[str, str]:
 
 
 def _texts_in(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    (tree,) = parse(inspect.getsource(section)).body
+    (tree,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
     for statement, following in pairwise(tree.body):
         match statement, following:

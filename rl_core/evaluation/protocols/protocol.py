@@ -1,5 +1,6 @@
 """An evaluation protocol: what a model is asked, how it answers, and how the answers are graded."""
 
+import ast
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,9 +14,9 @@ from rl_core.config.stages import EvaluationConfig
 from rl_core.digests import digest_of
 from rl_core.evaluation.items import Mode
 from rl_core.files import read_utf8
-from rl_core.source_code import parse, what_it_does
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
+from rl_core.user_code.text import parse
 
 OWN_WORDS = "the project's own words, in the published format"
 
@@ -166,4 +167,17 @@ def code_digest(modules: tuple[str, ...]) -> str:
 def _read(module: str) -> str:
     spec = find_spec(module)
     assert spec is not None and spec.origin is not None, f"{module} is a module of this project"
-    return what_it_does(parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return _what_it_does(parse(Path(spec.origin).read_text(encoding="utf-8")))
+
+
+def _what_it_does(tree: ast.Module) -> str:
+    """The text of a module without comments, docstrings and layout: modules with equal texts do the same."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a docstring, of a module, class, function or field."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

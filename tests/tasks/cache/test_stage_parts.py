@@ -7,7 +7,7 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
-from tasks.cache.lineage import WantedStage
+from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import stage_paths, why_anew
 from tasks.cache.stage_parts import what_changed

@@ -12,14 +12,13 @@ from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.software import Software, software_of_stages
-from tasks.cache.source_closure import SOURCES
 from tasks.cache.stages import epoch_chain, stage_digests
 from tasks.planning.known_rows import known_rows
 from tasks.planning.stage_status import stage_statuses
 from tests.tasks.continued import End, Geometry, attempt
 from tests.tasks.finished_run import finish_stage
 from tests.tasks.made_stages import made_now
-from tests.tasks.upgrades import copied_sources, edit, install
+from tests.tasks.upgrades import install
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,14 +47,14 @@ def finish(
     made = made_now(config, stage, software=software)
     path.mkdir(parents=True)
     (path / "file").write_text(stage)
-    finish_stage(run, stage, result, path, digest=made.digest, software=made.software, made_from=made.made_from)
+    finish_stage(run, stage, result, path, digest=made.digest, software=made.software)
 
 
-def statuses(config: RunConfig, run: RunDirectory, *, reuse: bool = True, sources: Path = SOURCES) -> dict[str, str]:
+def statuses(config: RunConfig, run: RunDirectory, *, reuse: bool = True) -> dict[str, str]:
     digests = stage_digests(config)
     rows = known_rows(config, run, digests)
     plan = rows.plan(config) if rows else None
-    found = stage_statuses(config, run, digests, reuse=reuse, plan=plan, sources=sources)
+    found = stage_statuses(config, run, digests, reuse=reuse, plan=plan)
     return {status.stage: status.status for status in found}
 
 
@@ -64,8 +63,8 @@ def here(config: RunConfig) -> dict[str, dict[str, str]]:
     return {kind: dict(software) for kind, software in software_of_stages(config, NamedFiles()).items()}
 
 
-def training_of(config: RunConfig, software: Mapping[str, str]) -> Geometry:
-    """The config's training: two epochs of three steps."""
+def training_of(config: RunConfig, made_by: Mapping[str, Software]) -> Geometry:
+    """The config's training by this software: two epochs of three steps."""
     digests = [digest for _, digest in epoch_chain(config, stage_digests(config), epochs=2)]
     return Geometry(
         steps_per_epoch=3,
@@ -73,8 +72,7 @@ def training_of(config: RunConfig, software: Mapping[str, str]) -> Geometry:
         save_freq=2,
         save_limit=1,
         digests=dict(enumerate(digests, start=1)),
-        software=software,
-        made_from=made_now(config, "training").made_from,
+        software=made_now(config, "training", software=made_by).software,
     )
 
 
@@ -97,7 +95,7 @@ def test_stages_are_finished_here_or_elsewhere(config: RunConfig, run: RunDirect
 
 
 def test_training_goes_on_after_its_newest_checkpoint(config: RunConfig, run: RunDirectory) -> None:
-    attempt(run, training_of(config, here(config)["train"]), End(step=5, kind="stopped"))
+    attempt(run, training_of(config, here(config)), End(step=5, kind="stopped"))
     (run.checkpoints / "step-000006").mkdir()
     found = statuses(config, run)
     assert found["train-epoch-001"] == "finished"
@@ -113,30 +111,17 @@ def test_what_other_software_made_is_taken_over_from_no_run_and_the_reason_is_to
     assert statuses(config, run)["cold-start"] == "finished in other"
     before = version("peft")
     install(monkeypatch, tmp_path, "peft", "99.0")
+    refused = f"to do; not taken over from other: made by other software: peft {before} -> 99.0"
     found = statuses(config, run)
-    assert found["prepare"] == "finished in other", "it calls no peft"
-    assert found["cold-start"] == (f"to do; not taken over from other: made by other software: peft {before} -> 99.0")
-
-
-def test_what_comes_after_a_stage_of_other_software_is_taken_over_from_no_run(
-    config: RunConfig, run: RunDirectory, tmp_path: Path
-) -> None:
-    other = RunDirectory(run.root.with_name("other"))
-    finish(other, config, "prepare", other.data, splits={"train": {"rows": 12}})
-    finish(other, config, "cold-start", other.base_model)
-    edited = copied_sources(tmp_path)
-    edit(edited / "rl_core" / "data" / "preparation.py")
-    found = statuses(config, run, sources=edited)
-    assert found["prepare"] == ("to do; not taken over from other: made by other software: the code of rl_core.data")
-    assert found["cold-start"] == (
-        "to do; not taken over from other: what comes before was made by other software: prepare"
-    )
+    assert found["prepare"] == refused
+    assert found["cold-start"] == f"{refused}, what made prepare"
 
 
 def test_the_own_stages_and_epochs_go_on_with_other_software(config: RunConfig, run: RunDirectory) -> None:
     before = {kind: software | {"torch": "1.0"} for kind, software in here(config).items()}
     finish(run, config, "prepare", run.data, software=before, splits={"train": {"rows": 12}})
-    attempt(run, training_of(config, before["train"]), End(step=5, kind="stopped"))
+    finish(run, config, "cold-start", run.base_model, software=before)
+    attempt(run, training_of(config, before), End(step=5, kind="stopped"))
     found = statuses(config, run)
     change = f"by other software: torch 1.0 -> {here(config)['train']['torch']}"
     assert found["prepare"] == found["train-epoch-001"] == f"finished, {change}"
@@ -148,31 +133,21 @@ def test_epochs_of_other_software_are_taken_over_from_no_run(config: RunConfig, 
     for place in (run, other):
         finish(place, config, "prepare", place.data, splits={"train": {"rows": 12}})
         finish(place, config, "cold-start", place.base_model)
-    attempt(other, training_of(config, now["train"]))
+    attempt(other, training_of(config, now))
     assert statuses(config, run)["train-epoch-002"] == "finished in other"
     shutil.rmtree(other.root / "checkpoints")
     other.stage_manifest("train-epoch-002").unlink()
-    attempt(other, training_of(config, now["train"] | {"torch": "1.0"}))
+    attempt(other, training_of(config, now | {"train": now["train"] | {"torch": "1.0"}}))
     assert statuses(config, run)["train-epoch-001"] == (
         f"to do; not taken over from other: made by other software: torch 1.0 -> {now['train']['torch']}"
     )
-
-
-def test_a_run_of_an_earlier_version_is_continued_and_gives_nothing_away(config: RunConfig, run: RunDirectory) -> None:
-    other = RunDirectory(run.root.with_name("other"))
-    for place in (run, other):
-        finish(place, config, "prepare", place.data, software={}, splits={"train": {"rows": 12}})
-    finish(other, config, "cold-start", other.base_model, software={})
-    found = statuses(config, run)
-    assert found["prepare"] == "finished; it does not say by which software it was made"
-    assert found["cold-start"] == "to do; not taken over from other: it does not say by which software it was made"
 
 
 def test_a_stage_that_was_made_from_one_that_was_made_anew_is_made_anew(config: RunConfig, run: RunDirectory) -> None:
     before = {kind: software | {"torch": "1.0"} for kind, software in here(config).items()}
     finish(run, config, "prepare", run.data, splits={"train": {"rows": 12}})
     finish(run, config, "cold-start", run.base_model, software=before)
-    assert statuses(config, run)["cold-start"] == ("to do; what comes before was made anew by other software: prepare")
+    assert statuses(config, run)["cold-start"] == ("to do; other software has made prepare again")
 
 
 def test_many_epochs_are_one_line(config: RunConfig, run: RunDirectory) -> None:

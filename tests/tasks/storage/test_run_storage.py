@@ -13,8 +13,7 @@ from rl_core.files import atomic_write_text, folder_hashes
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
-from tasks.cache.lineage import WantedStage
-from tasks.cache.manifests import read_manifest
+from tasks.cache.manifests import WantedStage, read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.resuming.training_start import started_file
 from tasks.storage.address import VARIABLE, storage_settings

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rl_core.source_code import parse
+from rl_core.user_code.text import parse
 
 CODE = "\n".join(f"value_{number} = [{number}, ({number} + 1) * 2]" for number in range(300))
 
