@@ -1,11 +1,18 @@
 """The device that torch computes on in this process: which one it is, and its name for records and messages."""
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 from rl_core.environment import threads_of_a_worker
 
 if TYPE_CHECKING:
     import torch
+
+CPU_ENGINE: Final = "SIGHTLINE_CPU_ENGINE"
+"""Switches rl_core.rollout.cpu, with which vLLM generates on a CPU."""
+
+CPU_MODEL: Final = "SIGHTLINE_CPU_MODEL"
+"""Switches rl_core.models.cpu, with which models are trained on a CPU."""
 
 # Records and configs are read without torch, so it is imported where it is needed.
 
@@ -15,6 +22,18 @@ def computing_device() -> "torch.device":
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def takes_cpu_code(switch: str) -> bool:
+    """Whether this process computes on a CPU, and with the code for it that this switch stands for."""
+    return computing_device().type == "cpu" and _is_on(switch)
+
+
+def _is_on(switch: str) -> bool:
+    value = os.environ.get(switch, "1")
+    if value not in ("0", "1"):
+        raise ValueError(f"{switch}={value} in the environment: set it to 0 (off) or 1 (on, as without it)")
+    return value == "1"
 
 
 def take_device(local_rank: int) -> "torch.device":
@@ -60,5 +79,6 @@ def device_name(device: "torch.device") -> str:
 
 
 def cpu_words(threads: int) -> str:
-    """A CPU and the number of threads that compute on it, which is part of what decides the numbers."""
-    return f"CPU with {threads} thread(s)"
+    """A CPU and what decides the last bits of its numbers: its threads, and whether models compute with the code for a
+    CPU."""
+    return f"CPU with {threads} thread(s)" + ("" if _is_on(CPU_MODEL) else f", {CPU_MODEL}=0")

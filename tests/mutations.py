@@ -40,7 +40,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="mask",
-        file="rl_core/models/short_tree_attention.py",
+        file="rl_core/models/cpu/short_tree.py",
         before=".triu_(1)",
         after=".triu_(2)",
         tests="tests/rl_core/models/test_plain.py",

@@ -10,8 +10,6 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
 from rl_core.models.sequence_parallel import SequenceParallel
-from rl_core.models.shared_prompt_attention import tree_shared_prompt
-from rl_core.models.short_tree_attention import is_short, tree_products
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
 from rl_core.models.varlen_attention import VISION_VARLEN, attend_varlen
@@ -46,7 +44,7 @@ def attention_backend(config: ModelConfig) -> Backend:
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
     """Use tree attention in the language model, whose forward then needs the keyword argument `tree_layout`. The vision
     tower keeps ordinary attention, because images do not branch."""
-    AttentionInterface.register(_TREE_NAMES[backend], _attention_function(tree_attention(backend)))
+    AttentionInterface.register(_TREE_NAMES[backend], tree_function(tree_attention(backend)))
     set_attention(model, language=_TREE_NAMES[backend], vision=_VISION_NAMES[backend])
 
 
@@ -54,7 +52,7 @@ def tree_attention(backend: Backend) -> TreeAttention:
     """The attention over trees by this kernel, with the arguments of `rl_core.models.tree_attention.tree_sdpa`."""
     match backend:
         case "sdpa":
-            return _tree_sdpa
+            return tree_sdpa
         case "varlen":
             return partial(tree_varlen, attend=attend_varlen)
         case "flash":
@@ -69,7 +67,7 @@ def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None
     model.set_attn_implementation({"": language} | names)
 
 
-def _attention_function(attend: TreeAttention) -> AttentionFunction:
+def tree_function(attend: TreeAttention) -> AttentionFunction:
     """Adapt a tree attention to the signature that transformers calls."""
 
     def attention(
@@ -98,12 +96,3 @@ def _attention_function(attend: TreeAttention) -> AttentionFunction:
         return sequence_parallel.attend(*states, length=tree_layout.num_tokens, attend=over_trees)[None], None
 
     return attention
-
-
-def _tree_sdpa(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
-    """Tree attention with PyTorch's scaled dot product, padded; on a CPU without copies of prompts, and as products if
-    the trees are short."""
-    if query.device.type != "cpu":
-        return tree_sdpa(query, *states, layout=layout, scale=scale)
-    form = tree_products if is_short(layout) else tree_shared_prompt
-    return form(query, *states, layout=layout, scale=scale)

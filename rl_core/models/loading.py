@@ -24,10 +24,10 @@ from transformers import (
 from transformers.initialization import no_init_weights
 
 from rl_core.config.model import ModelConfig
+from rl_core.device import CPU_MODEL, takes_cpu_code
 from rl_core.models.attention import attention_backend, use_tree_attention
-from rl_core.models.faster_layers import use_faster_layers
-from rl_core.models.float32_head import use_float32_logits
 from rl_core.models.named_weights import named_hf_weights
+from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 from rl_core.models.vision_index import add_vision_index
 
@@ -68,9 +68,13 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     else:
         model = _without_weights(factory, architecture, dtype)
     use_tree_attention(model, attention_backend(config))
-    use_faster_layers(model)
+    use_patch_projections(model)
     use_float32_logits(model)
     add_vision_index(model)
+    if takes_cpu_code(CPU_MODEL):
+        from rl_core.models.cpu.layers import use_cpu_layers
+
+        use_cpu_layers(model)
     if config.recomputes_activations:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         # transformers has the embeddings require a gradient, which only reentrant checkpoints need. A frozen vision

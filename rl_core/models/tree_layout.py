@@ -56,34 +56,6 @@ class RaggedIndex:
     key_bounds: torch.Tensor
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SharedPromptIndex:
-    """Trees as padded prompts, and padded responses in as many rows for each prompt: B x P prompt slots, then
-    (B * N) x R response slots, where N is the largest number of responses of a prompt.
-
-    Attributes:
-        slot_tokens: [S] int64 packed token of each slot; unused slots have packed token 0.
-        unused_slots: [U] int64 the slots without a token.
-        token_slot: [T] int64 slot of each packed token.
-        prompt_mask: [B, 1, 1, P] float32, 0 for the slots of a prompt and -inf for those after it; None if all prompts
-            have the same length.
-        prompt_shape: (B, P).
-        response_shape: (B * N, R).
-    """
-
-    slot_tokens: torch.Tensor
-    unused_slots: torch.Tensor
-    token_slot: torch.Tensor
-    prompt_mask: torch.Tensor | None
-    prompt_shape: tuple[int, int]
-    response_shape: tuple[int, int]
-
-    @property
-    def has_responses(self) -> bool:
-        """Whether any response has an input."""
-        return self.response_shape[0] > 0
-
-
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
     """[sum of lengths] the integers start .. start + length - 1 for each pair, concatenated."""
     run_begins = np.cumsum(lengths) - lengths
@@ -123,56 +95,58 @@ class TreeSpans:
 
 
 class TreeLayout:
-    """The index tensors of one packed sequence, created on first use and shared by all layers."""
+    """The index tensors of one packed sequence, created on first use and shared by all layers.
+
+    Attributes:
+        num_tokens: T.
+        prompts: Starts and lengths of the prompts, each [B] int64.
+        responses: The same of the responses that have inputs, each [M] int64; one of a single token has none.
+        response_prompt: [M] int64 the prompt of each of these.
+    """
 
     def __init__(self, spans: TreeSpans, *, device: torch.device) -> None:
         kept = spans.response_lengths > 0
-        self._prompts = (spans.prompt_starts, spans.prompt_lengths)
-        self._responses = (spans.response_starts[kept], spans.response_lengths[kept])
-        self._response_prompt = spans.response_prompt[kept]
-        self._num_tokens = spans.num_tokens
+        self.prompts = (spans.prompt_starts, spans.prompt_lengths)
+        self.responses = (spans.response_starts[kept], spans.response_lengths[kept])
+        self.response_prompt = spans.response_prompt[kept]
+        self.num_tokens = spans.num_tokens
         self._device = device
-
-    @property
-    def num_tokens(self) -> int:
-        """T."""
-        return self._num_tokens
 
     @property
     def prompt_shape(self) -> tuple[int, int]:
         """(B, P)."""
-        return len(self._prompts[1]), int(self._prompts[1].max())
+        return len(self.prompts[1]), int(self.prompts[1].max())
 
     @property
     def response_shape(self) -> tuple[int, int]:
         """(M, R); (0, 0) if every response has a single token."""
-        return len(self._responses[1]), int(self._responses[1].max(initial=0))
+        return len(self.responses[1]), int(self.responses[1].max(initial=0))
 
     @property
     def has_responses(self) -> bool:
         """Whether any response has an input; a response of a single token has none."""
-        return len(self._responses[1]) > 0
+        return len(self.responses[1]) > 0
 
     @cached_property
     def padded(self) -> PaddedIndex:
         """The trees as padded blocks."""
-        prompt_tokens, prompt_slots = _padded_block(*self._prompts, shape=self.prompt_shape)
-        response_tokens, response_slots = _padded_block(*self._responses, shape=self.response_shape)
-        token_slot = np.empty(self._num_tokens, np.int64)
-        token_slot[ranges(*self._prompts)] = prompt_slots
-        token_slot[ranges(*self._responses)] = prompt_tokens.size + response_slots
+        prompt_tokens, prompt_slots = _padded_block(*self.prompts, shape=self.prompt_shape)
+        response_tokens, response_slots = _padded_block(*self.responses, shape=self.response_shape)
+        token_slot = np.empty(self.num_tokens, np.int64)
+        token_slot[ranges(*self.prompts)] = prompt_slots
+        token_slot[ranges(*self.responses)] = prompt_tokens.size + response_slots
         return PaddedIndex(
             slot_tokens=self._tensor(np.concatenate([prompt_tokens.ravel(), response_tokens.ravel()])),
             token_slot=self._tensor(token_slot),
-            prompt_copies=Copies.of(self._response_prompt, device=self._device),
+            prompt_copies=Copies.of(self.response_prompt, device=self._device),
             response_mask=self._response_mask(),
         )
 
     @cached_property
     def ragged(self) -> RaggedIndex:
         """The trees as runs."""
-        (prompt_starts, prompt_lengths), (starts, lengths) = self._prompts, self._responses
-        owner = self._response_prompt
+        (prompt_starts, prompt_lengths), (starts, lengths) = self.prompts, self.responses
+        owner = self.response_prompt
         key_starts = np.stack([prompt_starts[owner], starts], axis=1).ravel()
         key_lengths = np.stack([prompt_lengths[owner], lengths], axis=1).ravel()
         slot_tokens = np.concatenate([ranges(prompt_starts, prompt_lengths), ranges(starts, lengths)])
@@ -186,44 +160,10 @@ class TreeLayout:
             key_bounds=self._bounds(prompt_lengths[owner] + lengths),
         )
 
-    @cached_property
-    def shared(self) -> SharedPromptIndex:
-        """The trees as padded prompts with their padded responses."""
-        (starts, lengths), owner = self._responses, self._response_prompt
-        (num_prompts, prompt_width), (_, response_width) = self.prompt_shape, self.response_shape
-        counts = np.bincount(owner, minlength=num_prompts)
-        most = int(counts.max(initial=0))
-        rows = owner * most + ranges(np.zeros(num_prompts, np.int64), counts)
-        begins = np.concatenate(
-            [np.arange(num_prompts) * prompt_width, num_prompts * prompt_width + rows * response_width]
-        )
-        slots = ranges(begins, np.concatenate([self._prompts[1], lengths]))
-        tokens = np.concatenate([ranges(*self._prompts), ranges(starts, lengths)])
-        slot_tokens = np.full(num_prompts * (prompt_width + most * response_width), -1, np.int64)
-        slot_tokens[slots] = tokens
-        token_slot = np.empty(self._num_tokens, np.int64)
-        token_slot[tokens] = slots
-        return SharedPromptIndex(
-            slot_tokens=self._tensor(slot_tokens.clip(min=0)),
-            unused_slots=self._tensor(np.flatnonzero(slot_tokens < 0)),
-            token_slot=self._tensor(token_slot),
-            prompt_mask=self._prompt_mask(),
-            prompt_shape=self.prompt_shape,
-            response_shape=(num_prompts * most, response_width),
-        )
-
-    def _prompt_mask(self) -> torch.Tensor | None:
-        """[B, 1, 1, P]; None if all prompts have the same length."""
-        lengths, (_, width) = self._prompts[1], self.prompt_shape
-        if (lengths == width).all():
-            return None
-        mask = np.where(np.arange(width) < lengths[:, None], 0.0, -np.inf).astype(np.float32)
-        return self._tensor(mask[:, None, None])
-
     def _response_mask(self) -> torch.Tensor:
         """[M, 1, R, P + R], made on the device, because it is much larger than the lengths that it follows from."""
         (_, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
-        lengths = self._tensor(self._prompts[1][self._response_prompt])
+        lengths = self._tensor(self.prompts[1][self.response_prompt])
         in_prompt = torch.arange(prompt_width, device=self._device) < lengths[:, None]
         in_response = torch.ones(response_width, response_width, dtype=torch.bool, device=self._device).tril()
         rows = (num_responses, 1, response_width)

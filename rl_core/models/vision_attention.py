@@ -13,48 +13,42 @@ from transformers import AttentionInterface
 # its vision towers loop over the images.
 VISION_SDPA = "sdpa_in_flash_form"
 
-_LONGEST = 64
-"""Patches of a segment up to which `_products` is faster on two cores. With 144, a single image takes longer."""
+AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
+Attend = Callable[..., torch.Tensor]
+"""`scaled_dot_product_attention`, or a function that computes the same."""
 
 
-def vision_sdpa(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: None,
-    *,
-    scaling: float,
-    cu_seq_lens_q: torch.Tensor,
-    **_: Any,
-) -> tuple[torch.Tensor, None]:
-    """Full attention within each segment of a packed sequence, with PyTorch's scaled dot product.
+def vision_attention(attend: Attend) -> AttentionFunction:
+    """Full attention within each segment of a packed sequence, by `attend`, with the signature that transformers
+    calls."""
 
-    Args:
-        module: The calling layer (transformers' signature).
-        query: [1, H, S, D], all segments concatenated.
-        key: [1, H, S, D].
-        value: [1, H, S, D].
-        attention_mask: Unused; segments have no mask.
-        scaling: Multiplies the scores.
-        cu_seq_lens_q: [segments + 1] int32 bounds of the segments.
+    def attention(
+        module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: None,
+        *,
+        scaling: float,
+        cu_seq_lens_q: torch.Tensor,
+        **_: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """[1, H, S, D], all segments concatenated -> [1, S, H, D]; `cu_seq_lens_q`: [segments + 1] int32."""
+        states = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
+        return attend_within(cu_seq_lens_q, states, attend=attend, scale=scaling)[None], None
 
-    Returns:
-        [1, S, H, D], and None in place of the attention weights.
-    """
-    states = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
-    return attend_within(cu_seq_lens_q, states, attend=_attend, scale=scaling)[None], None
+    return attention
 
 
 def attend_within(
-    bounds: torch.Tensor, states: Sequence[torch.Tensor], *, attend: Callable[..., torch.Tensor], scale: float
+    bounds: torch.Tensor, states: Sequence[torch.Tensor], *, attend: Attend, scale: float
 ) -> torch.Tensor:
     """Full attention within each segment, with one call for all segments of the same length.
 
     Args:
         bounds: [segments + 1] int32 where each segment begins and ends.
         states: Query, key and value, each [S, H, D].
-        attend: `scaled_dot_product_attention`, or a function that computes the same.
+        attend: What attends, with the arguments of `scaled_dot_product_attention`.
         scale: Multiplies the scores.
 
     Returns:
@@ -76,23 +70,6 @@ def attend_within(
     return torch.empty_like(states[0]).index_copy(0, tokens, torch.cat(outputs))
 
 
-def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
-    """[N, H, S, D] -> [N, H, S, D] in the faster way."""
-    attend = _products if query.device.type == "cpu" and query.shape[2] <= _LONGEST else scaled_dot_product_attention
-    return attend(query, key, value, scale=scale)
-
-
-def _products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
-    """[N, H, S, D] -> [N, H, S, D] by two products of all heads' matrices at once, in float32 at least.
-
-    As for short trees (rl_core.models.short_tree_attention), the kernel of `scaled_dot_product_attention` takes longer.
-    """
-    precision = torch.promote_types(query.dtype, torch.float32)
-    queries, keys, values = (states.to(precision).flatten(0, 1) for states in (query, key, value))
-    out = torch.bmm(torch.bmm(queries * scale, keys.mT).softmax(-1), values)
-    return out.view(query.shape).to(query.dtype)
-
-
 @lru_cache(maxsize=8)
 def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[tuple[int, torch.Tensor]]:
     """Segment length -> the tokens of all segments of this length. Cached, because every layer needs the same.
@@ -108,4 +85,4 @@ def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[tuple[int, 
         return [(length, torch.cat(parts)) for length, parts in tokens.items()]
 
 
-AttentionInterface.register(VISION_SDPA, vision_sdpa)
+AttentionInterface.register(VISION_SDPA, vision_attention(scaled_dot_product_attention))

@@ -36,11 +36,10 @@ def layer_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
 
 
 def _norm_copies(config: RunConfig) -> int:
-    """Arrays that a norm keeps, with its output. In bfloat16 it computes in float32, which counts twice, and a trained
-    scale needs the normalised array."""
-    if config.model.dtype == "float32":
-        return 2
-    return 4 if config.model.lora is None else 3
+    """Arrays that a norm keeps, with its output. A trained scale needs the normalised array; in bfloat16 the norm
+    computes in float32, which counts twice."""
+    kept = 3 if config.model.lora is None else 2
+    return kept if config.model.dtype == "float32" else kept + 1
 
 
 def _attention_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:

@@ -66,9 +66,9 @@ def _trained_tower(config: RunConfig, sizes: ModelSizes) -> _Tower | None:
 
 def _block_numbers(config: RunConfig, tower: _Tower) -> int:
     """Numbers that a block keeps of a patch: queries, keys and values, the rotated queries and keys, the attention's
-    output, the arrays of the feed-forward, and those of two norms. A gated tower has RMS norms, which compute bfloat16
-    in float32; the others have LayerNorm."""
-    norm = 4 if tower.is_gated and config.model.dtype == "bfloat16" else 2
+    output, the arrays of the feed-forward, and those of two norms. A gated tower has RMS norms (as `_norm_copies` of
+    the language model counts them); the others have LayerNorm."""
+    norm = 2 if not tower.is_gated else 3 if config.model.dtype == "float32" else 4
     return (2 * norm + 6) * tower.width + (4 if tower.is_gated else 2) * tower.inner
 
 

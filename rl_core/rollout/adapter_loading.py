@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from rl_core.config.model import LoraConfig
 from rl_core.models.named_weights import ADAPTER
 from rl_core.planning.model_rules import VLLM_RANKS
-from rl_core.rollout.weight_names import StrictWeights
+from rl_core.rollout.weight_loading import StrictWeights
 
 if TYPE_CHECKING:
     from vllm import LLMEngine

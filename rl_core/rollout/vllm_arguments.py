@@ -66,7 +66,7 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
         largest = max(tokens_per_forward, 5 * spec.max_prompt_length // 4)
         arguments["mm_processor_kwargs"] = largest_sizes(folder, architecture, tokens=largest)
     if spec.dtype == "bfloat16":
-        # As the trainer has it (rl_core.models.float32_head): rounded logits are a part of what the two differ by.
+        # As the trainer has it (rl_core.models.replaced_layers): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
         token_bytes = cache_bytes_per_token(architecture.get_text_config(), dtype=spec.dtype, ranks=ranks.size)

@@ -4,30 +4,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from typing_extensions import override
 
+from rl_core.device import CPU_ENGINE, takes_cpu_code
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
 from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
-from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
-from rl_core.rollout.vllm_cpu import with_cpu_classes
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
-from rl_core.rollout.weight_loading import WeightLoader
-from rl_core.rollout.weight_names import expected_adapter_names, expected_weight_names
+from rl_core.rollout.weight_loading import WeightLoader, expected_adapter_names, expected_weight_names
 from rl_core.types import FinishReason, GenerationRequest, Rollout, Sampling
+
+if TYPE_CHECKING:
+    from vllm import EngineArgs, LLMEngine
 
 # Images are prepared for this many requests in advance, and for no more, because they need memory.
 _REQUESTS_AHEAD = 128
@@ -54,19 +55,13 @@ class VllmEngine(RolloutEngine):
             ranks: The ranks that hold the engine together.
         """
         prepare_process()
-        from vllm import LLMEngine
-        from vllm.platforms import current_platform
-
         self._owned = ExitStack()
         model = self._owned.enter_context(plain_path(spec.model))
         arguments = engine_arguments(replace(spec, model=model), ranks=ranks)
-        if current_platform.is_cpu():
-            arguments = with_cpu_classes(arguments)
         with contained_start():
-            self._engine = LLMEngine.from_engine_args(arguments)
+            self._engine, weight_loader = _started(arguments)
         if ranks.size > 1:
             take_name_off_shared_memory()
-        self._engine.apply_model(share_prompt_positions)
         self._config = spec.rollout
         self._ranks = ranks
         self._forgotten: UnnamedMemory | None = None
@@ -79,8 +74,7 @@ class VllmEngine(RolloutEngine):
         self._running = RunningRequests(self._engine, renderer, stop_token_ids=stop_token_ids(spec.model))
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
-        names = expected_weight_names(spec.model)
-        self._weights = WeightLoader(self._engine, expected=names, is_plain=ranks.size == 1 and spec.lora is None)
+        self._weights = weight_loader(self._engine, expected=expected_weight_names(spec.model))
         self._adapters: AdapterLoader | None = None
         if spec.lora is not None:
             adapters = expected_adapter_names(spec.model, spec.lora)
@@ -262,6 +256,17 @@ class VllmEngine(RolloutEngine):
             raise RuntimeError(
                 f"cannot {what} while {len(self._running)} requests are running: finish or close the earlier generation"
             )
+
+
+def _started(arguments: "EngineArgs") -> tuple["LLMEngine", type[WeightLoader]]:
+    """vLLM, and the class that loads its weights."""
+    if takes_cpu_code(CPU_ENGINE):
+        from rl_core.rollout.cpu.start import start
+
+        return start(arguments)
+    from vllm import LLMEngine
+
+    return LLMEngine.from_engine_args(arguments), WeightLoader
 
 
 def _with_images_ahead(requests: Sequence[GenerationRequest], pixels: PixelCache) -> Iterator[GenerationRequest]:

@@ -1,69 +1,116 @@
-"""Loads the trainer's weights into vLLM."""
+"""Loads the trainer's weights into vLLM by their names: an engine that misses one would silently sample from another
+policy."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
-from rl_core.rollout.weight_copies import CopyRecorder
-from rl_core.rollout.weight_names import StrictWeights
-from rl_core.rollout.weight_places import WeightPlaces
+from rl_core.config.model import LoraConfig
+from rl_core.models.loading import has_vision, load_architecture
+from rl_core.models.lora import attach_lora
+from rl_core.models.named_weights import ADAPTER, plain_name
 
 if TYPE_CHECKING:
     from vllm import LLMEngine
 
+_NAMES_SHOWN = 5
 
-class WeightLoader:
-    """Loads weights by their Hugging Face names.
 
-    The first load goes through vLLM's loaders. On a CPU it is watched, and later loads copy each weight directly to
-    where the first one put it, which for a small model takes less than half of the time. An engine with a part of the
-    model, where what is left out of a weight could also be a mistake, or with adapters, whose weights hardly ever
-    change, takes the ordinary way each time.
+def expected_weight_names(model_folder: Path) -> frozenset[str]:
+    """The names of the weights of the folder's architecture in transformers; a tied output head is not listed again. No
+    weights are read."""
+    return frozenset(name for name, _ in _model(model_folder).named_parameters())
 
-    Attributes:
-        places: Where the weights go; None if no load has told it, or if it is not certain.
+
+def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[str]:
+    """The names of the matrices of the adapters that the folder's architecture gets."""
+    model = _model(model_folder)
+    with torch.device("meta"):
+        attach_lora(model, lora, run_seed=0)
+    return frozenset(plain_name(name) for name, _ in model.named_parameters() if ADAPTER in name)
+
+
+def _model(model_folder: Path) -> PreTrainedModel:
+    """A model of the folder's architecture without weights."""
+    architecture = load_architecture(model_folder)
+    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    with torch.device("meta"):
+        model: PreTrainedModel = factory.from_config(architecture)
+    return model
+
+
+class StrictWeights:
+    """Passes weights on and keeps account of their names, which `check` compares with the expected ones afterwards.
+
+    Weights with an unknown or repeated name are held back and not refused at once, because an engine that is left in
+    the middle of a reload cannot be loaded again.
     """
 
-    def __init__(self, engine: "LLMEngine", *, expected: frozenset[str], is_plain: bool = True) -> None:
-        """Load into this engine, each time all weights of these names; `is_plain` if it has the whole model, and no
-        adapters."""
-        self._engine = engine
-        self._is_plain = is_plain
+    def __init__(self, weights: Iterable[tuple[str, torch.Tensor]], *, expected: frozenset[str]) -> None:
+        self._weights = weights
         self._expected = expected
-        self.places: WeightPlaces | None = None
+        self._seen: set[str] = set()
+        self._unknown: list[str] = []
+        self._repeated: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in self._weights:
+            if name not in self._expected:
+                self._unknown.append(name)
+            elif name in self._seen:
+                self._repeated.append(name)
+            else:
+                self._seen.add(name)
+                yield name, weight
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether every expected weight has come once, and no other."""
+        return self._seen == self._expected and not self._unknown and not self._repeated
+
+    def check(self) -> None:
+        """Raises ValueError with the names of the weights that are missing, unknown, or came twice."""
+        problems = {
+            "missing": sorted(self._expected - self._seen),
+            "unknown": self._unknown,
+            "given twice": self._repeated,
+        }
+        found = [f"{len(names)} {what} ({_shown(names)})" for what, names in problems.items() if names]
+        if found:
+            raise ValueError(
+                f"the weights do not match the generator's model: {'; '.join(found)}. It cannot sample before all "
+                f"{len(self._expected)} weights are loaded"
+            )
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f", and {more} more" if more > 0 else "")
+
+
+class WeightLoader:
+    """Loads weights by their Hugging Face names, through vLLM's own loaders."""
+
+    def __init__(self, engine: "LLMEngine", *, expected: frozenset[str]) -> None:
+        """Load into this engine, each time all weights of these names."""
+        self._engine = engine
+        self._expected = expected
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Load every weight.
-
-        Raises:
-            ValueError: a weight is missing, unknown or came twice.
-        """
-        from vllm.platforms import current_platform
-
+        """Load every weight. Raises ValueError if one is missing, unknown or came twice."""
         strict = StrictWeights(weights, expected=self._expected)
-        if self.places is not None:
-            self.places.fill(strict)
-        elif current_platform.is_cpu() and self._is_plain:
-            self.places = self._watched(strict)
-        else:
-            self._reload(iter(strict))
+        self._hand_over(strict)
         self._engine.apply_model(_refresh_output_heads)
         strict.check()
 
-    def _watched(self, weights: StrictWeights) -> WeightPlaces | None:
-        """Load the ordinary way, and return where the weights went; None if not all have come."""
-        (model,) = self._engine.apply_model(_itself)
-        with CopyRecorder(model) as recorder:
-            self._reload(recorder.watch(weights))
-        return WeightPlaces.proven(model, recorder) if weights.are_complete else None
+    def _hand_over(self, weights: StrictWeights) -> None:
+        self._reload(iter(weights))
 
     def _reload(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
-
-
-def _itself(model: torch.nn.Module) -> torch.nn.Module:
-    return model
 
 
 def _refresh_output_heads(model: torch.nn.Module) -> None:

@@ -4,8 +4,8 @@ Values and gradients are compared with the full mask's in test_tree_attention.py
 import pytest
 import torch
 
-from rl_core.models.shared_prompt_attention import tree_shared_prompt
-from rl_core.models.short_tree_attention import is_short, tree_products
+from rl_core.models.cpu.shared_prompt import tree_shared_prompt
+from rl_core.models.cpu.short_tree import is_short, tree_products
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from tests.rl_core.busy import busy_cores, threads_of_torch
 

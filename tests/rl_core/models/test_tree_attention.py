@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.models import tree_attention
-from rl_core.models.shared_prompt_attention import tree_shared_prompt
-from rl_core.models.short_tree_attention import tree_products
+from rl_core.models.cpu.shared_prompt import tree_shared_prompt
+from rl_core.models.cpu.short_tree import tree_products
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
 from tests.rl_core.models.builders import varlen_attention

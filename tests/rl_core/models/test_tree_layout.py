@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_core.models.cpu.slots import shared_prompts
 from rl_core.models.tree_layout import TreeLayout, TreeSpans, ranges
 
 CPU = torch.device("cpu")
@@ -56,20 +57,20 @@ def test_every_token_has_one_slot_and_every_row_of_the_mask_sees_something(trees
 
 
 def test_prompts_share_a_width_and_so_many_rows_of_responses() -> None:
-    shared = layout_of([(3, [2, 0, 1]), (2, [2])]).shared
+    shared = shared_prompts(layout_of([(3, [2, 0, 1]), (2, [2])]))
     assert (shared.prompt_shape, shared.response_shape) == ((2, 3), (4, 2))
     assert shared.slot_tokens.tolist() == [0, 1, 2, 6, 7, 0, 3, 4, 5, 0, 8, 9, 0, 0]
     assert shared.unused_slots.tolist() == [5, 9, 12, 13]
     assert shared.token_slot.tolist() == [0, 1, 2, 6, 7, 8, 3, 4, 10, 11]
     assert shared.prompt_mask is not None
     assert shared.prompt_mask[:, 0, 0].isinf().tolist() == [[False] * 3, [False, False, True]]
-    assert layout_of([(3, [2]), (3, [1])]).shared.prompt_mask is None
+    assert shared_prompts(layout_of([(3, [2]), (3, [1])])).prompt_mask is None
 
 
 @settings(deadline=None)
 @given(trees=shapes)
 def test_every_token_has_one_shared_slot_and_all_others_are_unused(trees: list[tuple[int, list[int]]]) -> None:
-    shared = layout_of(trees).shared
+    shared = shared_prompts(layout_of(trees))
     used = shared.token_slot.tolist()
     assert shared.slot_tokens[shared.token_slot].tolist() == list(range(len(used)))
     assert sorted(used + shared.unused_slots.tolist()) == list(range(len(shared.slot_tokens)))

@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.export.merged_check import transformers_log_probs
 from rl_core.models.loading import load_model, load_processor
-from rl_core.rollout.weight_names import expected_weight_names
+from rl_core.rollout.weight_loading import expected_weight_names
 from tests.rl_core.bomb import Bomb
 from tests.rl_core.models.builders import model_config, write_small_model
 

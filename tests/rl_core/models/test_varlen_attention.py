@@ -10,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.models import varlen_attention
 from rl_core.models.attention import use_tree_attention
 from rl_core.models.packing import pack_trees
 from rl_core.models.varlen_attention import attend_varlen, vision_varlen
-from rl_core.models.vision_attention import vision_sdpa
+from rl_core.models.vision_attention import vision_attention
 from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,
@@ -94,7 +95,8 @@ def test_segments_of_a_tower_attend_within_themselves(lengths: list[int]) -> Non
         actual, _ = vision_varlen(
             torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, max_length_q=max(lengths)
         )
-    expected, _ = vision_sdpa(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds)
+    padded = vision_attention(scaled_dot_product_attention)
+    expected, _ = padded(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds)
     torch.testing.assert_close(actual, expected)
 
 

@@ -2,21 +2,23 @@
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
-from rl_core.models.vision_attention import vision_sdpa
+from rl_core.models.cpu.attention import attend_patches
+from rl_core.models.vision_attention import Attend, vision_attention
 
 
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, attend_patches])
 @pytest.mark.parametrize("lengths", [[4, 4, 4], [5], [4, 2, 4, 1, 2], [150, 4, 150]])
-def test_each_segment_attends_within_itself(lengths: list[int]) -> None:
+def test_each_segment_attends_within_itself(lengths: list[int], attend: Attend) -> None:
     generator = torch.Generator().manual_seed(0)
     shape = (1, 2, sum(lengths), 8)
     states = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     bounds = torch.tensor([0, *lengths]).cumsum(0).int()
-    actual, _ = vision_sdpa(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, is_causal=False)
+    attention = vision_attention(attend)
+    actual, _ = attention(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, is_causal=False)
     pieces = zip(*(tensor.split(lengths, dim=2) for tensor in states), strict=True)
-    expected = torch.cat(
-        [torch.nn.functional.scaled_dot_product_attention(*piece, scale=0.5) for piece in pieces], dim=2
-    ).transpose(1, 2)
+    expected = torch.cat([scaled_dot_product_attention(*piece, scale=0.5) for piece in pieces], dim=2).transpose(1, 2)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     weight = torch.randn(actual.shape, generator=generator, dtype=torch.float64)
     torch.testing.assert_close(
@@ -29,9 +31,9 @@ def test_each_segment_attends_within_itself(lengths: list[int]) -> None:
 
 def test_gradients_flow_after_the_generator_has_seen_the_same_lengths() -> None:
     """Tensors made in inference mode cannot be used in a backward pass, and the index of the tokens is cached."""
-    bounds = torch.tensor([0, 3, 5, 9])
+    bounds, attention = torch.tensor([0, 3, 5, 9]), vision_attention(scaled_dot_product_attention)
     with torch.inference_mode():
-        vision_sdpa(torch.nn.Identity(), *torch.randn(3, 1, 2, 9, 8), None, scaling=0.5, cu_seq_lens_q=bounds)
+        attention(torch.nn.Identity(), *torch.randn(3, 1, 2, 9, 8), None, scaling=0.5, cu_seq_lens_q=bounds)
     states = [torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3)]
-    out, _ = vision_sdpa(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds)
+    out, _ = attention(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), states))

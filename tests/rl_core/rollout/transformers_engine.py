@@ -21,7 +21,7 @@ from rl_core.models.loading import load_processor
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.pixels import PixelCache
-from rl_core.rollout.weight_names import StrictWeights
+from rl_core.rollout.weight_loading import StrictWeights
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
 from tests.rl_core.models.plain import plain_inputs
 

@@ -9,6 +9,7 @@ import torch
 
 from rl_core.checkpoints.sharded import optimizer_state
 from rl_core.config.run import RunConfig
+from rl_core.device import CPU_MODEL
 from rl_core.run_directory import RunDirectory
 from tests.rl_core.builders import groups_of
 from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart, what_differs
@@ -56,6 +57,17 @@ def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, prep
     config = quickstart(*VARIANTS[variant], longest=12)
     run = prepared(config)
     groups = made_up_groups(run, longest=12)
+    assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
+
+
+@pytest.mark.parametrize("longest", [12, 40])
+def test_they_are_without_the_code_for_a_cpu_too(
+    longest: int, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = quickstart(longest=longest)
+    run = prepared(config)
+    groups = made_up_groups(run, longest=longest)
+    monkeypatch.setenv(CPU_MODEL, "0")
     assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
 
 

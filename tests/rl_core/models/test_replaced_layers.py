@@ -1,4 +1,5 @@
-"""The float32 logits of a bfloat16 model: nearer to the exact ones, with an ordinary layer's gradients."""
+"""The layers that take the place of transformers' own: patch projections, and the float32 logits of a bfloat16 model,
+which are nearer to the exact ones, with an ordinary layer's gradients."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +8,24 @@ import torch
 from torch import nn
 
 from rl_core.config.model import ModelConfig, TinyModel
-from rl_core.models.float32_head import Float32Head
 from rl_core.models.loading import load_model
+from rl_core.models.replaced_layers import Float32Head, PatchProjection
 
 WIDTH, VOCABULARY = 64, 300
+
+
+def test_a_patch_projection_is_the_convolution_over_a_whole_patch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    convolution = nn.Conv3d(3, 8, kernel_size=(2, 4, 4), stride=(2, 4, 4)).double()
+    projection = PatchProjection(convolution)
+    assert dict(projection.named_parameters()).keys() == dict(convolution.named_parameters()).keys()
+    patches = torch.randn(5, 3, 2, 4, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    weight = torch.randn(5, 8, 1, 1, 1, dtype=torch.float64, generator=generator)
+    found, expected = projection(patches), convolution(patches)
+    torch.testing.assert_close(found, expected)
+    leaves = (patches, *convolution.parameters())
+    gradients = [torch.autograd.grad((out * weight).sum(), leaves) for out in (found, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 def states_and_head() -> tuple[torch.Tensor, nn.Linear]:

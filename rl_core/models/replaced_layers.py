@@ -1,9 +1,5 @@
-"""The output head of a bfloat16 model, with logits in float32.
-
-A logit of 20 is rounded to bfloat16 by up to 0.06. Generator and trainer add the products of bfloat16 hidden states and
-weights, which are exact in float32, and keep the float32 sums (vLLM: `head_dtype`). With logits of that size their
-log-probs then differ by a fifth less in the mean, and by a third less at the 99.9th percentile.
-"""
+"""Layers that take the place of transformers' own. They hold the same parameter objects under the same names, so that
+checkpoints, tied weights, sharding and adapters are not affected."""
 
 from typing import Any
 
@@ -12,12 +8,39 @@ from torch import nn
 from transformers import PreTrainedModel
 
 
+def use_patch_projections(model: PreTrainedModel) -> None:
+    """Replace the patch embedding of the vision tower, if there is one."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
+                setattr(parent, name, PatchProjection(child))
+
+
 def use_float32_logits(model: PreTrainedModel) -> None:
-    """Replace the output head of a bfloat16 model. The parameter stays the same object under the same name, so that
-    checkpoints, tied weights and sharding are not affected."""
+    """Replace the output head of a bfloat16 model.
+
+    A logit of 20 is rounded to bfloat16 by up to 0.06. Generator and trainer add the products of bfloat16 hidden states
+    and weights, which are exact in float32, and keep the float32 sums (vLLM: `head_dtype`). With logits of that size
+    their log-probs then differ by a fifth less in the mean, and by a third less at the 99.9th percentile.
+    """
     head = model.get_output_embeddings()
     if isinstance(head, nn.Linear) and [weight.dtype for weight in head.parameters()] == [torch.bfloat16]:
         model.set_output_embeddings(Float32Head(head.get_parameter("weight")))
+
+
+class PatchProjection(nn.Module):
+    """A convolution whose kernel covers the whole input, computed as a matrix product, which is several times faster
+    than in convolution backends."""
+
+    def __init__(self, convolution: nn.Conv3d) -> None:
+        super().__init__()
+        self.weight = convolution.weight
+        self.bias = convolution.bias
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """[N, channels, time, height, width], the size of the kernel -> [N, features, 1, 1, 1]."""
+        features = nn.functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
+        return features[:, :, None, None, None]
 
 
 class Float32Head(nn.Module):

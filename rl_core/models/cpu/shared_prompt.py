@@ -1,4 +1,4 @@
-"""Attention over packed trees on a CPU without copies of the prompts' keys: the responses of a prompt attend to it
+"""Attention over packed trees without copies of the prompts' keys: the responses of a prompt attend to it
 in one call and to themselves in another, and the two results are merged by their log-sum-exps.
 
 A softmax over two sets of keys is the average of the softmaxes over each set, weighted by exp(log-sum-exp) (Rabe and
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
+from rl_core.models.cpu.slots import SharedPromptIndex, shared_prompts
+from rl_core.models.tree_layout import TreeLayout
 
 
 def tree_shared_prompt(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention on a CPU; arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
-    out: torch.Tensor = _SharedPrompt.apply(query, key, value, layout.shared, scale)  # type: ignore[no-untyped-call]
+    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
+    out: torch.Tensor = _SharedPrompt.apply(query, key, value, shared_prompts(layout), scale)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -1,8 +1,9 @@
 """Where each weight goes in a model of vLLM on a CPU, so that later loads copy without vLLM's mapping of names.
 
 The places are not derived from names: they are what vLLM's own loaders did in one ordinary load, copy by copy
-(rl_core.rollout.weight_copies). They are kept only if the copies account for every number of every weight, and if
-everything that vLLM does to a layer after its load is known. Otherwise weights go the ordinary way.
+(rl_core.rollout.cpu.weight_copies). They are kept only if the copies account for every number of every weight, and if
+everything that vLLM does to a layer after its load is known. Otherwise weights go the ordinary way. For a small model
+copies take less than half of the time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,8 +11,40 @@ from math import prod
 
 import torch
 from torch import nn
+from typing_extensions import override
+from vllm import LLMEngine
+from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
+from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from rl_core.rollout.weight_copies import Copy, CopyRecorder, View
+from rl_core.rollout.cpu.weight_copies import Copy, CopyRecorder, View
+from rl_core.rollout.weight_loading import StrictWeights, WeightLoader
+
+
+class CopyingLoader(WeightLoader):
+    """Watches the first load of all weights, and copies those of later ones to where it put them.
+
+    Attributes:
+        places: Where the weights go; None before the first load, and if they are not certain.
+    """
+
+    def __init__(self, engine: LLMEngine, *, expected: frozenset[str]) -> None:
+        super().__init__(engine, expected=expected)
+        self.places: WeightPlaces | None = None
+
+    @override
+    def _hand_over(self, weights: StrictWeights) -> None:
+        if self.places is None:
+            self.places = self._watched(weights)
+        else:
+            self.places.fill(weights)
+
+    def _watched(self, weights: StrictWeights) -> "WeightPlaces | None":
+        """Load the ordinary way, and return where the weights went; None if not all have come."""
+        (model,) = self._engine.apply_model(lambda model: model)
+        with CopyRecorder(model) as recorder:
+            self._reload(recorder.watch(weights))
+        return WeightPlaces.proven(model, recorder) if weights.are_complete else None
 
 
 class WeightPlaces:
@@ -131,10 +164,6 @@ def _all(copies: dict[str, list[Copy]]) -> Iterator[Copy]:
 def _is_known(layer: nn.Module) -> bool:
     """Whether vLLM does nothing to this layer after its load, or only packs it. Attention with latent keys, say, takes
     matrices of another layer."""
-    from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
-    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
-    from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
-
     method = getattr(layer, "quant_method", None)
     if method is not None and type(method) not in (UnquantizedLinearMethod, UnquantizedEmbeddingMethod):
         return False

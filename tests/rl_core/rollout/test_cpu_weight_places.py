@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from rl_core.models.named_weights import named_hf_weights
-from rl_core.rollout.weight_copies import CopyRecorder
-from rl_core.rollout.weight_loading import WeightLoader
-from rl_core.rollout.weight_names import expected_weight_names
-from rl_core.rollout.weight_places import WeightPlaces
+from rl_core.rollout.cpu.weight_copies import CopyRecorder
+from rl_core.rollout.cpu.weight_places import CopyingLoader, WeightPlaces
+from rl_core.rollout.weight_loading import WeightLoader, expected_weight_names
 from tests.rl_core.rollout.engines import Running, perturbed
 
 Load = Callable[[nn.Module, str, torch.Tensor], None]
@@ -53,7 +52,7 @@ def test_a_copied_load_may_follow_and_precede_an_ordinary_one(running: Running) 
     running.sync()
     model, own = _model_in_vllm(running), list(named_hf_weights(running.policy.model))
     expected = _numbers(model)
-    loader = WeightLoader(running.engine._engine, expected=expected_weight_names(running.policy.folder))
+    loader = CopyingLoader(running.engine._engine, expected=expected_weight_names(running.policy.folder))
     for weights in (perturbed(running.policy.model, scale=1.0), own, perturbed(running.policy.model, scale=1.0)):
         loader.load(weights)
     running.sync()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from rl_core.rollout.vllm_cpu_sampling import SeededSampler, SeedsAhead
+from rl_core.rollout.cpu.sampling import SeededSampler, SeedsAhead
 
 VOCABULARY = 50
 

@@ -1,4 +1,4 @@
-"""Attention over packed trees of short prompts and responses on a CPU, as products of matrices for all trees at once.
+"""Attention over packed trees of short prompts and responses, as products of matrices for all trees at once.
 
 The kernel of `scaled_dot_product_attention` computes each head of each row alone, in blocks that tens of tokens do not
 fill. With 35 tokens in a prompt and ten in a response, as in the quickstart, the products take half of its time. For
@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import torch
 
+from rl_core.models.cpu.slots import SharedPromptIndex, shared_prompts
 from rl_core.models.row_moves import pad, unpad
-from rl_core.models.tree_layout import SharedPromptIndex, TreeLayout
+from rl_core.models.tree_layout import TreeLayout
 
 _LONGEST_PROMPT, _LONGEST_RESPONSE = 128, 32
 """Tokens up to which the products are faster on two cores, for head sizes from 32 to 128."""
@@ -154,7 +155,7 @@ class _Index(NamedTuple):
 @lru_cache(maxsize=1)
 def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
     """Cached, because every layer needs the same."""
-    index, together = layout.shared, heads // key_heads
+    index, together = shared_prompts(layout), heads // key_heads
     (num_prompts, width), (_, response_width) = index.prompt_shape, index.response_shape
     unused = torch.zeros(num_prompts, 1, width) if index.prompt_mask is None else index.prompt_mask[:, 0]
     return _Index(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from rl_core.rollout.vllm_cpu_worker import DecodeRunner
+from rl_core.rollout.cpu.worker import DecodeRunner
 from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
 
 
@@ -45,6 +46,25 @@ def test_positions_are_those_of_vllm(synced: Running, runner: DecodeRunner, monk
     synced.generate(make_requests(synced.policy.prompts(), 6), training_sampling())
     assert steps[True] > 3, "steps that only decode"
     assert steps[False] > 1, "steps with prompts"
+
+
+@pytest.mark.parametrize("running", ["qwen2_5_vl", "qwen3_vl"], indirect=True)
+def test_positions_of_a_prompt_are_computed_once_for_its_requests(
+    synced: Running, runner: DecodeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    compute = runner.model.get_mrope_input_positions
+
+    def counted(tokens: list[int], features: list[Any]) -> Any:
+        asked.append(tokens)
+        return compute(tokens, features)
+
+    monkeypatch.setattr(runner.model, "get_mrope_input_positions", counted)
+    monkeypatch.setattr(runner, "_last_prompt", None)
+    prompts = synced.policy.prompts()
+    twin = replace(synced.policy.prompt("twin", ["84x84-2"]), uid="twin")  # the tokens of another prompt, another image
+    synced.generate(make_requests([*prompts, synced.policy.prompt("one", ["84x84-1"]), twin], 3), training_sampling())
+    assert len(asked) == len(prompts) + 2
 
 
 def states(synced: Running, runner: DecodeRunner, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
-"""Faster replacements for slow layers of transformers, with the same weights and results.
+"""Layers of a model on a CPU that take the place of transformers' own.
 
-The replacements hold the same parameter objects under the same names, so checkpoints, sharding and adapters are not
-affected. The results agree up to float32 rounding (1e-6).
+They hold the same parameter objects under the same names, so checkpoints, sharding and adapters are not affected.
 """
 
 from typing import Any
@@ -10,17 +9,17 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from rl_core.models.rotary import use_faster_rotary
+from rl_core.models.cpu.attention import use_cpu_attention
+from rl_core.models.cpu.rotary import use_faster_rotary
 
 
-def use_faster_layers(model: PreTrainedModel) -> None:
-    """Replace patch embeddings and, in float32, RMS norms and the rotation of queries and keys."""
+def use_cpu_layers(model: PreTrainedModel) -> None:
+    """Replace attention and, in float32, RMS norms and the rotation of queries and keys."""
+    use_cpu_attention(model)
     for parent in list(model.modules()):
         use_faster_rotary(parent)
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
-                setattr(parent, name, PatchProjection(child))
-            elif _is_float32_rms_norm(child):
+            if _is_float32_rms_norm(child):
                 setattr(parent, name, RMSNorm(child.weight, eps=child.variance_epsilon))
 
 
@@ -28,21 +27,6 @@ def _is_float32_rms_norm(module: nn.Module) -> bool:
     if not type(module).__name__.endswith("RMSNorm") or not hasattr(module, "variance_epsilon"):
         return False
     return isinstance(module.weight, nn.Parameter) and module.weight.dtype == torch.float32
-
-
-class PatchProjection(nn.Module):
-    """A convolution whose kernel covers the whole input, computed as a matrix product, which is several times faster
-    than in convolution backends."""
-
-    def __init__(self, convolution: nn.Conv3d) -> None:
-        super().__init__()
-        self.weight = convolution.weight
-        self.bias = convolution.bias
-
-    def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """[N, channels, time, height, width], the size of the kernel -> [N, features, 1, 1, 1]."""
-        features = nn.functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
-        return features[:, :, None, None, None]
 
 
 class RMSNorm(nn.Module):

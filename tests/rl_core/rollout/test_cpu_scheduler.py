@@ -9,7 +9,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import Request
 
-from rl_core.rollout.vllm_cpu_scheduler import DecodeScheduler
+from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from rl_core.types import GenerationRequest
 from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 

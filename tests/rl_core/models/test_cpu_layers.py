@@ -1,0 +1,97 @@
+"""A model with the code for a CPU computes what one without it does, with the same parameters under the same names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM
+from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
+
+from rl_core.device import CPU_MODEL
+from rl_core.models.cpu.layers import RMSNorm, use_cpu_layers
+from rl_core.models.cpu.rotary import rotate_heads, rotate_tokens
+from rl_core.models.packing import pack_trees
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
+
+
+def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of two trees, one with images; responses of up to so many tokens."""
+    images = ["wide-1", "square-1"] if bench.policy.config.model_type in VISION_FAMILIES else []
+    trees = [bench.tree([6] * (len(images) + 1), images, [longest, 3, 1]), bench.tree([4], [], [2, longest], seed=1)]
+    packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    log_probs = bench.policy(packed, temperature=1.0).log_probs
+    (log_probs * torch.randn(len(log_probs), generator=torch.Generator().manual_seed(0))).sum().backward()
+    return log_probs.detach(), take_gradients(bench.policy)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_switched_off_a_model_computes_the_same_up_to_rounding(
+    family: str, model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Bench.load(model_folder(family))
+    monkeypatch.setenv(CPU_MODEL, "0")
+    plain = Bench.load(model_folder(family))
+    assert [name for name, _ in mine.policy.named_parameters()] == [name for name, _ in plain.policy.named_parameters()]
+    assert "rl_core.models.cpu" in {type(module).__module__.rpartition(".")[0] for module in mine.policy.modules()}
+    assert "rl_core.models.cpu" not in {type(module).__module__.rpartition(".")[0] for module in plain.policy.modules()}
+    for longest in (9, 40):  # short and long trees attend in different ways
+        (found, found_gradient), (expected, gradient) = (
+            log_probs_and_gradient(bench, longest=longest) for bench in (mine, plain)
+        )
+        assert relative_difference(found, expected) < 2e-6
+        assert relative_difference(found_gradient, gradient) < 3e-6
+
+
+def test_rms_norm_has_the_derivative_of_its_formula() -> None:
+    weight = nn.Parameter(torch.tensor([0.5, 2.0, -1.0, 1.5], dtype=torch.float64))
+    norm = RMSNorm(weight, eps=1e-3)
+    hidden = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    assert torch.autograd.gradcheck(lambda x, _: norm(x), (hidden, weight))
+
+
+def drawn(*shape: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+
+
+@pytest.mark.parametrize("is_vision", [False, True])
+def test_values_and_gradients_are_those_of_transformers(is_vision: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((5, 4, 8), (5, 4, 8)) if is_vision else ((1, 4, 5, 8), (1, 2, 5, 8))
+    states = [drawn(*shape, generator=generator) for shape in shapes]
+    angles = torch.rand(5, 4, dtype=torch.float64, generator=generator).repeat(1, 2)
+    cos, sin = (table if is_vision else table[None] for table in (angles.cos(), angles.sin()))
+    theirs, ours = (
+        (stock.apply_rotary_pos_emb_vision, rotate_tokens) if is_vision else (stock.apply_rotary_pos_emb, rotate_heads)
+    )
+    tolerance = 1e-6 if is_vision else 1e-12  # transformers rounds the vision tower's to float32
+    expected, actual = theirs(*states, cos, sin), ours(*states, cos, sin)
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+    weights = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
+
+    def gradients(rotated: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(sum((a * b).sum() for a, b in zip(rotated, weights, strict=True)), states)
+
+    torch.testing.assert_close(gradients(actual), gradients(expected), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_attention_layer_of_a_float32_model_rotates_with_them(
+    family: str, model_folder: Callable[[str], Path]
+) -> None:
+    model = Bench.load(model_folder(family)).policy
+    attentions = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
+    assert attentions
+    for module in attentions:
+        names = type(module).forward.__globals__
+        assert rotate_heads in names.values() or rotate_tokens in names.values()
+    assert not any(value in (rotate_heads, rotate_tokens) for value in vars(stock).values()), "transformers has its own"
+
+
+def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder: Callable[[str], Path]) -> None:
+    """The rounding of every step is part of the model: transformers computes norms in float32 and rounds once."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder("llama"), dtype=torch.bfloat16)
+    classes = [type(module) for module in model.modules()]
+    use_cpu_layers(model)
+    assert [type(module) for module in model.modules()] == classes
