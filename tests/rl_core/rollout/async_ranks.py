@@ -1,11 +1,13 @@
 """What two ranks that hold a vLLM together do in tests/rl_core/rollout/test_async_ranks.py."""
 
+import os
 import time
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rl_core.device import CPU_ENGINE
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import Ranks
 from rl_core.rollout import vllm_engine
@@ -16,7 +18,9 @@ from tests.rl_core.rollout.engines import Running, load_tiny_policy, make_reques
 def generate_asynchronously(place: RankPlace, folder: Path) -> dict[str, Any]:
     """Generate with asynchronous scheduling: everything, a part that is left early, and everything again."""
     prepare_process()
-    vllm_engine.with_cpu_classes = asynchronous  # in place of classes that do everything in turn
+    os.environ[CPU_ENGINE] = "0"  # whose scheduler does everything in turn
+    arguments = vllm_engine.engine_arguments
+    vllm_engine.engine_arguments = lambda *given, **named: asynchronous(arguments(*given, **named))
     ranks = Ranks.join(place, "full", ranks_a_generator=2)
     policy = load_tiny_policy("llama", folder)
     engine = start_vllm(policy, ranks=ranks.generator)
