@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from vllm.platforms import current_platform
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
 from rl_core.rollout.cpu.sampling import SeededSampler, SeedsAhead
 
 VOCABULARY = 50
+
+current_platform.import_kernels()  # as the start of an engine does
 
 
 class Request:
