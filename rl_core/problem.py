@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
-_LONGEST = 4000
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -29,12 +27,7 @@ class Problem:
         return replace(self, where=".".join(filter(None, (key, self.where))))
 
     def __str__(self) -> str:
-        return f"{self.where}: {_bounded(self.what)}; {_bounded(self.fix)}"
-
-
-def _bounded(text: str) -> str:
-    """The beginning of a long text: a value that it quotes may be of any length."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... and {len(text) - _LONGEST} more characters"
+        return f"{self.where}: {self.what}; {self.fix}"
 
 
 class PlanError(ValueError):

@@ -3,7 +3,6 @@
 import difflib
 import os
 import shlex
-import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from rl_core.config.algorithm import DEFAULT_TYPES
 from rl_core.config.run import RunConfig
-from rl_core.config.yaml_text import DEEPEST, MOST_CHARACTERS, NotYaml, dump_yaml, parse_yaml
+from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
 from rl_core.redaction import HIDDEN, redact
 from rl_core.section import SECRET_ERROR, TYPE, names_a_secret, without_secrets
@@ -21,10 +20,6 @@ from rl_core.wording import MOST_SHOWN, shortened
 
 Tree = dict[str, Any]
 
-_MOST_FILES: Final = 32
-"""Most files in one chain of `extends:`."""
-
-_MOST_REFUSALS: Final = 30
 _LONGEST_REFUSAL: Final = 400
 
 
@@ -39,8 +34,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     file that says it.
 
     Raises:
-        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle or through too many files, the
-            file is one of EasyR1's, or a key or value is refused; all refused keys are reported at once.
+        ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle, the file is one of EasyR1's, or
+            a key or value is refused; all refused keys are reported at once.
     """
     tree = read_tree(path)
     if _is_easyr1s(tree):
@@ -72,9 +67,7 @@ def _is_easyr1s(tree: Tree) -> bool:
 
 
 def _refusal(origin: str, refused: Sequence[str]) -> ConfigError:
-    lines = [f"  {redact(line)}" for line in refused[:_MOST_REFUSALS]]
-    if len(refused) > _MOST_REFUSALS:
-        lines.append(f"  ... and {len(refused) - _MOST_REFUSALS} more")
+    lines = [f"  {redact(line)}" for line in refused]
     return ConfigError(f"{shortened(origin)}: {len(refused)} problem(s)\n" + "\n".join(lines))
 
 
@@ -95,32 +88,21 @@ def read_tree(path: Path) -> Tree:
     """The file's mapping laid over the mapping of the file that it extends, and so on.
 
     Raises:
-        ConfigError: a file is missing or no YAML mapping, or `extends:` runs in a circle or through too many files.
+        ConfigError: a file is missing or no YAML mapping, or `extends:` runs in a circle.
     """
-    layers: list[Tree] = []
-    seen: list[str] = []
-    num_bytes = 0
-    told = ""
-    while True:
-        if (reason := _why_no_config(path)) is not None:
-            raise ConfigError(f"no config file {shortened(str(path))}: {reason}{told}")
-        place = os.path.realpath(path)
-        num_bytes += path.stat().st_size
-        if place in seen:
-            raise ConfigError(f"`extends:` runs in a circle: {' -> '.join([*seen, place])}")
-        if len(seen) == _MOST_FILES or num_bytes > MOST_CHARACTERS:
-            raise ConfigError(
-                f"`extends:` of {seen[0]} leads through {len(seen) + 1} files of {num_bytes} bytes; "
-                f"{_MOST_FILES} files and {MOST_CHARACTERS} bytes are the most that are read"
-            )
-        seen.append(place)
-        layers.append(read_yaml(Path(place)))
-        parent = layers[-1].pop("extends", None)
-        if parent is None:
-            break
+    layers, seen = [read_yaml(path)], [os.path.realpath(path)]
+    while (parent := layers[-1].pop("extends", None)) is not None:
         if not isinstance(parent, str):
-            raise ConfigError(f"{place}: `extends:` must be the path of one config file, not a {type(parent).__name__}")
-        path, told = Path(place).parent / parent, f" (`extends:` of {place} names it)"
+            wrong = type(parent).__name__
+            raise ConfigError(f"{seen[-1]}: `extends:` must be the path of one config file, not a {wrong}")
+        file = Path(seen[-1]).parent / parent
+        try:
+            layers.append(read_yaml(file))
+        except ConfigError as error:
+            raise ConfigError(f"{error} (`extends:` of {seen[-1]} names it)") from None
+        seen.append(os.path.realpath(file))
+        if seen[-1] in seen[:-1]:
+            raise ConfigError(f"`extends:` runs in a circle: {' -> '.join(seen)}")
     merged = layers.pop()
     while layers:
         merged = merge_trees(merged, layers.pop())
@@ -129,7 +111,7 @@ def read_tree(path: Path) -> Tree:
 
 def read_yaml(path: Path) -> Tree:
     """The mapping in a YAML file. Raises ConfigError where the file is missing, not UTF-8, or holds no mapping."""
-    if (reason := _why_no_config(path)) is not None:
+    if (reason := why_no_file(path)) is not None:
         raise ConfigError(f"no config file {shortened(str(path))}: {reason}")
     try:
         tree = parse_yaml(read_utf8(path))
@@ -140,14 +122,6 @@ def read_yaml(path: Path) -> Tree:
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(tree).__name__}")
     return tree
-
-
-def _why_no_config(path: Path) -> str | None:
-    """Why a file cannot be read, or is too large to be a config."""
-    reason = why_no_file(path)
-    if reason is None and (size := path.stat().st_size) > MOST_CHARACTERS:
-        return f"{size} bytes are more than a config may have, {MOST_CHARACTERS}"
-    return reason
 
 
 def merge_trees(base: Tree, over: Mapping[str, Any]) -> Tree:
@@ -200,8 +174,6 @@ def apply_override(tree: Tree, override: str) -> None:
     *parents, last = parts = key.strip().split(".")
     if not all(parts):
         raise ConfigError(f"override {shown}: a name is missing beside a dot of the key")
-    if len(parts) > DEEPEST:
-        raise ConfigError(f"override {shown}: its key has {len(parts)} names, more than any key of a config")
     node = tree
     for part in parents:
         section = {} if node.get(part) is None else node[part]
@@ -210,7 +182,7 @@ def apply_override(tree: Tree, override: str) -> None:
         node[part] = dict(section)  # another key may be an alias of this section, which stays as it is
         node = node[part]
     try:
-        value = parse_value(text)
+        value = parse_yaml(text)
     except NotYaml as error:
         raise ConfigError(f"override {shown}: the value is not YAML that can be read: {error}") from None
     if last == TYPE and parents and value != node.get(TYPE, DEFAULT_TYPES.get(parents[-1])):
@@ -224,11 +196,6 @@ def shown_override(override: str) -> str:
     if names_a_secret(override):
         return shortened(f"{key}={HIDDEN}" if separator else HIDDEN)
     return shortened(redact(override))
-
-
-def parse_value(text: str) -> Any:
-    """The value of an override, a YAML scalar or flow value. Raises NotYaml."""
-    return parse_yaml(text)
 
 
 def _explain(problem: Mapping[str, Any]) -> str:
@@ -247,8 +214,6 @@ def _got(problem: Mapping[str, Any], keys: Sequence[str]) -> str:
     value = problem["input"]
     if problem["type"] == "missing" or isinstance(value, Mapping | list | tuple | set):
         return ""
-    if isinstance(value, int) and abs(value) > sys.maxsize:
-        return f" (got a number of {value.bit_length()} bits)"
     return f" (got {shortened(repr(without_secrets(value, '.'.join(keys))))})"
 
 

@@ -24,7 +24,7 @@ from rl_core.section import kind_of
 INTRODUCTION = """# Configuration
 
 Every key of a run's config. `make docs` writes this page from the models in `rl_core/config`. A config is a YAML file
-of sections; `extends: other.yaml` starts from another one (at most 32 files, 256 KiB together);
+of sections; `extends: other.yaml` starts from another one;
 `sightline run CONFIG actor.optim.lr=1e-6` or `--set actor.optim.lr=1e-6` changes a key on the command line, where a
 value is YAML too: `'evaluation.modes=[greedy]'`. A config is refused if it has a
 key that does not exist, a key twice in one section, a value out of bounds, a whole number beyond 64 bits, or a value

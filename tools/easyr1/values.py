@@ -5,8 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rl_core.config.loading import parse_value
-from rl_core.config.yaml_text import NotYaml
+from rl_core.config.yaml_text import NotYaml, parse_yaml
 
 OPTIONAL: Final[Mapping[str, type]] = {
     "data.mini_rollout_batch_size": int,
@@ -107,7 +106,7 @@ def _number(value: Any, *, whole: bool) -> int | float:
     kind = "a whole number" if whole else "a number"
     if isinstance(value, str):
         try:
-            value = parse_value(value)
+            value = parse_yaml(value)
         except NotYaml:
             raise ValueError(f"must be {kind}") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

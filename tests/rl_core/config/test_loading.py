@@ -16,7 +16,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from rl_core.config.loading import ConfigError, dump_config, load_config, validate_config
 from rl_core.config.run import RunConfig
-from rl_core.config.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
+from rl_core.config.yaml_text import dump_yaml, parse_yaml
 from rl_core.digests import digest_of
 from rl_core.section import SECRET_ERROR
 
@@ -131,7 +131,7 @@ def odd_paths(tmp_path: Path) -> Path:
     (tmp_path / "one.yaml").symlink_to("other.yaml")
     (tmp_path / "other.yaml").symlink_to("one.yaml")
     (tmp_path / "folder.yaml").mkdir()
-    (tmp_path / "huge.yaml").write_text(f"experiment: {'x' * MOST_CHARACTERS}")
+    (tmp_path / "file.yaml").touch()
     return tmp_path
 
 
@@ -141,8 +141,7 @@ def odd_paths(tmp_path: Path) -> Path:
         ("pipe.yaml", "it is a named pipe"),
         ("one.yaml", "its symbolic links form a circle"),
         ("folder.yaml", "it is a folder"),
-        ("huge.yaml", "262156 bytes are more than a config may have"),
-        ("huge.yaml/below.yaml", "a part of its path is a file"),
+        ("file.yaml/below.yaml", "a part of its path is a file"),
         ("gone.yaml", "nothing is there"),
         ("", "it is a folder"),
         (f"{'long' * 100}.yaml", "the name is too long"),
@@ -165,16 +164,7 @@ def test_what_is_no_config_file_is_named_with_the_reason(
     assert message.isprintable() and len(message) < 1000
 
 
-def test_extends_leads_through_a_few_files_and_not_through_a_thousand(small: Path, tmp_path: Path) -> None:
-    for number in range(1200):
-        before = f"step{number - 1}.yaml" if number else "small.yaml"
-        (tmp_path / f"step{number}.yaml").write_text(f"extends: {before}\n")
-    assert load_config(tmp_path / "step30.yaml") == load_config(small)
-    with pytest.raises(ConfigError, match=r"`extends:` of .*step1199\.yaml leads through 33 files"):
-        load_config(tmp_path / "step1199.yaml")
-
-
-@pytest.mark.parametrize("written", ["true", "1:30", "010", "9" * 40, "9" * 9999, "2026-01-01", "yes", "~", "[1]"])
+@pytest.mark.parametrize("written", ["true", "1:30", "010", "9" * 40, "2026-01-01", "yes", "~", "[1]"])
 @pytest.mark.parametrize("is_override", [False, True])
 def test_what_is_no_seed_is_refused_with_its_key_or_place(
     small: Path, tmp_path: Path, written: str, *, is_override: bool
@@ -205,18 +195,10 @@ def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small: Path) ->
         load_config(small, ["data.prompt_template=12"])
 
 
-def test_a_refusal_is_as_long_as_a_person_reads(small: Path) -> None:
-    unknown = "\n".join(f"{'key' * 300}{number}: 1" for number in range(200))
-    small.write_text(f"{SMALL}seed: {'x' * 5000}\n{unknown}\n")
+def test_a_long_value_is_shown_by_its_beginning_and_end(small: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_config(small)
-    message = str(refusal.value)
-    assert "201 problem(s)" in message and message.endswith("... and 171 more")
-    assert len(message) < 20_000
-    for override in ("x" * 5000, f"seed={'x' * 5000}", f"{'a.' * 3000}b=1"):
-        with pytest.raises(ConfigError) as refusal:
-            load_config(REPOSITORY / "configs/quickstart.yaml", [override])
-        assert len(str(refusal.value)) < 2000
+        load_config(small, [f"seed={'x' * 5000}"])
+    assert len(str(refusal.value)) < 2000
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
