@@ -35,7 +35,7 @@ export WANDB_ERROR_REPORTING = false
 unexport PYTHONDONTWRITEBYTECODE
 
 # What a new .venv needs, packages and pip's downloads together, and the first NVIDIA driver for the CUDA version of
-# the pinned torch (rl_core/planning/driver_rules.py).
+# the pinned torch (rl_core/planning/machine_rules.py).
 DISK_GB := $(if $(filter gpu,$(ACCELERATOR)),15,7)
 FIRST_DRIVER := 580
 

@@ -33,9 +33,8 @@ from rl_core.sources.source import Glance
 from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
-from tasks.planning.known_rows import known_rows
+from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import planned_problems
-from tasks.planning.source_glance import glance_at, split_glance
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 from tasks.planning.step_times import step_forecaster
 from tasks.results.measured_memory import measured_peaks

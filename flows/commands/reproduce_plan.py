@@ -9,8 +9,8 @@ from flows.commands.plan import print_batches
 from flows.printing import say
 from flows.reproducing import PlannedBaseline
 from flows.seed_group import seeds_text
-from rl_core.config.published import PublishedConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import published_band
 from rl_core.planning.batches import batch_plan

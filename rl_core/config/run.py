@@ -10,9 +10,15 @@ from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.data import DataConfig
 from rl_core.config.model import ModelConfig
-from rl_core.config.published import PublishedConfig
 from rl_core.config.reward import RewardConfig
-from rl_core.config.stages import EvaluationConfig, MergeConfig, PlanningConfig, StorageConfig, TrackingConfig
+from rl_core.config.stages import (
+    EvaluationConfig,
+    MergeConfig,
+    PlanningConfig,
+    PublishedConfig,
+    StorageConfig,
+    TrackingConfig,
+)
 from rl_core.config.training import (
     ActorConfig,
     ColdStartConfig,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rl_core.config.published import PublishedConfig
+from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import Comparison, GroupAccuracy, Shares, compare_groups
 from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 

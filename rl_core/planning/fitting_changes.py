@@ -7,10 +7,10 @@ from typing import Final
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.changes import Change, configured, with_changes
-from rl_core.planning.cluster_changes import cluster_changes, is_possible, wider
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
+from rl_core.planning.model_rules import division_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import auto_keys, settle
@@ -29,6 +29,12 @@ _IMAGE_SHARE: Final = 0.75
 FEWEST_SEQUENCES: Final = 8
 """Longest sequences in a GPU's KV cache with which a run is taken to fit. With fewer, a decode step reads all weights
 for a few tokens, and generating takes many times as long as it could."""
+
+MOST_GPUS: Final = 64
+"""Most GPUs that are proposed."""
+
+_GPUS_A_MACHINE: Final = 8
+"""GPUs of a usual machine: beyond these another machine is proposed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +72,7 @@ class MemoryLimit:
 
     def fits(self, config: RunConfig, sizes: ModelSizes) -> bool:
         """Whether a run fits, with enough sequences in the generator's cache, on workers that there can be."""
-        if not is_possible(config, sizes):
+        if not _is_possible(config, sizes):
             return False
         forecast = self.forecast(config, sizes)
         is_enough = forecast.cached_sequences >= self.fewest_sequences(config)
@@ -81,7 +87,7 @@ def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) ->
     """
     made: list[Change] = []
     for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
-        if change.key.startswith("cluster.") and not is_possible(with_changes(config, [*made, change]), sizes):
+        if change.key.startswith("cluster.") and not _is_possible(with_changes(config, [*made, change]), sizes):
             continue
         made.append(change)
         if limit.fits(with_changes(config, made), sizes):
@@ -92,7 +98,7 @@ def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) ->
 def changes_to_more_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
     """The changes of the section `cluster` with which the run fits on the fewest GPUs of this size, beyond those that
     it has; None if no number up to `MOST_GPUS` is enough."""
-    return next((changes for changes in wider(config) if limit.fits(with_changes(config, changes), sizes)), None)
+    return next((changes for changes in _wider(config) if limit.fits(with_changes(config, changes), sizes)), None)
 
 
 def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Change]:
@@ -112,7 +118,7 @@ def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
             yield Change.of("model.gradient_checkpointing", True)
     smaller = (tokens for tokens in CHUNKS if tokens < config.model.log_prob_chunk_tokens)
     yield from (Change.of("model.log_prob_chunk_tokens", tokens) for tokens in smaller)
-    yield from cluster_changes(config)
+    yield from _cluster_changes(config)
     # It rounds more.
     if config.model.dtype != "bfloat16":
         yield Change.of("model.dtype", "bfloat16")
@@ -157,3 +163,43 @@ def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Se
         Change.of(change.key, configured(settled, change.key)) if change.value == "auto" else change
         for change in changes
     ]
+
+
+def _is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
+    """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
+    its layers equally."""
+    problems = (*config.cluster.problems(), *division_problems(config, sizes))
+    return not any(problem.fatal for problem in problems)
+
+
+def _cluster_changes(config: RunConfig) -> Iterator[Change]:
+    """Changes with which the workers that a run has share more of what each of them holds now, those that cost less
+    time first. Not all of them are possible."""
+    cluster = config.cluster
+    if cluster.is_split:
+        yield Change.of("cluster.placement", "colocated")
+    if cluster.nodes > 1 and cluster.sharding == "none":
+        yield Change.of("cluster.sharding", "hybrid")
+    if cluster.ranks > 1 and cluster.sharding != "full":
+        yield Change.of("cluster.sharding", "full")
+    for key, size in {
+        "cluster.tensor_parallel_size": cluster.tensor_parallel_size,
+        "cluster.sequence_parallel_size": cluster.sequence_parallel_size,
+    }.items():
+        yield from (Change.of(key, more) for more in range(size + 1, cluster.devices + 1))
+
+
+def _wider(config: RunConfig) -> Iterator[list[Change]]:
+    """Changes that spread a run over more GPUs, the fewest first: over a machine and then over more of them, twice as
+    many each time, with generators on one worker, on two and so on."""
+    cluster = config.cluster
+    devices, nodes = cluster.devices, cluster.nodes
+    while 2 * nodes * devices <= MOST_GPUS:
+        devices, nodes = (2 * devices, nodes) if 2 * devices <= _GPUS_A_MACHINE else (devices, 2 * nodes)
+        wanted = {"nodes": nodes, "devices": devices, "sharding": "full"}
+        if nodes > 1 and cluster.address == "local":
+            wanted["address"] = "auto"
+        spread = [Change.of(f"cluster.{key}", value) for key, value in wanted.items() if getattr(cluster, key) != value]
+        yield spread
+        for size in range(cluster.tensor_parallel_size + 1, devices + 1):
+            yield [*spread, Change.of("cluster.tensor_parallel_size", size)]

@@ -17,8 +17,8 @@ import ray
 from rl_core.device import computing_device
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
-from rl_core.planning.driver_rules import unusable_gpu
 from rl_core.planning.gpu import find_gpu, free_gpu_memory
+from rl_core.planning.machine_rules import unusable_gpu
 from rl_core.problem import Problem
 from rl_core.workers.versions import versions
 

@@ -207,7 +207,7 @@ def try_config(config: RunConfig) -> Trial:
     from rl_core.data.preparation import prepare_dataset
     from rl_core.data.prepared import REJECTED_FILE, PreparedDataset
     from rl_core.progress import SilentProgress
-    from rl_core.rewards.preflight import try_on_ground_truth
+    from rl_core.rewards.trial import try_on_ground_truth
     from tasks.initial_model import write_initial_model
 
     limited = {name: _first_rows(getattr(config.data, name)) for name in ("train", "validation")}

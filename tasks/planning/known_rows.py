@@ -1,4 +1,4 @@
-"""The number of training rows, as far as it is known before the preparation."""
+"""What is known of the rows of a run before they are prepared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,8 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan, batch_plan, divisibility_problems, row_problems
 from rl_core.problem import PlanError, Problem
 from rl_core.run_directory import RunDirectory
-from rl_core.sources.source import Glance
+from rl_core.sources.mixture import joint_glance
+from rl_core.sources.source import DataSource, Glance
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import other_runs
 
@@ -68,3 +69,23 @@ def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
         if manifest is not None and manifest.digest == digest:
             return int(manifest.result["splits"]["train"]["rows"])
     return None
+
+
+def glance_at(config: RunConfig) -> dict[str, Glance]:
+    """[key] -> glance of every source; the sources of a mixture have keys of their own."""
+    return {key: _glance(source) for key, source in config.sources()}
+
+
+def split_glance(split: DataSource, key: str, glances: Mapping[str, Glance]) -> Glance:
+    """The glance of a split. Where the split cannot be read, nothing is known of it."""
+    if not split.parts:
+        return glances[key]
+    parts = {name: glances[f"{key}.sources.{name}"] for name in split.parts}
+    return joint_glance(parts, names_rows=split.names_its_rows)
+
+
+def _glance(source: DataSource) -> Glance:
+    try:
+        return source.glance()
+    except (ValueError, OSError) as error:
+        return Glance(problem=str(error))

@@ -1,71 +1,33 @@
-"""Finds the problems of a run before it starts. Imports no Prefect, and torch only to try the data."""
+"""Problems of a run that are found without calling a user's functions and without reading every row. Imports neither
+Prefect nor torch."""
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from rl_core.algorithms.estimators import CustomAdvantage
-from rl_core.algorithms.filters import CustomFilter
-from rl_core.algorithms.group_filter import GroupFilterSection, group_scores
-from rl_core.algorithms.losses import CustomLoss
-from rl_core.config.algorithm import AlgorithmConfig
-from rl_core.config.cluster import ClusterConfig
-from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
-from rl_core.files import files_below
+from rl_core.data.prompts import PromptTemplate
+from rl_core.files import files_below, read_utf8
 from rl_core.planning.batches import prompts_a_draw, row_problems
 from rl_core.planning.disk import check_free_disk, disk_forecast
-from rl_core.planning.driver_rules import unusable_gpu
-from rl_core.planning.gpu import Gpu, find_gpu
-from rl_core.planning.hub import SECONDS_OF_RUN, HubAnswer, ask_hub, hub_problems
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.hub import HubAnswer, hub_problems
+from rl_core.planning.machine_rules import unusable_gpu
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.rules import check_config
 from rl_core.problem import Problem
-from rl_core.progress import SilentProgress
+from rl_core.rewards.registry import resolve_function
 from rl_core.run_directory import RunDirectory
-from rl_core.sources.rows import Row
-from rl_core.sources.source import DataSource, Glance
-from rl_core.types import Prompt, Score
-from tasks.planning.source_glance import category_problems, glance_at, judged_name_problems, source_problems
-from tasks.planning.text_problems import text_problems
+from rl_core.sources.source import Glance
+from rl_core.templates import check_chat_template, target_template
+from rl_core.user_code.function import is_user_function
+from tasks.planning.known_rows import split_glance
 from tasks.storage.address import VARIABLE, run_store, storage_settings
-
-_ROWS_TRIED = 8
-"""Number of rows of each source on whose true answers the reward is tried."""
 
 _SOURCES = ("data.train", "data.validation", "cold_start.source")
 """Beginnings of the keys of the data sources."""
-
-_NO_LIMIT = 1 << 20
-
-
-def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
-    """Find every problem of the config, the machine, the sources, the hub and the reward. The rows are checked too if
-    one of these problems stops the run anyway; otherwise the preparation comes next and reports the problems of the
-    rows.
-
-    Args:
-        config: The config, with paths that can be read from here.
-        run: The run.
-        is_prepared: Whether the rows are already prepared, so that their sources may be gone.
-    """
-    gpu = find_gpu(config.cluster.device)
-    if is_prepared:
-        problems = planned_problems(config, run, {}, [], gpu=gpu)
-    else:
-        answers = ask_hub(config, seconds=SECONDS_OF_RUN)
-        problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
-        problems += trial_problems(config)
-    if not _has_fatal(problems, _OF_THE_REWARD):
-        problems += reward_problems(config)
-    problems += algorithm_problems(config.algorithm)
-    if not is_prepared and _has_fatal(problems) and not _has_fatal(problems, _OF_THE_ROWS):
-        problems += data_problems(config)
-    return problems
 
 
 def planned_problems(
@@ -86,7 +48,10 @@ def planned_problems(
         answers: The answers of the hub.
         gpu: The GPU of each worker; None for workers on the CPU.
     """
-    problems = [*device_problems(config.cluster, gpu), *static_problems(config, run, gpu=gpu)]
+    problems = static_problems(config, run, gpu=gpu)
+    # Machines that are joined are asked themselves (rl_core.workers.node_check).
+    if config.cluster.address == "local" and (unusable := unusable_gpu(gpu)) is not None:
+        problems.insert(0, unusable)
     if not glances:
         return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
     named = [problem.where for problem in problems]
@@ -95,28 +60,8 @@ def planned_problems(
     return [*problems, *hub_problems(answers)]
 
 
-_OF_THE_REWARD = (
-    "reward",
-    "cold_start.target_template",
-    "evaluation.accuracy_key",
-    "algorithm.online_filtering.filter_key",
-)
-"""Keys whose problems make it impossible to try the reward."""
-
-_FIX = "correct the function, or its arguments in kwargs"
-
-_OF_THE_ROWS = (
-    "data.train",
-    "data.validation",
-    "cold_start.",
-    "data.prompt_template",
-    "data.override_chat",
-    "model.source",
-)
-"""Keys whose problems make it impossible to prepare rows."""
-
-
-def _has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
+def has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
+    """Whether any of these problems stops the run and is of a key that begins so."""
     return any(problem.fatal and problem.where.startswith(keys) for problem in problems)
 
 
@@ -126,17 +71,9 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
     named = {problem.where for problem in problems}
     problems += [problem for problem in text_problems(config) if problem.where not in named]
     is_here = gpu is None or not gpu.is_elsewhere
-    if is_here and not _has_fatal(problems, ("model.source", "model.lora")):
+    if is_here and not has_fatal(problems, ("model.source", "model.lora")):
         problems += disk_problems(config, run)
     return [*problems, *storage_problems(config)]
-
-
-def device_problems(cluster: ClusterConfig, gpu: Gpu | None) -> Iterator[Problem]:
-    """A GPU of this machine that workers here are to compute on and cannot. Machines that are joined are asked
-    themselves (rl_core.workers.node_check)."""
-    problem = unusable_gpu(gpu) if cluster.address == "local" else None
-    if problem is not None:
-        yield problem
 
 
 def storage_problems(config: RunConfig) -> list[Problem]:
@@ -163,104 +100,112 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     return [] if problem is None else [problem]
 
 
-def reward_problems(config: RunConfig) -> list[Problem]:
-    """Problems that show when the reward is tried on the true answers of the first rows of each source."""
-    prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
-    # Imported here: plans do not call the reward.
-    from rl_core.rewards.preflight import try_on_ground_truth
-
-    template = config.cold_start.target_template if config.cold_start else None
-    filtering = config.algorithm.online_filtering
-    trial = try_on_ground_truth(
-        config.reward,
-        prompts,
-        target_template=template,
-        accuracy_key=config.evaluation.accuracy_key,
-        filter_key=filtering.component if filtering else None,
-    )
-    fix = "correct the reward or the answers' column"
-    return [
-        *_filter_problems(filtering, trial.scores),
-        *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
-        *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
-    ]
+def text_problems(config: RunConfig) -> list[Problem]:
+    """Problems of the small texts that a config contains or names: templates, reward functions, the name of a protocol.
+    No code of the user is run."""
+    return [*_template_problems(config), *_function_problems(config), *_protocol_problems(config)]
 
 
-def trial_problems(config: RunConfig) -> list[Problem]:
-    """Problems that the first rows of the data sources show."""
-    return [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
-
-
-def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
-    """Problems of a user's filter, which is tried on one group of the given scores with equal components."""
-    components = [score.components for score in scores if score.error is None]
-    if not (isinstance(filtering, CustomFilter) and filtering.is_well_written and components):
-        return
-    from rl_core.algorithms.trial import filter_problem
-
-    group = group_scores([found for found in components if found.keys() == components[0].keys()])
-    what = filter_problem(filtering, group)
-    if what is not None:
-        yield Problem(where="algorithm.online_filtering", what=what, fix=_FIX)
-
-
-def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
-    """Problems of a user's loss and estimator, which are imported and tried on made-up inputs."""
-    tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
-    if not tried:
-        return
-    # Imported here: it loads torch, which before the training only functions of the user need.
-    from rl_core.algorithms.trial import advantage_problem, loss_problem
-
-    for key, custom in tried.items():
-        what = None
-        if isinstance(custom, CustomLoss):
-            what = loss_problem(custom)
-        elif isinstance(custom, CustomAdvantage):
-            what = advantage_problem(custom)
-        if what is not None:
-            yield Problem(where=key, what=what, fix=_FIX)
-
-
-def _asked(source: DataSource) -> list[Prompt]:
-    """Prompts of the first readable rows for the reward, without tokens and images. Empty for a source that cannot be
-    opened, which is reported elsewhere."""
+def _template_problems(config: RunConfig) -> Iterator[Problem]:
+    data, cold_start = config.data, config.cold_start
     try:
-        rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
-    except ValueError:
-        return []
-    nothing = np.zeros(0, dtype=np.int32)
-    return [
-        Prompt(
-            uid=f"{row.index}",
-            data_source=row.data_source,
-            question=row.question,
-            text=row.question,
-            answer=row.answer,
-            token_ids=nothing,
-            engine_token_ids=nothing,
-            extra=row.extra,
+        PromptTemplate.load(data.prompt_template)
+    except ValueError as error:
+        what = str(error).removeprefix(f"data.prompt_template {data.prompt_template}: ")
+        yield Problem(where="data.prompt_template", what=what, fix=f"correct {data.prompt_template}")
+    if data.override_chat_template is not None:
+        try:
+            check_chat_template(read_utf8(Path(data.override_chat_template)))
+        except (ValueError, OSError) as error:
+            path = data.override_chat_template
+            yield Problem(where="data.override_chat_template", what=f"the template {error}", fix=f"correct {path}")
+    if cold_start is not None:
+        key = "cold_start.target_template"
+        try:
+            target_template(cold_start.target_template)
+        except ValueError as error:
+            what = str(error).removeprefix(f"{key} ")
+            yield Problem(where=key, what=f"it {what}", fix="correct it")
+
+
+def _function_problems(config: RunConfig) -> Iterator[Problem]:
+    for key, term in config.reward.keyed_terms():
+        if not is_user_function(term.function):
+            continue  # rl_core.planning checks the built-in rewards
+        try:
+            resolve_function(term, grader=config.reward.grader)
+        except ValueError as error:
+            what = str(error).removeprefix(f"reward.function {term.function!r}").removeprefix(":").strip()
+            yield Problem(where=key, what=what, fix="correct the path, the function's name or the file")
+
+
+def _protocol_problems(config: RunConfig) -> Iterator[Problem]:
+    if config.published is None:
+        return
+    # Imported here: few configs publish a number, and the protocols import the modules of the evaluation.
+    from rl_core.evaluation.protocols.registry import protocol_named
+
+    try:
+        protocol_named(config.published.protocol)
+    except ValueError as error:
+        yield Problem(where="published.protocol", what=str(error), fix="name a protocol with its version")
+
+
+def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Problem]:
+    """Problems with sources that cannot be read, and with names of sources and columns that do not exist."""
+    problems = [
+        Problem(where=key, what=glance.problem, fix="correct the path, the columns or the file")
+        for key, glance in glances.items()
+        if glance.problem is not None
+    ]
+    train = split_glance(config.data.train, "data.train", glances)
+    validation = split_glance(config.data.validation, "data.validation", glances)
+    if train.names is not None and not config.data.train.parts:  # planning looks at mixtures
+        problems += weight_name_problems(config, train.names)
+    if train.names is not None and validation.names is not None:
+        problems += judged_name_problems(config, train.names | validation.names)
+    if validation.columns is not None:
+        problems += category_problems(config, validation.columns)
+    return problems
+
+
+def weight_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
+    """Problems with weights of data sources that the training rows do not have, and with data sources without a
+    weight."""
+    weights = config.data.source_weights
+    if weights is not None and set(weights) != set(names):
+        yield Problem(
+            where="data.source_weights",
+            what=f"it names {', '.join(weights) or 'nothing'}, and the training rows are of {', '.join(sorted(names))}",
+            fix="give each data source a weight, or set it to null",
         )
-        for row in rows
-    ]
 
 
-def data_problems(config: RunConfig) -> list[Problem]:
-    """Problems that a preparation in a temporary folder shows."""
-    # Imported here: it loads transformers.
-    from tasks.preparation import prepare_run
+def judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
+    """Problems with rewards for data sources that no row has: fatal where a data source has a similar name, which
+    suggests a typing error; else a warning, since the table may serve other data too."""
+    for name in sorted(set(config.reward.by_source) - set(names)):
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        yield Problem(
+            where=f"reward.by_source.{name}",
+            what=f"no row is of a data source of that name; they are of {', '.join(sorted(names))}{meant}",
+            fix="correct the name, or leave it out",
+            fatal=bool(close),
+        )
 
-    if isinstance(config.model.source, TinyModel):
-        # The tokenizer is trained on the rows, so unusable rows change it, and prompt lengths would mean nothing.
-        data = config.data.model_copy(update={"max_prompt_length": _NO_LIMIT})
-        config = config.model_copy(update={"data": data})
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            prepare_run(config, RunDirectory(Path(scratch)), progress=SilentProgress())
-    except (ValueError, OSError) as error:
-        what = str(error).replace("\n", "\n    ")
-        return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
-    return []
+
+def category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[Problem]:
+    """Problems with columns of `evaluation.categories` that no held-out row has."""
+    for name in config.evaluation.categories:
+        if name not in columns:
+            close = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
+            there = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(sorted(columns)) or 'none'}"
+            yield Problem(
+                where="evaluation.categories",
+                what=f"{name!r} is no further column of the held-out rows; {there}",
+                fix="name columns that they have",
+            )
 
 
 def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from rl_core.config.published import PublishedConfig
+from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.reproduction import Drift, Reproduction, Status, baseline_status
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.stragglers import Straggler

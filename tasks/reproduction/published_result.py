@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
-from rl_core.config.published import PublishedConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import group_accuracy
 from rl_core.evaluation.protocols.matching import departures
 from rl_core.evaluation.protocols.registry import protocol_named

@@ -28,7 +28,8 @@ from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
 from tasks.cache.stages import stage_digests
-from tasks.planning.problems import find_problems, prepared_problems
+from tasks.planning.problems import prepared_problems
+from tasks.planning.trials import find_problems
 from tasks.preparation import prepare_run
 from tests.drawn.profiles import Tree
 

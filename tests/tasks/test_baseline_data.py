@@ -11,7 +11,7 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from tasks.planning.problems import data_problems, reward_problems
+from tasks.planning.trials import data_problems, reward_problems
 from tests.rl_core.data.samples import png_bytes
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.config.published import PublishedConfig
+from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import GroupAccuracy, Shares, group_accuracy
 from rl_core.evaluation.reproduction import (
     Drift,

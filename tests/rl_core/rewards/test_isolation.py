@@ -11,8 +11,8 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.preflight import try_on_ground_truth
 from rl_core.rewards.registry import resolve_rewards
+from rl_core.rewards.trial import try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.rewards.samples import make_sample
 

@@ -13,7 +13,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.kept_files import files_of_run, keep_files, read_kept
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.cache.stages import config_digest, epoch_chain, stage_digests
-from tasks.planning.problems import find_problems
+from tasks.planning.trials import find_problems
 from tasks.tracking.run_tags import run_tags
 from tests.tasks.finished_run import config_with, finish_stage
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong is named, and all at once."""
+"""What texts, machine, storage and prepared rows show is named with its key, before anything starts."""
 
 import json
 from pathlib import Path
@@ -9,23 +9,22 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.gpu import find_gpu
-from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
-from tasks.planning.problems import (
-    data_problems,
-    find_problems,
-    prepared_column_problems,
-    prepared_problems,
-    reward_problems,
-    static_problems,
-)
+from tasks.planning.problems import prepared_column_problems, prepared_problems, static_problems, text_problems
 from tasks.preparation import prepare_run
 from tests.rl_core.planning.gpu_driver import put_driver
 
 ROOT = Path(__file__).parents[3]
-GOOD = {"problem": "two?", "images": [], "answer": "1"}
-BAD = {"problem": "<image> <image> two?", "images": [], "answer": "1"}
+LOOPS = "{% for a in range(9999) %}" * 4 + "{% endfor %}" * 4
+PUBLISHED = {
+    "protocol": "geo3k-easyr1@1",
+    "train_rows": 1,
+    "steps_per_epoch": 1,
+    "total_steps": 1,
+    "source": "a table",
+    "conditions": "none",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,100 +36,66 @@ def small(*overrides: str) -> RunConfig:
     return load_config(Path("tests/e2e/configs/small.yaml"), overrides)
 
 
-def training_rows(tmp_path: Path, *rows: dict) -> str:
-    """The override that trains on these rows."""
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return f"data.train={{type: local, path: {path}}}"
-
-
-def reward_that(tmp_path: Path, body: str) -> str:
-    """The override that judges with this function body."""
-    path = tmp_path / "reward.py"
-    path.write_text(f"import time\n\n\ndef score(sample):\n    {body}\n")
-    return f"reward.function={path}:score"
-
-
-def text_of(problems: list[Problem]) -> str:
-    return "\n".join(map(str, problems))
-
-
-def test_the_built_in_reward_agrees_with_the_ground_truth() -> None:
-    assert reward_problems(small()) == []
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_shipped_config_has_none(path: Path) -> None:
+    assert text_problems(load_config(path)) == []
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("key", "text", "words"),
     [
-        ("raise RuntimeError('no idea')", "no idea"),
-        ("return 1.0", "reward"),
-        ("return {'overall': 1.0}", "accuracy"),
+        ("data.prompt_template", "{{ contnt }}", "names the unknown variable contnt"),
+        ("data.prompt_template", "no question", "does not show the question"),
+        ("data.prompt_template", "{% include 'own.jinja' %}", "uses another template in line 1"),
+        ("data.prompt_template", LOOPS + "{{ content }}", "takes more than 2 seconds"),
+        ("data.override_chat_template", "{{ messages", "is not valid Jinja, line 1"),
+        ("data.override_chat_template", LOOPS, "takes more than 2 seconds"),
     ],
 )
-def test_a_reward_that_does_not_work_is_named(tmp_path: Path, body: str, told: str) -> None:
-    problems = reward_problems(small(reward_that(tmp_path, body)))
-    assert [problem.fatal for problem in problems] == [True]
-    assert told in text_of(problems)
-
-
-def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> None:
-    problems = reward_problems(small(reward_that(tmp_path, "return {'overall': 0.0, 'accuracy': 0.0}")))
-    assert [problem.fatal for problem in problems] == [False]
-
-
-def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
-    (tmp_path / "words.jsonl").write_text(json.dumps({"problem": "?", "answer": "many"}) + "\n")
-    words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
-    mixture = f"{{type: mixture, sources: {{words: {words}, scenes: {{type: counting, size: 99, scene_seed: 5}}}}}}"
-    (problem,) = reward_problems(small(f"data.train={mixture}"))
-    assert "the ground truth of row 8: ValueError: the ground truth 'many' is not a whole number" in problem.what
-    (problem,) = reward_problems(small(f"data.validation={words}"))
-    assert "'many' is not a whole number" in problem.what
-    by_source = "reward={by_source: {scenes: {function: count}, counting: {function: count}}}"
-    (problem,) = reward_problems(small(f"data.train={mixture}", by_source))
-    assert "no reward for data source 'words': name it in reward.by_source" in problem.what
-
-
-def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
-    config = small(
-        "actor.global_batch_size=3",
-        reward_that(tmp_path, "raise RuntimeError('no idea')"),
-        training_rows(tmp_path, GOOD, BAD),
-    )
-    problems = find_problems(config, RunDirectory(tmp_path / "run"))
-    message = text_of(problems)
-    for part in ("actor.global_batch_size", "no idea", "row 1 (rows.jsonl line 2), column 'problem'"):
-        assert part in message, message
-
-
-def own_source(tmp_path: Path, text: str) -> str:
-    """The override that trains on rows of a user's function."""
-    path = tmp_path / f"own_{tmp_path.name}.py"
+def test_a_template_in_a_file_is_named_with_its_key(tmp_path: Path, key: str, text: str, words: str) -> None:
+    path = tmp_path / "own.jinja"
     path.write_text(text)
-    return f"data.train={{type: custom, function: '{path}:rows'}}"
+    (problem,) = text_problems(small(f"{key}={path}"))
+    assert problem.where == key and problem.fatal
+    assert words in problem.what and str(path) in problem.fix
 
 
-def test_the_rewards_are_tried_on_rows_of_a_users_function(tmp_path: Path) -> None:
-    rows = "def rows():\n    yield {'problem': 'How many?', 'answer': 'several'}\n"
-    (problem,) = reward_problems(small(own_source(tmp_path, rows)))
-    assert "several" in str(problem)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{{ content }}", "the unknown variable content"),
+        ("{{ answer", "is not valid Jinja"),
+        (LOOPS, "takes more than"),
+    ],
+)
+def test_the_template_of_targets_is_named_with_its_own_key(text: str, words: str) -> None:
+    (problem,) = text_problems(small(f"cold_start.target_template='{text}'"))
+    assert problem.where == "cold_start.target_template" and words in problem.what
 
 
-def test_a_data_source_that_fails_is_named_before_anything_starts(tmp_path: Path) -> None:
-    config = small(own_source(tmp_path, "def rows():\n    yield {}['problem']\n"), "data.max_prompt_length=32")
-    (problem,) = find_problems(config, RunDirectory(tmp_path / "run"))
-    assert problem.where == "data.train.function" and "row 0: KeyError: 'problem'" in problem.what
-    assert "line 2" in problem.what
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def score(sample): return 1.0", ""),
+        ("def scores(sample): return 1.0", "defines no `score`; did you mean `scores`?"),
+        ("def score(sample: return 1.0", "no Python"),
+        ("REWARD_TYPE = 'many'\ndef score(sample): return 1.0", "REWARD_TYPE"),
+    ],
+)
+@pytest.mark.parametrize("key", ["reward", "reward.by_source.counting"])
+def test_a_reward_function_is_read_and_not_run(tmp_path: Path, code: str, words: str, key: str) -> None:
+    path, ran = tmp_path / "own.py", tmp_path / "ran"
+    path.write_text(f"open({str(ran)!r}, 'w')\n{code}\n")
+    problems = text_problems(small(f"{key}={{function: '{path}:score'}}"))
+    assert [problem.where for problem in problems] == ([f"{key}.function"] if words else [])
+    assert words in "".join(problem.what for problem in problems)
+    assert not ran.exists()
 
 
-def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> None:
-    assert data_problems(small("data.max_prompt_length=8")) == []
-
-
-def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
-    config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
-    message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
-    assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
+def test_a_protocol_that_there_is_not_is_named() -> None:
+    assert text_problems(small(f"published={PUBLISHED}")) == []
+    (problem,) = text_problems(small(f"published={PUBLISHED | {'protocol': 'geo3k-easyr1@9'}}"))
+    assert problem.where == "published.protocol" and "did you mean geo3k-easyr1@1?" in problem.what
 
 
 def manifest_of(**rows: int) -> DataManifest:
@@ -161,7 +126,7 @@ def manifest_of(**rows: int) -> DataManifest:
 def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(weights: str, told: str) -> None:
     """How rows are drawn is no part of their preparation, so another run's may stand for them."""
     problems = prepared_problems(small(f"data.source_weights={weights}"), manifest_of(scenes=3, sums=5))
-    assert told in text_of(problems)
+    assert told in "\n".join(map(str, problems))
     assert [problem.where for problem in problems] == (["data.source_weights"] if told else [])
 
 
@@ -172,7 +137,9 @@ def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:
 
 def test_a_category_that_no_prepared_row_has_is_named(tmp_path: Path) -> None:
     rows = [{"problem": f"What is {row}?", "answer": row, "kind": "sum"} for row in range(8)]
-    held_out = training_rows(tmp_path, *rows).replace("data.train", "data.validation")
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    held_out = f"data.validation={{type: local, path: {path}}}"
     config = small(held_out, "evaluation.categories=[kind, kinb]")
     run = RunDirectory(tmp_path / "run")
     prepare_run(config, run, progress=SilentProgress())
@@ -188,23 +155,7 @@ def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
     put_driver(tmp_path, monkeypatch, "[N/A]")
     problems = static_problems(small(), RunDirectory(tmp_path / "run"), gpu=find_gpu())
     assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
-    assert "the driver does not tell how much" in text_of(problems)
-
-
-def test_a_gpu_on_which_torch_does_not_compute_is_a_problem_unless_it_is_hidden_or_not_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def found(*overrides: str) -> list[str]:
-        problems = find_problems(small(*overrides), RunDirectory(tmp_path / "run"), is_prepared=True)
-        return [str(problem) for problem in problems if problem.fatal]
-
-    put_driver(tmp_path, monkeypatch, "24564, NVIDIA GeForce RTX 4090")
-    (problem,) = found()
-    assert "GPU: this machine has one (NVIDIA GeForce RTX 4090), but the installed torch" in problem
-    assert "make install ACCELERATOR=gpu" in problem and "CUDA_VISIBLE_DEVICES" in problem
-    assert not found("cluster.device=cpu")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not found()
+    assert "the driver does not tell how much" in "\n".join(map(str, problems))
 
 
 def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
@@ -215,33 +166,3 @@ def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_
     (problem,) = found("nonsense://bucket/runs")
     assert "nonsense" in problem and "SIGHTLINE_STORAGE" in problem
     assert found("s3://no-such-bucket/runs") == found(f"{tmp_path}/not-mounted") == []
-
-
-MINE = {
-    "loss": ("loss", "def mine(tokens): return 1 / 0", "ZeroDivisionError: division by zero (mine.py line 1)"),
-    "estimator": ("advantage", "def mine(inputs): return []", "for each token: lengths"),
-    "filter": ("online_filtering", "def mine(scores): return scores['acuracy'] > 0", "KeyError: 'acuracy' (mine.py"),
-    "import": ("loss", "raise OSError('no licence')\ndef mine(tokens): ...", "its import failed: OSError: no licence"),
-    "name": ("loss", "def yours(tokens): ...", "defines no `mine`"),
-    "parameters": ("online_filtering", "def mine(): return True", "`mine` takes no input"),
-}
-
-
-@pytest.mark.usefixtures("own_imports")
-@pytest.mark.parametrize(("section", "text", "told"), MINE.values(), ids=MINE)
-def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_starts(
-    tmp_path: Path, section: str, text: str, told: str
-) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(text)
-    config = small(f"algorithm.{section}={{type: custom, function: {path}:mine}}")
-    problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
-    assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
-    assert told in text_of(problems)
-
-
-@pytest.mark.usefixtures("own_imports")
-def test_the_functions_of_the_examples_are_found_and_tried(tmp_path: Path) -> None:
-    config = load_config(Path("configs/extensions/own_algorithm.yaml"))
-    problems = find_problems(config, RunDirectory(tmp_path / "run"))
-    assert [problem for problem in problems if problem.where.startswith("algorithm")] == []

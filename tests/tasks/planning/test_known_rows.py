@@ -12,8 +12,8 @@ from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.sources import json_rows
 from tasks.cache.stages import stage_digests
-from tasks.planning.known_rows import known_rows
-from tasks.planning.source_glance import glance_at, source_problems, split_glance
+from tasks.planning.known_rows import glance_at, known_rows, split_glance
+from tasks.planning.problems import source_problems
 from tests.rl_core.data.samples import png_bytes
 
 ROOT = Path(__file__).parents[3]

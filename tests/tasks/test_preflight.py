@@ -11,7 +11,7 @@ from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.ray_cluster import ClusterUnavailable
-from tasks.planning.node_problems import EVENT, node_problems
+from tasks.preflight import EVENT, node_problems
 from tests.tasks.finished_run import config_with
 
 

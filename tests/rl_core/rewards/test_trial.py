@@ -5,7 +5,7 @@ import pytest
 
 from rl_core.answers import Answer
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.preflight import GroundTruthTrial, try_on_ground_truth
+from rl_core.rewards.trial import GroundTruthTrial, try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.builders import make_prompt
 

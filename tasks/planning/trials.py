@@ -1,0 +1,176 @@
+"""What a run tries before it starts: its reward, its losses and filters, the first rows, and if need be all of them.
+Imports no Prefect, and torch only to try the data."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rl_core.algorithms.estimators import CustomAdvantage
+from rl_core.algorithms.filters import CustomFilter
+from rl_core.algorithms.group_filter import GroupFilterSection, group_scores
+from rl_core.algorithms.losses import CustomLoss
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.config.model import TinyModel
+from rl_core.config.run import RunConfig
+from rl_core.planning.gpu import find_gpu
+from rl_core.planning.hub import SECONDS_OF_RUN, ask_hub
+from rl_core.problem import Problem
+from rl_core.progress import SilentProgress
+from rl_core.run_directory import RunDirectory
+from rl_core.sources.rows import Row
+from rl_core.sources.source import DataSource
+from rl_core.types import Prompt, Score
+from tasks.planning.known_rows import glance_at
+from tasks.planning.problems import has_fatal, planned_problems
+
+_ROWS_TRIED = 8
+"""Number of rows of each source on whose true answers the reward is tried."""
+
+_NO_LIMIT = 1 << 20
+
+_FIX = "correct the function, or its arguments in kwargs"
+
+_OF_THE_REWARD = (
+    "reward",
+    "cold_start.target_template",
+    "evaluation.accuracy_key",
+    "algorithm.online_filtering.filter_key",
+)
+"""Keys whose problems make it impossible to try the reward."""
+
+_OF_THE_ROWS = (
+    "data.train",
+    "data.validation",
+    "cold_start.",
+    "data.prompt_template",
+    "data.override_chat",
+    "model.source",
+)
+"""Keys whose problems make it impossible to prepare rows."""
+
+
+def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
+    """Find every problem of the config, the machine, the sources, the hub and the reward. The rows are checked too if
+    one of these problems stops the run anyway; otherwise the preparation comes next and reports the problems of the
+    rows.
+
+    Args:
+        config: The config, with paths that can be read from here.
+        run: The run.
+        is_prepared: Whether the rows are already prepared, so that their sources may be gone.
+    """
+    gpu = find_gpu(config.cluster.device)
+    if is_prepared:
+        problems = planned_problems(config, run, {}, [], gpu=gpu)
+    else:
+        answers = ask_hub(config, seconds=SECONDS_OF_RUN)
+        problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
+        problems += trial_problems(config)
+    if not has_fatal(problems, _OF_THE_REWARD):
+        problems += reward_problems(config)
+    problems += algorithm_problems(config.algorithm)
+    if not is_prepared and has_fatal(problems) and not has_fatal(problems, _OF_THE_ROWS):
+        problems += data_problems(config)
+    return problems
+
+
+def reward_problems(config: RunConfig) -> list[Problem]:
+    """Problems that show when the reward is tried on the true answers of the first rows of each source."""
+    prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
+    # Imported here: plans do not call the reward.
+    from rl_core.rewards.trial import try_on_ground_truth
+
+    template = config.cold_start.target_template if config.cold_start else None
+    filtering = config.algorithm.online_filtering
+    trial = try_on_ground_truth(
+        config.reward,
+        prompts,
+        target_template=template,
+        accuracy_key=config.evaluation.accuracy_key,
+        filter_key=filtering.component if filtering else None,
+    )
+    fix = "correct the reward or the answers' column"
+    return [
+        *_filter_problems(filtering, trial.scores),
+        *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
+        *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
+    ]
+
+
+def trial_problems(config: RunConfig) -> list[Problem]:
+    """Problems that the first rows of the data sources show."""
+    return [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
+
+
+def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
+    """Problems of a user's filter, which is tried on one group of the given scores with equal components."""
+    components = [score.components for score in scores if score.error is None]
+    if not (isinstance(filtering, CustomFilter) and filtering.is_well_written and components):
+        return
+    from rl_core.algorithms.trial import filter_problem
+
+    group = group_scores([found for found in components if found.keys() == components[0].keys()])
+    what = filter_problem(filtering, group)
+    if what is not None:
+        yield Problem(where="algorithm.online_filtering", what=what, fix=_FIX)
+
+
+def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
+    """Problems of a user's loss and estimator, which are imported and tried on made-up inputs."""
+    tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
+    if not tried:
+        return
+    # Imported here: it loads torch, which before the training only functions of the user need.
+    from rl_core.algorithms.trial import advantage_problem, loss_problem
+
+    for key, custom in tried.items():
+        what = None
+        if isinstance(custom, CustomLoss):
+            what = loss_problem(custom)
+        elif isinstance(custom, CustomAdvantage):
+            what = advantage_problem(custom)
+        if what is not None:
+            yield Problem(where=key, what=what, fix=_FIX)
+
+
+def _asked(source: DataSource) -> list[Prompt]:
+    """Prompts of the first readable rows for the reward, without tokens and images. Empty for a source that cannot be
+    opened, which is reported elsewhere."""
+    try:
+        rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
+    except ValueError:
+        return []
+    nothing = np.zeros(0, dtype=np.int32)
+    return [
+        Prompt(
+            uid=f"{row.index}",
+            data_source=row.data_source,
+            question=row.question,
+            text=row.question,
+            answer=row.answer,
+            token_ids=nothing,
+            engine_token_ids=nothing,
+            extra=row.extra,
+        )
+        for row in rows
+    ]
+
+
+def data_problems(config: RunConfig) -> list[Problem]:
+    """Problems that a preparation in a temporary folder shows."""
+    # Imported here: it loads transformers.
+    from tasks.preparation import prepare_run
+
+    if isinstance(config.model.source, TinyModel):
+        # The tokenizer is trained on the rows, so unusable rows change it, and prompt lengths would mean nothing.
+        data = config.data.model_copy(update={"max_prompt_length": _NO_LIMIT})
+        config = config.model_copy(update={"data": data})
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            prepare_run(config, RunDirectory(Path(scratch)), progress=SilentProgress())
+    except (ValueError, OSError) as error:
+        what = str(error).replace("\n", "\n    ")
+        return [Problem(where="data", what=what, fix="correct the rows, or the columns and limits in `data`")]
+    return []

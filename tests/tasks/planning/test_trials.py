@@ -1,0 +1,168 @@
+"""Everything that is wrong is named, and all at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
+from rl_core.problem import Problem
+from rl_core.run_directory import RunDirectory
+from tasks.planning.trials import data_problems, find_problems, reward_problems
+from tests.rl_core.planning.gpu_driver import put_driver
+
+ROOT = Path(__file__).parents[3]
+GOOD = {"problem": "two?", "images": [], "answer": "1"}
+BAD = {"problem": "<image> <image> two?", "images": [], "answer": "1"}
+
+
+@pytest.fixture(autouse=True)
+def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def small(*overrides: str) -> RunConfig:
+    return load_config(Path("tests/e2e/configs/small.yaml"), overrides)
+
+
+def training_rows(tmp_path: Path, *rows: dict) -> str:
+    """The override that trains on these rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"data.train={{type: local, path: {path}}}"
+
+
+def reward_that(tmp_path: Path, body: str) -> str:
+    """The override that judges with this function body."""
+    path = tmp_path / "reward.py"
+    path.write_text(f"import time\n\n\ndef score(sample):\n    {body}\n")
+    return f"reward.function={path}:score"
+
+
+def text_of(problems: list[Problem]) -> str:
+    return "\n".join(map(str, problems))
+
+
+def test_the_built_in_reward_agrees_with_the_ground_truth() -> None:
+    assert reward_problems(small()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise RuntimeError('no idea')", "no idea"),
+        ("return 1.0", "reward"),
+        ("return {'overall': 1.0}", "accuracy"),
+    ],
+)
+def test_a_reward_that_does_not_work_is_named(tmp_path: Path, body: str, told: str) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, body)))
+    assert [problem.fatal for problem in problems] == [True]
+    assert told in text_of(problems)
+
+
+def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> None:
+    problems = reward_problems(small(reward_that(tmp_path, "return {'overall': 0.0, 'accuracy': 0.0}")))
+    assert [problem.fatal for problem in problems] == [False]
+
+
+def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "words.jsonl").write_text(json.dumps({"problem": "?", "answer": "many"}) + "\n")
+    words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
+    mixture = f"{{type: mixture, sources: {{words: {words}, scenes: {{type: counting, size: 99, scene_seed: 5}}}}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}"))
+    assert "the ground truth of row 8: ValueError: the ground truth 'many' is not a whole number" in problem.what
+    (problem,) = reward_problems(small(f"data.validation={words}"))
+    assert "'many' is not a whole number" in problem.what
+    by_source = "reward={by_source: {scenes: {function: count}, counting: {function: count}}}"
+    (problem,) = reward_problems(small(f"data.train={mixture}", by_source))
+    assert "no reward for data source 'words': name it in reward.by_source" in problem.what
+
+
+def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
+    config = small(
+        "actor.global_batch_size=3",
+        reward_that(tmp_path, "raise RuntimeError('no idea')"),
+        training_rows(tmp_path, GOOD, BAD),
+    )
+    problems = find_problems(config, RunDirectory(tmp_path / "run"))
+    message = text_of(problems)
+    for part in ("actor.global_batch_size", "no idea", "row 1 (rows.jsonl line 2), column 'problem'"):
+        assert part in message, message
+
+
+def own_source(tmp_path: Path, text: str) -> str:
+    """The override that trains on rows of a user's function."""
+    path = tmp_path / f"own_{tmp_path.name}.py"
+    path.write_text(text)
+    return f"data.train={{type: custom, function: '{path}:rows'}}"
+
+
+def test_the_rewards_are_tried_on_rows_of_a_users_function(tmp_path: Path) -> None:
+    rows = "def rows():\n    yield {'problem': 'How many?', 'answer': 'several'}\n"
+    (problem,) = reward_problems(small(own_source(tmp_path, rows)))
+    assert "several" in str(problem)
+
+
+def test_a_data_source_that_fails_is_named_before_anything_starts(tmp_path: Path) -> None:
+    config = small(own_source(tmp_path, "def rows():\n    yield {}['problem']\n"), "data.max_prompt_length=32")
+    (problem,) = find_problems(config, RunDirectory(tmp_path / "run"))
+    assert problem.where == "data.train.function" and "row 0: KeyError: 'problem'" in problem.what
+    assert "line 2" in problem.what
+
+
+def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> None:
+    assert data_problems(small("data.max_prompt_length=8")) == []
+
+
+def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
+    message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
+    assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
+
+
+def test_a_gpu_on_which_torch_does_not_compute_is_a_problem_unless_it_is_hidden_or_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(*overrides: str) -> list[str]:
+        problems = find_problems(small(*overrides), RunDirectory(tmp_path / "run"), is_prepared=True)
+        return [str(problem) for problem in problems if problem.fatal]
+
+    put_driver(tmp_path, monkeypatch, "24564, NVIDIA GeForce RTX 4090")
+    (problem,) = found()
+    assert "GPU: this machine has one (NVIDIA GeForce RTX 4090), but the installed torch" in problem
+    assert "make install ACCELERATOR=gpu" in problem and "CUDA_VISIBLE_DEVICES" in problem
+    assert not found("cluster.device=cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not found()
+
+
+MINE = {
+    "loss": ("loss", "def mine(tokens): return 1 / 0", "ZeroDivisionError: division by zero (mine.py line 1)"),
+    "estimator": ("advantage", "def mine(inputs): return []", "for each token: lengths"),
+    "filter": ("online_filtering", "def mine(scores): return scores['acuracy'] > 0", "KeyError: 'acuracy' (mine.py"),
+    "import": ("loss", "raise OSError('no licence')\ndef mine(tokens): ...", "its import failed: OSError: no licence"),
+    "name": ("loss", "def yours(tokens): ...", "defines no `mine`"),
+    "parameters": ("online_filtering", "def mine(): return True", "`mine` takes no input"),
+}
+
+
+@pytest.mark.usefixtures("own_imports")
+@pytest.mark.parametrize(("section", "text", "told"), MINE.values(), ids=MINE)
+def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_starts(
+    tmp_path: Path, section: str, text: str, told: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    config = small(f"algorithm.{section}={{type: custom, function: {path}:mine}}")
+    problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
+    assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
+    assert told in text_of(problems)
+
+
+@pytest.mark.usefixtures("own_imports")
+def test_the_functions_of_the_examples_are_found_and_tried(tmp_path: Path) -> None:
+    config = load_config(Path("configs/extensions/own_algorithm.yaml"))
+    problems = find_problems(config, RunDirectory(tmp_path / "run"))
+    assert [problem for problem in problems if problem.where.startswith("algorithm")] == []
