@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.planning.gpu import FIRST_DRIVERS
+from rl_core.planning.machine_rules import FIRST_DRIVERS
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("flows", "tools", "tasks", "rl_core")

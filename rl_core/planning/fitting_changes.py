@@ -72,7 +72,7 @@ class MemoryLimit:
 
     def fits(self, config: RunConfig, sizes: ModelSizes) -> bool:
         """Whether a run fits, with enough sequences in the generator's cache, on workers that there can be."""
-        if not _is_possible(config, sizes):
+        if not is_possible(config, sizes):
             return False
         forecast = self.forecast(config, sizes)
         is_enough = forecast.cached_sequences >= self.fewest_sequences(config)
@@ -87,7 +87,7 @@ def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) ->
     """
     made: list[Change] = []
     for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
-        if change.key.startswith("cluster.") and not _is_possible(with_changes(config, [*made, change]), sizes):
+        if change.key.startswith("cluster.") and not is_possible(with_changes(config, [*made, change]), sizes):
             continue
         made.append(change)
         if limit.fits(with_changes(config, made), sizes):
@@ -165,7 +165,7 @@ def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Se
     ]
 
 
-def _is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
+def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
     """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
     its layers equally."""
     problems = (*config.cluster.problems(), *division_problems(config, sizes))

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any, Final
 
-from rl_core.planning.cluster_changes import is_possible
-
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.fitting_changes import MemoryLimit
+from rl_core.planning.fitting_changes import MemoryLimit, is_possible
 from rl_core.planning.gpu import A_CPU, CARDS, Card, Gpu, card_named
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import ModelSizes
