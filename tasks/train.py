@@ -165,13 +165,14 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
 
 
 def _train(context: RunContext, epoch: int) -> "EpochResult":
-    with (
-        _closed_on_failure(context),
-        context.tracking.following("train") as follow,
-        steps_shown(context) as steps,
-        context.progress.calling(follow, steps.refresh, context.storage.copy_checkpoints),
-    ):
-        return context.session.train_epoch(epoch)
+    with _closed_on_failure(context), context.tracking.following("train") as follow, steps_shown(context) as pages:
+
+        def after_step() -> None:
+            follow()
+            pages.refresh()
+            context.storage.copy_checkpoints()
+
+        return context.session.train_epoch(epoch, after_step=after_step)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
 from prefect import Flow, State
@@ -14,6 +13,7 @@ from prefect.states import Cancelled, Failed
 
 from flows.process.error_messages import cause_of
 from flows.process.flow_runs import planned_start, told_its_end
+from flows.process.watcher import Watcher
 from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
@@ -29,45 +29,13 @@ _MESSAGE_LENGTH = 600
 _LOG_BYTES = 64 * 1024
 
 
-class Ending:
-    """Catches the exception that ends a block, so that the flow can report it. A BaseException that is no Exception is
-    not caught.
-
-    Attributes:
-        error: The exception.
-        run: The run that was worked on, once it is known.
-        command: The command that continues a set of runs, once there is something to continue.
-    """
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.run: RunDirectory | None = None
-        self.command: str | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self.error = error
-        return True
-
-    @property
-    def continued_by(self) -> str | None:
-        """The command that continues what was worked on."""
-        return self.command or _command_of(self.run)
-
-
-def ended_early(ending: Ending, flow_run_id: UUID) -> State[Any]:
+def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
     """The final state of a flow run that an exception ended: Cancelled after a request to stop, otherwise Failed. Also
     writes a page about it."""
-    error, command = ending.error, ending.continued_by
+    error, command = watcher.error, watcher.command or _command_of(watcher.run)
     go_on = f"; to continue: {command}" if command else ""
     cause = redact(cause_of(error))
-    show_ending(flow_run_id, cause, command=command, run=ending.run)
+    show_ending(flow_run_id, cause, command=command, run=watcher.run)
     if isinstance(error, Interrupted):
         return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)

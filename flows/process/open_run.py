@@ -11,7 +11,7 @@ from uuid import UUID
 from prefect import State, runtime
 from prefect.context import FlowRunContext
 
-from flows.process.failed_flows import Ending, ended_early
+from flows.process.failed_flows import ended_early
 from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
 from flows.process.temporary_folder import own_temporary_folder
 from flows.process.watcher import Watcher, current_watcher
@@ -68,13 +68,13 @@ def in_run(
         The result of `body`, or the final state of the flow run.
     """
     outlive_the_worker()
-    watcher, ending = current_watcher(), Ending()
-    with ending, watcher.noting_the_end():
+    watcher = current_watcher()
+    with watcher:
         resolved = request.resolved(start())
-        ending.run = watcher.run = resolved.run
+        watcher.run = resolved.run
         with _opened(resolved, watcher, is_settled=is_settled) as run:
             return body(run)
-    return ended_early(ending, flow_run_id())
+    return ended_early(watcher, flow_run_id())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.flows import FlowStateHook
 from prefect.utilities.callables import get_parameter_defaults
 
-from flows.process.failed_flows import Ending, ended_early, last_word, show_ending
+from flows.process.failed_flows import ended_early, last_word, show_ending
 from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.set_runs import carry_out_runs
@@ -51,20 +51,20 @@ def in_set(
         The result of `conclude`, or the final state of a flow run that an exception ended.
     """
     outlive_the_worker()
-    watcher, ending = current_watcher(), Ending()
-    with ending, watched_by(watcher), watcher.noting_the_end(), stopped_by_signals(watcher.stop):
+    watcher = current_watcher()
+    with watcher, watched_by(watcher), stopped_by_signals(watcher.stop):
         run_set = kind.of_parameters(parameters, start())
         planned = run_set.planned()
         if problems := run_set.fatal_problems():
             raise ValueError("\n".join(problems))
         run_set.save()
-        ending.command = run_set.command
+        watcher.command = run_set.command
         failures = carry_out_runs(
             planned, title=run_set.title, before=lambda plan: before(run_set, plan), stop=watcher.stop
         )
         ended = [EndedRun(plan=plan, failure=failure) for plan, failure in zip(planned, failures, strict=True)]
         return conclude(run_set, ended)
-    return ended_early(ending, flow_run_id())
+    return ended_early(watcher, flow_run_id())
 
 
 def name_of_set(kind: type[RunSet], what: str) -> Callable[[], str]:

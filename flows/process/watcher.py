@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 from rl_core.progress import Progress, SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -12,7 +14,8 @@ from rl_core.stop import StopRequest
 
 @dataclass(kw_only=True, slots=True)
 class Watcher:
-    """What a flow and its caller share beyond parameters, which must be plain values.
+    """What a flow and its caller share beyond parameters, which must be plain values. `with watcher:` around the body of
+    the flow notes how it ends: an Exception is caught, so that the flow can report it.
 
     Attributes:
         progress: Where bars are drawn.
@@ -20,6 +23,7 @@ class Watcher:
         completed: Whether the flow's body was completed; this is noted even if Prefect's server is away.
         error: The error that ended the body.
         run: The run that the flow works on, once it is known.
+        command: The command that continues a set of runs, once there is something to continue.
     """
 
     progress: Progress = field(default_factory=SilentProgress)
@@ -27,16 +31,16 @@ class Watcher:
     completed: bool = False
     error: BaseException | None = None
     run: RunDirectory | None = None
+    command: str | None = None
 
-    @contextmanager
-    def noting_the_end(self) -> Iterator[None]:
-        """Note how the block ends."""
-        try:
-            yield
-        except BaseException as error:
-            self.error = error
-            raise
-        self.completed = True
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.completed, self.error = error is None, error
+        return isinstance(error, Exception)
 
 
 _CURRENT: ContextVar[Watcher | None] = ContextVar("watcher", default=None)

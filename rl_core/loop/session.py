@@ -4,7 +4,7 @@ The flow owns it; tasks look it up by the run's name, because workers and reward
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -116,11 +116,11 @@ class Session:
             self.workers.export(folder)
         return metrics
 
-    def train_epoch(self, epoch: int) -> EpochResult:
+    def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
         """Train one epoch, from the last complete checkpoint on; see TrainingLoop.train_epoch."""
         if self._loop is None:
             self._loop = self._open_loop()
-        return self._loop.train_epoch(epoch)
+        return self._loop.train_epoch(epoch, after_step=after_step)
 
     def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
         """Answer the held-out prompts with the base or the trained model; responses in the file `responses` are not

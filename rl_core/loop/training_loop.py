@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +80,10 @@ class TrainingLoop:
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
 
-    def train_epoch(self, epoch: int) -> EpochResult:
+    def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
         """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved. If it is
-        finished already, its result is returned at once.
+        finished already, its result is returned at once. `after_step` is called after each step, whose records are
+        written by then.
 
         Raises:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
@@ -97,6 +98,7 @@ class TrainingLoop:
             self._validate_before_training()
             while self._step < last:
                 advance(1, f"reward {self._run_step():.3f}")
+                after_step()
         return EpochResult(
             epoch=epoch,
             first_step=first,

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -22,16 +22,6 @@ class FlowProgress:
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
-        self._listeners: tuple[Callable[[], None], ...] = ()
-
-    @contextmanager
-    def calling(self, *listeners: Callable[[], None]) -> Iterator[None]:
-        """Call `listeners` after each advance of a bar, so that trackers follow the steps without a thread."""
-        self._listeners = listeners
-        try:
-            yield
-        finally:
-            self._listeners = ()
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
@@ -42,8 +32,6 @@ class FlowProgress:
             def advance(count: int = 1, figures: str = "") -> None:
                 show(count, figures)
                 page.advance(count, figures)
-                for listener in self._listeners:
-                    listener()
 
             yield advance
 

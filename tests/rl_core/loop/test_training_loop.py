@@ -95,7 +95,11 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     loop.train_epoch(1)
     unbroken = loop.train_epoch(2)
     open_loop(cut).train_epoch(1)
-    resumed = open_loop(cut).train_epoch(2)
+    recorded: list[int] = []
+    resumed = open_loop(cut).train_epoch(
+        2, after_step=lambda: recorded.append(max(line["step"] for line in read(RunDirectory(cut).metrics)))
+    )
+    assert recorded == [4, 5, 6]
     assert differences(results(whole), results(cut)) == []
     assert [name for name in results(whole) if name.startswith("validations/")] == [
         f"validations/step-00000{step}.parquet" for step in (0, 3, 6)
