@@ -14,8 +14,10 @@ from rl_core.stop import StopRequest
 
 @dataclass(kw_only=True, slots=True)
 class Watcher:
-    """What a flow and its caller share beyond parameters, which must be plain values. `with watcher:` around the body of
-    the flow notes how it ends: an Exception is caught, so that the flow can report it.
+    """What a flow and its caller share beyond parameters, which must be plain values.
+
+    `with watcher:` around the body of the flow notes how it ends. An Exception is caught, so that the flow can report
+    it.
 
     Attributes:
         progress: Where bars are drawn.
