@@ -42,8 +42,8 @@ from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache, VisionPixels
 from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.batches import update_token_budget
-from rl_core.planning.known_models import KNOWN_MODELS
 from rl_core.planning.memory_rows import GIB
+from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.training.host_memory import empty_on_host
 from rl_core.training.objective import PolicyObjective

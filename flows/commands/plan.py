@@ -24,9 +24,9 @@ from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
 from rl_core.planning.model_sizes import model_sizes
+from rl_core.planning.places import at_once_words, need_of, this_machine
 from rl_core.planning.precision import engine_words, precision_words, settings_words, threads_words, trained_words
 from rl_core.planning.settings import settle
-from rl_core.planning.side_by_side import at_once_words, need_of, this_machine
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance

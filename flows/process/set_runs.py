@@ -17,8 +17,7 @@ from flows.process.own_process import run_alone
 from flows.process.watcher import current_watcher
 from flows.request import ResolvedRun
 from flows.run_set import PlannedRun
-from rl_core.planning.places import Need, Place, Places, is_ever_shared
-from rl_core.planning.side_by_side import at_once_words, needs_of, this_machine
+from rl_core.planning.places import Need, Place, Places, at_once_words, is_ever_shared, needs_of, this_machine
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import lock_owner
 from rl_core.stop import Interrupted, StopRequest

@@ -21,7 +21,7 @@ from transformers import (
 from rl_core.models.loading import has_vision
 from rl_core.models.tiny import family_processor, vision_token_ids
 from rl_core.models.tiny_tokenizer import train_tokenizer
-from rl_core.planning.tiny_model import mrope_fields
+from rl_core.planning.model_fields import mrope_fields
 
 _SHARD_BYTES: Final = 4 << 30
 _TRAINED_TOKENS: Final = 512

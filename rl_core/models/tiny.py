@@ -35,7 +35,7 @@ from rl_core.models.tiny_tokenizer import (
     VISION_START_TOKEN,
     train_tokenizer,
 )
-from rl_core.planning.tiny_model import tiny_fields, vision_patch_size
+from rl_core.planning.model_fields import tiny_fields, vision_patch_size
 from rl_core.randomness import keyed_seed
 
 _PROCESSORS: dict[

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AddedToken, Qwen2Tokenizer
 
-from rl_core.planning.tiny_model import MAX_POSITIONS
+from rl_core.planning.model_fields import MAX_POSITIONS
 
 PAD_TOKEN = "<|endoftext|>"
 TURN_START_TOKEN = "<|im_start|>"

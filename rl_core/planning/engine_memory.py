@@ -1,21 +1,20 @@
-"""What the generator takes: weights, KV cache, and the memory that vLLM works in.
+"""What the generator takes: weights, KV cache, the memory that vLLM works in, and for a moment the transfer of weights.
 
-`sizes` are those of the part that a worker holds (`engine_part`).
+`sizes` are those of the part that a worker holds (`engine_part`), except in the transfer.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.memory_rows import GIB
+from rl_core.planning.memory_rows import GIB, MemoryRow
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.passes import PATCHES_A_TOKEN, Pass
-from rl_core.planning.shards import part_of
-from rl_core.planning.training_state import BYTES
-from rl_core.planning.vision_activations import vision_forward_bytes
+from rl_core.planning.training_state import BYTES, is_sharded, part_of, shards
+from rl_core.planning.update_memory import PATCHES_A_TOKEN, Pass, vision_forward_bytes
 
 TOKENS_A_FORWARD: Final = 8192
 """Prompt tokens of one forward pass (rl_core.rollout.vllm_arguments)."""
@@ -87,3 +86,34 @@ def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 def graph_bytes(config: RunConfig, *, on_gpu: bool) -> int:
     """Bytes of CUDA graphs, which stay while the engine sleeps; 0 for an eager engine."""
     return 0 if config.rollout.is_eager(on_gpu=on_gpu) else GRAPH_BYTES
+
+
+MERGING_BYTES = 4 + 4
+"""Bytes of a number of a layer whose adapter is merged: the weight and the sum, in float32."""
+
+
+def sync_rows(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[MemoryRow]:
+    """The largest weight as a whole, and on a GPU the layer that vLLM fills before it copies it to where its graphs
+    read it (vllm.model_executor.model_loader.reload.layerwise)."""
+    number = BYTES[config.model.dtype]
+    embedding = sizes.vocab_size * sizes.hidden_size * number
+    yield _row("whole weight in the sync", max(_gathered(config, embedding), _merged(config, sizes)))
+    filled = embedding // config.cluster.tensor_parallel_size
+    yield _row("engine layer that the sync fills", filled if on_gpu else 0)
+
+
+def _gathered(config: RunConfig, embedding: int) -> int:
+    """The embedding, and this worker's part of it in the number format of the model."""
+    return embedding + embedding // shards(config.cluster) if is_sharded(config.cluster) else 0
+
+
+def _merged(config: RunConfig, sizes: ModelSizes) -> int:
+    """The largest layer with an adapter, those of the feed-forward; none where adapters are sent separately."""
+    if config.model.lora is None or config.model.generator_lora is not None:
+        return 0
+    gathered = 2 if is_sharded(config.cluster) else 0
+    return sizes.hidden_size * sizes.intermediate_size * (MERGING_BYTES + BYTES[config.model.dtype] + gathered)
+
+
+def _row(name: str, num_bytes: int) -> MemoryRow:
+    return MemoryRow(name=name, num_bytes=num_bytes, moments=("weight sync",))

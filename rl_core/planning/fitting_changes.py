@@ -10,11 +10,11 @@ from rl_core.planning.changes import Change, configured, with_changes
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
+from rl_core.planning.model_fields import vision_patch_size
 from rl_core.planning.model_rules import division_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import auto_keys, settle
-from rl_core.planning.tiny_model import vision_patch_size
+from rl_core.planning.update_memory import PATCHES_A_TOKEN
 
 CHUNKS: Final = (1024, 512, 256)
 """Smaller values of `model.log_prob_chunk_tokens`. Below the last one the logits hardly count, and the output head

@@ -14,6 +14,7 @@ from rl_core.planning.engine_memory import (
     gpu_cache_bytes,
     graph_bytes,
     sequence_bytes,
+    sync_rows,
 )
 from rl_core.planning.memory_rows import (
     ALWAYS,
@@ -28,13 +29,16 @@ from rl_core.planning.memory_rows import (
     total_gib,
 )
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.shards import gathered_embedding_bytes, gathered_layer_bytes, is_sharded, part_of, shards
-from rl_core.planning.sync_memory import sync_rows
 from rl_core.planning.training_state import (
     BYTES,
     TrainingState,
     adapter_parameters,
+    gathered_embedding_bytes,
+    gathered_layer_bytes,
+    is_sharded,
+    part_of,
     rl_training_state,
+    shards,
     whole_training_state,
 )
 from rl_core.planning.update_memory import critic_pass_bytes, piece_bytes, reference_rows, update_rows
@@ -111,7 +115,7 @@ def memory_forecast(
         config: The run's config, in which every `auto` is settled (rl_core.planning.settings).
         sizes: Sizes of its model.
         gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
-        response: Tokens of each response; None for the worst of all lengths (rl_core.planning.passes.update_pass).
+        response: Tokens of each response; None for the worst of all lengths (`update_pass`).
     """
     on_gpu = gpu_gib is not None
     part = part_of(sizes, shards(config.cluster))

@@ -10,9 +10,8 @@ from rl_core.planning.batches import optimizer_steps_a_step
 from rl_core.planning.engine_memory import engine_part, kv_bytes_per_token
 from rl_core.planning.gpu import Card
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.passes import PATCHES_A_TOKEN
-from rl_core.planning.shards import part_of, shards
-from rl_core.planning.training_state import BYTES, rl_training_state
+from rl_core.planning.training_state import BYTES, part_of, rl_training_state, shards
+from rl_core.planning.update_memory import PATCHES_A_TOKEN
 
 ARITHMETIC: Final = 0.3
 """Share of the arithmetic that a pass reaches, the vision tower's and what is computed again included: measured on an

@@ -21,16 +21,15 @@ from rl_core.data.prompts import corpus
 from rl_core.device import computing_device
 from rl_core.models.loading import banned_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
-from rl_core.planning.batches import update_token_budget
+from rl_core.planning.batches import WorkerShare, update_token_budget
 from rl_core.planning.gpu import Card, Gpu, card_named, find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
+from rl_core.planning.model_fields import vision_patch_size
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
-from rl_core.planning.passes import PATCHES_A_TOKEN
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import Lengths
-from rl_core.planning.tiny_model import vision_patch_size
-from rl_core.planning.worker_share import WorkerShare
+from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.batches import BatchPlan, most_passes
-from rl_core.planning.worker_share import WorkerShare
+from rl_core.planning.batches import BatchPlan, WorkerShare, most_passes
 
 
 def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:

@@ -11,7 +11,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.models import random_checkpoint
 from rl_core.models.loading import banned_token_ids, has_vision, load_model, load_processor, stop_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
-from rl_core.planning.known_models import KNOWN_MODELS
+from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import read_sizes
 
 CORPUS = ("How many objects are there?", "<answer>3</answer>")

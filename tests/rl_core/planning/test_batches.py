@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.loop.training_loop import epoch_span
 from rl_core.planning.batches import (
+    Share,
+    WorkerShare,
     batch_plan,
     divisibility_problems,
     most_passes,
@@ -20,6 +24,8 @@ from rl_core.planning.batches import (
 from rl_core.planning.rules import value_problems
 from rl_core.problem import PlanError, Problem
 
+ROOT = Path(__file__).parents[3]
+QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 Configure = Callable[..., RunConfig]
 SIZES = st.integers(1, 300)
 # The fixture only builds configurations and keeps nothing between examples.
@@ -224,3 +230,36 @@ def test_a_warm_up_as_long_as_the_run_is_a_warning(configure: Configure, warmup:
     assert [(problem.where, problem.fatal) for problem in problems] == (
         [("actor.optim.lr_warmup_steps", False)] if warmup > 24 else []
     )
+
+
+@given(things=st.integers(0, 1000), workers=st.integers(1, 64))
+def test_shares_add_up_and_differ_by_one_at_most(things: int, workers: int) -> None:
+    share = Share.of(things, workers)
+    assert share.most - share.least <= 1
+    assert share.least * workers <= things <= share.most * workers
+    assert str(share) == (f"{share.least}" if things % workers == 0 else f"{share.least} or {share.most}")
+
+
+@pytest.mark.parametrize(("devices", "prompts", "n", "step"), [(8, 512, 5, 128), (2, 512, 5, 128), (8, 64, 8, 16)])
+def test_the_examples_of_the_documentation(devices: int, prompts: int, n: int, step: int) -> None:
+    """The table of docs/batch_sizes.md; for its first two sizes these are EasyR1's numbers."""
+    config = load_config(
+        QUICKSTART,
+        [
+            f"data.rollout_batch_size={prompts}",
+            f"rollout.n={n}",
+            f"actor.global_batch_size={step}",
+            f"cluster.devices={devices}",
+        ],
+    )
+    share = WorkerShare.of(config)
+    row = next(
+        line
+        for line in (ROOT / "docs" / "batch_sizes.md").read_text().splitlines()
+        if line.startswith(f"| {devices} | {prompts} | {n} | {step} |")
+    )
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[4] == f"{prompts * n:,}"
+    assert cells[5] == f"{share.prompts.most * n:,} responses"
+    assert cells[6:8] == [f"{prompts // step}", f"{step * n:,}"]
+    assert cells[8] == f"{share.groups.most} groups = {share.groups.most * n} responses"

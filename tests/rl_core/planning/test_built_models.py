@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch  # noqa: F401 - a process that has it builds the model itself
 
-from rl_core.planning import built_models
-from rl_core.planning.built_models import describe_model
+from rl_core.planning import model_sizes
+from rl_core.planning.model_sizes import describe_model
 
 FIELDS = {
     "model_type": "llama",
@@ -28,14 +28,14 @@ FIELDS = {
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache folder, in which the next description is looked up anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    built_models._described.cache_clear()
+    model_sizes._described.cache_clear()
     yield tmp_path / "sightline" / "models"
-    built_models._described.cache_clear()
+    model_sizes._described.cache_clear()
 
 
 def described_anew() -> Any:
     """As another process would be told."""
-    built_models._described.cache_clear()
+    model_sizes._described.cache_clear()
     return describe_model(FIELDS)
 
 
@@ -47,8 +47,8 @@ def refuse_to_build(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(fields: str) -> Any:
         raise AssertionError(fields)
 
-    monkeypatch.setattr(built_models, "_built_here", build)
-    monkeypatch.setattr(built_models, "_built_elsewhere", build)
+    monkeypatch.setattr(model_sizes, "_built_here", build)
+    monkeypatch.setattr(model_sizes, "_built_elsewhere", build)
 
 
 def test_a_process_without_torch_is_told_the_same(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_error_is_told_by_both_and_not_kept(monkeypatch: pytest.MonkeyPatch, 
     wrong = FIELDS | {"num_hidden_layers": "many"}
     with pytest.raises(ValueError, match="transformers cannot build the model") as here:
         describe_model(wrong)
-    built_models._described.cache_clear()
+    model_sizes._described.cache_clear()
     with monkeypatch.context() as patch:
         without_torch(patch)
         with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
@@ -82,7 +82,7 @@ def test_a_process_that_dies_refuses_no_plan(
     """The machine may have killed it for its memory."""
     dying = tmp_path / "dying.py"
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    monkeypatch.setattr(built_models, "_BUILDER_FILE", dying)
+    monkeypatch.setattr(model_sizes, "_BUILDER_FILE", dying)
     without_torch(monkeypatch)
     assert described_anew() is None
     assert "the process that counts them ended with status -9" in caplog.text
@@ -116,8 +116,8 @@ def test_a_cache_that_cannot_be_written_is_no_error(cache: Path) -> None:
 @pytest.mark.parametrize("package", ["torch", "transformers"])
 def test_another_version_builds_anew(monkeypatch: pytest.MonkeyPatch, cache: Path, package: str) -> None:
     describe_model(FIELDS)
-    versions = built_models.version
-    monkeypatch.setattr(built_models, "version", lambda name: "0.1" if name == package else versions(name))
+    versions = model_sizes.version
+    monkeypatch.setattr(model_sizes, "version", lambda name: "0.1" if name == package else versions(name))
     described_anew()
     assert len(list(cache.iterdir())) == 2
 
@@ -125,7 +125,7 @@ def test_another_version_builds_anew(monkeypatch: pytest.MonkeyPatch, cache: Pat
 def test_what_takes_too_long_is_not_known(
     monkeypatch: pytest.MonkeyPatch, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(built_models, "SECONDS", 0.01)
+    monkeypatch.setattr(model_sizes, "SECONDS", 0.01)
     without_torch(monkeypatch)
     with caplog.at_level(logging.WARNING):
         assert describe_model(FIELDS) is None

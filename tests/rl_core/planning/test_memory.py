@@ -9,7 +9,6 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rl_core.config.run import RunConfig
 from rl_core.models import pixels
-from rl_core.planning.activations import kept_bytes, layer_bytes, logit_bytes
 from rl_core.planning.engine_memory import engine_part
 from rl_core.planning.memory import (
     HOLES_ON_CPU,
@@ -23,8 +22,7 @@ from rl_core.planning.memory import (
 from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE, MemoryRow, largest_moment, total_gib
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.passes import update_pass
-from rl_core.planning.vision_activations import vision_kept_bytes
+from rl_core.planning.update_memory import kept_bytes, layer_bytes, logit_bytes, update_pass, vision_kept_bytes
 
 Configure = Callable[..., RunConfig]
 

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from rl_core.config.model import Family, ModelConfig, PretrainedModel, TinyModel
 from rl_core.models.loading import load_model
 from rl_core.models.tiny import build_tiny_model
+from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_config
 
 # config.json of Qwen2.5-VL-7B-Instruct as published: the language model's fields stand at the top level.
@@ -125,3 +126,23 @@ def test_a_config_that_transformers_cannot_build_says_why() -> None:
 def test_absurd_sizes_are_refused_at_once(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="transformers cannot build the model"):
         sizes_of_config(fields)
+
+
+PUBLISHED_PARAMETERS = {
+    "Qwen/Qwen2.5-VL-3B-Instruct": 3_754_622_976,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "Qwen/Qwen3-VL-4B-Instruct": 4_437_815_808,
+    "Qwen/Qwen2.5-7B-Instruct": 7_615_616_512,
+    "Qwen/Qwen2.5-1.5B-Instruct": 1_543_714_304,
+    "Qwen/Qwen2.5-VL-32B-Instruct": 33_452_718_336,
+    "Qwen/Qwen2.5-VL-72B-Instruct": 73_410_777_344,
+}
+"""Totals of the checkpoints' safetensors, as the hub's pages tell them."""
+
+
+def test_a_known_checkpoint_has_its_published_number_of_parameters() -> None:
+    assert PUBLISHED_PARAMETERS.keys() == KNOWN_MODELS.keys()
+    for name, parameters in PUBLISHED_PARAMETERS.items():
+        sizes = model_sizes(PretrainedModel(type="pretrained", path=name))
+        assert sizes is not None
+        assert sizes.parameters == parameters, name

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from rl_core.planning.fitting_changes import MemoryLimit
-from rl_core.planning.known_models import KNOWN_MODELS
+from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
 from tools.docs import gpu_table as table
 from tools.docs.gpu_table import METHODS, MODELS, gpus_needed, with_table

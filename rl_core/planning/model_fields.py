@@ -1,0 +1,185 @@
+"""The fields of a config.json that is not here: of published checkpoints, and of tiny random models.
+
+A plan waits for no download, so it knows some published models beforehand by the fields that decide their layers; a
+test compares the parameters that come out with the published totals. Those of tiny models it knows before there is a
+tokenizer; `rl_core/models/tiny.py` adds the token ids and writes the file.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rl_core.config.model import Family, TinyModel
+
+_QWEN2_5_VL_VISION: Final = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "patch_size": 14}
+
+_QWEN3_VL_VISION: Final = {
+    "depth": 24,
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "patch_size": 16,
+    "num_position_embeddings": 2304,
+    "deepstack_visual_indexes": (5, 11, 17),
+}
+
+KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "Qwen/Qwen2.5-VL-3B-Instruct": {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 2048,
+        "intermediate_size": 11_008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 128_000,
+        "tie_word_embeddings": True,
+        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 2048},
+    },
+    "Qwen/Qwen2.5-VL-7B-Instruct": {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 3584,
+        "intermediate_size": 18_944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152_064,
+        "max_position_embeddings": 128_000,
+        "tie_word_embeddings": False,
+        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 3584},
+    },
+    "Qwen/Qwen3-VL-4B-Instruct": {
+        "model_type": "qwen3_vl",
+        "tie_word_embeddings": True,
+        "text_config": {
+            "hidden_size": 2560,
+            "intermediate_size": 9728,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "vocab_size": 151_936,
+            "max_position_embeddings": 262_144,
+        },
+        "vision_config": _QWEN3_VL_VISION | {"out_hidden_size": 2560},
+    },
+    "Qwen/Qwen2.5-7B-Instruct": {
+        "model_type": "qwen2",
+        "hidden_size": 3584,
+        "intermediate_size": 18_944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152_064,
+        "max_position_embeddings": 32_768,
+        "tie_word_embeddings": False,
+    },
+    "Qwen/Qwen2.5-1.5B-Instruct": {
+        "model_type": "qwen2",
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 32_768,
+        "tie_word_embeddings": True,
+    },
+    "Qwen/Qwen2.5-VL-32B-Instruct": {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 5120,
+        "intermediate_size": 27_648,
+        "num_hidden_layers": 64,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "vocab_size": 152_064,
+        "max_position_embeddings": 128_000,
+        "tie_word_embeddings": False,
+        "vision_config": _QWEN2_5_VL_VISION | {"intermediate_size": 3456, "out_hidden_size": 5120},
+    },
+    "Qwen/Qwen2.5-VL-72B-Instruct": {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 8192,
+        "intermediate_size": 29_568,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 152_064,
+        "max_position_embeddings": 128_000,
+        "tie_word_embeddings": False,
+        "vision_config": _QWEN2_5_VL_VISION | {"intermediate_size": 3456, "out_hidden_size": 8192},
+    },
+}
+
+
+MAX_POSITIONS: Final = 32768
+"""Longest sequence of a tiny model, in tokens."""
+
+_MODEL_TYPES: Final = {"qwen2_5": "qwen2"}
+"""Families that transformers has under another name."""
+_TIED: Final[frozenset[Family]] = frozenset({"qwen2_vl", "qwen3_vl", "qwen2_5"})
+"""Small embeddings are tied or not as in the family's published models, so that both cases are covered."""
+
+
+def tiny_fields(source: TinyModel, *, vocab_size: int) -> dict[str, Any]:
+    """Every field of the config.json that decides the model's layers: all of it but token ids and number format."""
+    text = {
+        "vocab_size": vocab_size,
+        "hidden_size": source.hidden_size,
+        "intermediate_size": source.intermediate_size,
+        "num_hidden_layers": source.num_layers,
+        "num_attention_heads": source.num_heads,
+        "num_key_value_heads": source.num_key_value_heads,
+        "max_position_embeddings": MAX_POSITIONS,
+        "rms_norm_eps": 1e-6,
+    }
+    fields = {
+        "model_type": _MODEL_TYPES.get(source.family, source.family),
+        "tie_word_embeddings": source.family in _TIED,
+    }
+    if not source.family.endswith("_vl"):
+        return fields | text
+    head_size = source.hidden_size // source.num_heads
+    text |= mrope_fields(source.family, head_size)
+    if source.family == "qwen3_vl":
+        text["head_dim"] = head_size
+    return fields | {"text_config": text, "vision_config": _vision_fields(source)}
+
+
+def vision_patch_size(family: str) -> int:
+    """Side of a vision patch in pixels, as in the published models."""
+    return 16 if family == "qwen3_vl" else 14
+
+
+def _vision_fields(source: TinyModel) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "depth": source.vision_depth,
+        "num_heads": source.num_heads,
+        "patch_size": vision_patch_size(source.family),
+    }
+    if source.family == "qwen2_vl":
+        return fields | {"embed_dim": source.vision_hidden_size, "hidden_size": source.hidden_size, "mlp_ratio": 2}
+    fields |= {
+        "hidden_size": source.vision_hidden_size,
+        "intermediate_size": 2 * source.vision_hidden_size,
+        "out_hidden_size": source.hidden_size,
+    }
+    if source.family == "qwen2_5_vl":
+        # Windowed and full attention alternate; the last block is full, as in the published models.
+        return fields | {"fullatt_block_indexes": list(range(source.vision_depth - 1, -1, -2))[::-1]}
+    # Features of these vision blocks are added to the first layers of the language model (DeepStack).
+    deep_stack = range(min(source.vision_depth - 1, source.num_layers, 3))
+    return fields | {"num_position_embeddings": 64, "deepstack_visual_indexes": list(deep_stack)}
+
+
+def mrope_fields(family: str, head_size: int) -> dict[str, Any]:
+    """The fields of a config.json for a vision-language family's rotary embedding: how many of the frequencies of a
+    head are for time, height and width."""
+    half = head_size // 2
+    if family == "qwen3_vl":  # a third each, in turn
+        third = half // 3
+        return _rope(mrope_section=[half - 2 * third, third, third], mrope_interleaved=True)
+    spatial = half * 3 // 8  # the published proportion, 16 : 24 : 24
+    return _rope(mrope_section=[half - 2 * spatial, spatial, spatial])
+
+
+def _rope(**mrope: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, **mrope}}
