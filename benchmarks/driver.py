@@ -39,6 +39,7 @@ from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenS
 from rl_core.training.optimizer import StepOutcome
 from rl_core.types import Float32Array, GenerationRequest, Group, Prompt, Rollout, RolloutKey, Sampling, Score
 from rl_core.workers.dealing import deal, deal_update, dealt, equal_blocks, put_back
+from rl_core.workers.protocol import Pass
 from rl_core.workers.usage import Usage
 
 BASELINE: Final = Path(__file__).parents[1] / "configs" / "baselines" / "qwen2_5_vl_7b_geo3k_grpo.yaml"
@@ -175,7 +176,7 @@ class RecordedWorkers:
             for request in block:
                 yield self.sent.rollout(self._rollouts[request.prompt.uid, request.sample_index])
 
-    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+    def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         places = [deal(groups, self.workers) for groups in batches]
         parts = [dealt(groups, places_of) for groups, places_of in zip(batches, places, strict=True)]
         found = []
@@ -184,9 +185,6 @@ class RecordedWorkers:
             answer = [[self._log_probs_of(group) for group in part] for part in of_worker]
             found.append(self.sent.to_run(self._unclocked(answer)))
         return [put_back(results, of) for results, of in zip(zip(*found, strict=True), places, strict=True)]
-
-    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        return self.old_log_probs([groups])[0]
 
     def _log_probs_of(self, group: Group) -> list[Float32Array]:
         return [self._log_probs[rollout.key] for rollout in group.rollouts]

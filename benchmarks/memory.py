@@ -231,7 +231,7 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
     )
     worker = LocalWorker(config, folders, total_optimizer_steps=100)
     if config.algorithm.kl is not None:
-        worker.load_reference(run.initial_model)
+        worker.load("reference", run.initial_model)
     peaks: dict[str, float] = {}
     with MemoryInUse() as in_use:
         for number in range(ROUNDS):
@@ -263,12 +263,13 @@ def one_round(worker: LocalWorker, config: RunConfig, run: RunDirectory, folder:
         pass
     worker.sleep()
     if config.algorithm.kl is not None:
-        worker.reference_log_probs(groups_of(groups))
+        worker.compute("reference_log_probs", [groups_of(groups)])
     batch = OptimizerBatch.of(groups, longest_response=config.rollout.max_response_length)
     kl_coef = None if config.algorithm.kl is None else config.algorithm.kl.coef
     worker.update(UpdateBatch(policy=[batch], kl_coef=kl_coef, check_agreement=False))
     folder.mkdir()
-    worker.save_state(folder, model_only=False, probe=groups_of(groups)[:1])
+    worker.take_snapshot(model_only=False, probe=groups_of(groups)[:1], copy=False)
+    worker.write_snapshot(folder)
 
 
 def requests_of(groups: Sequence[TrainGroup]) -> list[GenerationRequest]:

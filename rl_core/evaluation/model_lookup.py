@@ -80,7 +80,7 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
     workers = open_workers(config, folders, total_optimizer_steps=1, progress=SilentProgress())
     try:
-        workers.load_saved_policy(checkpoint.folder)
+        workers.load("saved policy", checkpoint.folder)
         workers.export(folder)
     finally:
         workers.close()

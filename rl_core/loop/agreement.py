@@ -30,7 +30,7 @@ def compare_with_generator(
     meter = AgreementMeter(workers.policy_version, keeps_surplus=False)
     compared = groups[:COMPARED_GROUPS]
     with timer.phase("agreement"):
-        (found,) = workers.old_log_probs([compared])
+        (found,) = workers.compute("old_log_probs", [compared])
     for group, log_probs in zip(compared, found, strict=True):
         meter.add(group.rollouts, np.concatenate(log_probs))
     meter.check(agreement_bounds(config))

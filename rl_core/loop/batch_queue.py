@@ -127,7 +127,7 @@ class BatchQueue:
 
     def _collect_ahead(self, step: int, timer: PhaseTimer, *, prompts: Sequence[Prompt]) -> None:
         """Collect the batch of the next step, or begin to; `prompts` are some to compare generator and trainer on."""
-        if not self._workers.generates_beside_training:
+        if not self._workers.cluster.is_split:
             self._pending = self._collection(step, timer)()
             self._sampled_now = self._pending.generated.groups
             return

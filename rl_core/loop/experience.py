@@ -109,7 +109,7 @@ def _old_log_probs(
         return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
     batches = split_by_optimizer_step(groups, collected.prompts, global_batch_size=config.actor.global_batch_size)
     with timer.phase("old_log_probs"):
-        found = workers.old_log_probs(batches)
+        found = workers.compute("old_log_probs", batches)
     by_uid = {
         group.prompt.uid: log_probs
         for batch, of_batch in zip(batches, found, strict=True)
@@ -132,7 +132,8 @@ def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGro
     if not config.advantage.uses_critic:
         return []
     with timer.phase("values"):
-        return workers.values(groups)
+        (found,) = workers.compute("values", [groups])
+        return found
 
 
 def _log_ratios(groups: Sequence[Group], trainer: TokenArrays) -> Grouped:

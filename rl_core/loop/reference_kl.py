@@ -43,9 +43,10 @@ def reference_kl(groups: Sequence[Group], old: TokenArrays, *, config: KLConfig,
     """Have the workers compute the KL between the sampling policy, whose log-probs are `old`, and the reference."""
     in_reward = not config.use_kl_loss
     if config.penalty == "full":
-        full = [[values.astype(np.float64) for values in group] for group in workers.full_kl(groups)]
+        (found,) = workers.compute("full_kl", [groups])
+        full = [[values.astype(np.float64) for values in group] for group in found]
         return ReferenceKL(ref_log_probs=None, per_token=full, in_reward=in_reward)
-    ref = workers.reference_log_probs(groups)
+    (ref,) = workers.compute("reference_log_probs", [groups])
     estimates = _estimated(old, ref, KL_ESTIMATORS[config.penalty])
     return ReferenceKL(ref_log_probs=ref, per_token=estimates, in_reward=in_reward)
 

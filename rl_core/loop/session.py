@@ -103,7 +103,7 @@ class Session:
     def run_cold_start(self) -> Mapping[str, float]:
         """Fine-tune the initial model on rendered answers, and write it as the run's base model."""
         config = self._cold_start_config()
-        self.workers.load_policy(self.run.initial_model)
+        self.workers.load("policy", self.run.initial_model)
         metrics = run_cold_start(
             config,
             loader=self._loader("train" if config.source is None else "cold_start", config.batch_size),
@@ -208,15 +208,15 @@ class Session:
 
     def _load_base(self) -> None:
         self._loop = None  # the next use resumes from the last checkpoint
-        self.workers.load_policy(self.base_model)
+        self.workers.load("policy", self.base_model)
 
     def _load_trained(self, checkpoint: Checkpoint) -> None:
         self._loop = None
-        self.workers.load_saved_policy(checkpoint.folder)
+        self.workers.load("saved policy", checkpoint.folder)
 
     def _open_loop(self) -> TrainingLoop:
         if self.config.algorithm.kl is not None:
-            self.workers.load_reference(self.base_model)
+            self.workers.load("reference", self.base_model)
         validator = Validator(
             config=self.config,
             prompts=self._datasets["validation"][:],

@@ -24,7 +24,7 @@ from rl_core.stop import StopRequest
 from rl_core.timing import PhaseTimer
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
-from rl_core.workers.protocol import WorkerGroup, awake_generator
+from rl_core.workers.protocol import Loaded, WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)
 
@@ -109,13 +109,14 @@ class TrainingLoop:
 
     def _resume(self, base_model: Path) -> int:
         if self._config.critic is not None:
-            self._parts.workers.load_critic(base_model)
+            self._parts.workers.load("critic", base_model)
         checkpoint = self._parts.store.latest()
         if checkpoint is None:
-            self._parts.workers.load_policy(base_model)
+            self._parts.workers.load("policy", base_model)
             self._parts.recorder.start_over()
             return 0
-        self._parts.workers.load_state(checkpoint.folder, model_only=checkpoint.info.model_only)
+        saved: Loaded = "saved weights" if checkpoint.info.model_only else "saved state"
+        self._parts.workers.load(saved, checkpoint.folder)
         if checkpoint.info.model_only:
             logger.warning("%s has no optimizer moments: they start from zero", checkpoint.folder)
         if self._config.algorithm.kl is not None:
@@ -205,15 +206,13 @@ class TrainingLoop:
         """Save the checkpoint of the current step; with `trainer.async_save`, only copy the state here, and write the
         copy in the background."""
         workers, trainer, batches = self._parts.workers, self._config.trainer, self._batches.state
+        workers.take_snapshot(model_only=trainer.save_model_only, probe=probe, copy=trainer.async_save)
 
         def write(folder: Path) -> Mapping[str, FileRecord]:
             batches.save(folder, step=info.step)
-            if trainer.async_save:
-                return workers.write_snapshot(folder)
-            return workers.save_state(folder, model_only=trainer.save_model_only, probe=probe)
+            return workers.write_snapshot(folder)
 
         if trainer.async_save:
-            workers.take_snapshot(model_only=trainer.save_model_only, probe=probe)
             self._saver.begin(info.step, write, info=info)
         else:
             self._parts.store.save(info.step, write, info=info)

@@ -138,14 +138,13 @@ class Trainer:
         """The matrices of the adapters, by their names in peft's files."""
         return named_adapters(self.policy.model)
 
-    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
-        """[batch][group][rollout] -> [R] log-probs under the policy.
+    def old_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
+        """[group][rollout] -> [R] log-probs under the policy.
 
-        The groups of each optimizer batch are split into the micro-batches of its update: with other micro-batches the
+        The groups of an optimizer batch are split into the micro-batches of its update: with other micro-batches the
         log-probs would differ by rounding, and the first ratio of the update would not be exactly 1.
         """
-        budget = update_token_budget(self.config)
-        return [self._log_probs(self.policy, groups, token_budget=budget) for groups in batches]
+        return self._log_probs(self.policy, groups, token_budget=update_token_budget(self.config))
 
     def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] log-probs under the frozen reference."""

@@ -11,7 +11,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from rl_core.workers.merging import the_same
 from rl_core.workers.messages import Answer, Call, Logged, Process, Raised, Returned, Taken
-from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch
 
 _LOOK_SECONDS: Final = 1.0
@@ -120,15 +120,15 @@ class Gang:
     def call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         """[rank] -> the result of the method, with the same arguments everywhere, which are sent to each machine
         once."""
-        message = self._packed(Call(method=method, arguments=arguments, options=options))
-        shared = ray.put(message)
-        return self._gathered({actor.call.remote(shared): rank for rank, actor in enumerate(self._actors)}, method)
+        call = Call(method=method, arguments=arguments, options=options)
+        shared = ray.put(self._packed(call))
+        return self._gathered({actor.call.remote(shared): rank for rank, actor in enumerate(self._actors)}, f"{call}")
 
-    def call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
-        """[rank] -> the result of the method; `arguments` has one for each rank."""
-        messages = [self._packed(Call(method=method, arguments=(argument,))) for argument in arguments]
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        """[rank] -> the result of its call; all of them call the same method."""
+        messages = [self._packed(call) for call in calls]
         pending = {actor.call.remote(message): rank for rank, (actor, message) in self._with(messages)}
-        return self._gathered(pending, method)
+        return self._gathered(pending, f"{calls[0]}")
 
     def call_beside(self, method: str, *arguments: object) -> list[Any]:
         """As `call`, in the middle of other calls and in another thread. The ranks' logs are left to those calls."""

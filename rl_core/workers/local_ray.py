@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import torch
 from ray._private.authentication.authentication_token_setup import enable_token_auth_by_default
 
 from rl_core.config.cluster import ClusterConfig
@@ -24,9 +25,15 @@ _LAST_WORDS: Final = 30
 _END_SECONDS: Final = 30.0
 """A cluster that takes longer to end is killed."""
 
-_PRIORITY: Final = {"RAY_worker_niceness": "0"}
-"""Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
-anything else, all would be as slow as the one that gets a core last."""
+_SETTINGS: Final = {
+    # Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
+    # anything else, all would be as slow as the one that gets a core last.
+    "RAY_worker_niceness": "0",
+    # Ray would end a worker when 95 % of the machine's memory is in use, which a run that offloads may need.
+    "RAY_memory_usage_threshold": "0.99",
+    # What a worker has started ends with it, also when it is killed.
+    "RAY_process_group_cleanup_enabled": "1",
+}
 
 _LONGEST_FOLDER: Final = 30
 """Most characters of the folder in which the cluster's folder is made: the path of a socket in it may have 107, and
@@ -46,15 +53,15 @@ class LocalRay:
         only_loopback()
         require_token()
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
-        gpus = "0" if config.device == "cpu" else "all"
+        gpus = 0 if config.device == "cpu" else torch.cuda.device_count()  # Ray by itself counts only what NVML knows
         self._head = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rl_core.workers.ray_head", f"{self._folder}", f"{config.devices}", gpus],
+            [sys.executable, "-P", "-m", "rl_core.workers.ray_head", f"{self._folder}", f"{config.devices}", f"{gpus}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env={**_PRIORITY, **os.environ, "PYTHONPATH": with_these_sources()},
+            env={**_SETTINGS, **os.environ, "PYTHONPATH": with_these_sources()},
         )
         try:
             self.address = self._printed_address(seconds=config.start_timeout_seconds)

@@ -2,11 +2,12 @@
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 
 import torch
+from typing_extensions import override
 
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
@@ -26,13 +27,13 @@ from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
-from rl_core.workers.weight_sync import InProcessSync, WeightSync
 
 
-class LocalWorker:
-    """Implements WorkerGroup with a model of its own, or as one of several ranks that train one model.
+class LocalWorker(WorkerGroup):
+    """A worker with a model of its own, or one of several ranks that train one model.
 
     All ranks get the same calls in the same order. What a call computes with the trainer it computes together: each
     rank gets its own part of the groups, possibly none of them.
@@ -43,8 +44,6 @@ class LocalWorker:
         generator: Samples responses.
         state: Takes and loads the trainer's state.
     """
-
-    generates_beside_training = False
 
     def __init__(
         self,
@@ -90,100 +89,86 @@ class LocalWorker:
         self.generator = Generator(self._start_engine)
         self._snapshot: TrainerSnapshot | None = None
         self._snapshot_lock = Lock()  # the next snapshot overwrites the memory of this one
-        self._weight_sync: WeightSync = InProcessSync(self.trainer, self.generator)
+        self._is_copied = True
+        self._synced_changes: int | None = None
+        self._synced_frozen: int | None = None
         self._config = config
         self._folders = folders
         self._progress = progress or SilentProgress()
         self._meter = UsageMeter(self.trainer.device, unmapped_bytes=self.generator.unmapped_bytes)
 
     @property
+    @override
     def cluster(self) -> ClusterConfig:
-        """See WorkerGroup."""
         return self._config.cluster
 
     @property
+    @override
     def policy_version(self) -> int:
-        """See WorkerGroup."""
         return self.trainer.policy_version
 
+    @override
     def wake(self) -> None:
-        """See WorkerGroup."""
         self._meter.memory.enter("generate")
         with self._meter.time.at("sync"):
             self.generator.wake()
-            self._weight_sync.sync()
+            self._sync_weights()
 
+    @override
     def sleep(self) -> None:
-        """See WorkerGroup."""
         self._meter.memory.enter("update")  # notes what generation takes of a GPU while the engine still has it
         with self._meter.time.at("sync"):
             self.generator.sleep()
 
+    @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
-        """See WorkerGroup. Of the ranks that hold a generator together only the first one yields rollouts; the others
-        iterate too, since they sample with it."""
+        """Of the ranks that hold a generator together only the first one yields rollouts; the others iterate too, since
+        they sample with it."""
         return self._meter.time.spent_on("generate", self.generator.generate(requests, sampling))
 
-    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
-        """See WorkerGroup."""
+    @override
+    def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        compute = getattr(self._trainer_with_device(), what)
         with self._meter.time.at("update"):
-            return self._trainer_with_device().old_log_probs(batches)
+            return [compute(groups) for groups in batches]
 
-    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        with self._meter.time.at("update"):
-            return self._trainer_with_device().reference_log_probs(groups)
-
-    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        with self._meter.time.at("update"):
-            return self._trainer_with_device().full_kl(groups)
-
-    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        with self._meter.time.at("update"):
-            return self._trainer_with_device().values(groups)
-
+    @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """See WorkerGroup."""
         with self._meter.time.at("update"):
             return self._trainer_with_device().update(batch)
 
+    @override
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
-        """See WorkerGroup."""
         with self._meter.time.at("update"):
             return self._trainer_with_device().imitate(examples)
 
-    def load_policy(self, folder: Path) -> None:
-        """See WorkerGroup. In the model that RL starts from, only the configured part is trained."""
+    @override
+    def load(self, what: Loaded, folder: Path) -> None:
+        trainer = self._trainer_with_device()
         with self._meter.time.at("load"):
-            self._trainer_with_device().load_policy(folder)
+            match what:
+                case "policy":  # of which only the configured part is trained
+                    trainer.load_policy(folder)
+                case "reference":
+                    trainer.load_reference(folder)
+                case "critic":
+                    trainer.load_critic(folder)
+                case "saved state" | "saved weights":
+                    self.state.load(folder, model_only=what == "saved weights")
+                case "saved policy":
+                    self.state.free_copies()
+                    self.state.load_policy(folder)
 
-    def load_reference(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        with self._meter.time.at("load"):
-            self._trainer_with_device().load_reference(folder)
-
-    def load_critic(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        with self._meter.time.at("load"):
-            self._trainer_with_device().load_critic(folder)
-
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
-        """See WorkerGroup."""
-        self._trainer_with_device()
-        with self._saving():
-            return self.state.snapshot(model_only=model_only, probe=probe, copy=False).write(folder)
-
-    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """See WorkerGroup."""
+    @override
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> None:
         self._trainer_with_device()
         with self._saving(), self._snapshot_lock:
-            self._snapshot = self.state.snapshot(model_only=model_only, probe=probe, copy=True)
+            self._snapshot = self.state.snapshot(model_only=model_only, probe=probe, copy=copy)
+            self._is_copied = copy
 
+    @override
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        """See WorkerGroup."""
-        with self._snapshot_lock:
+        with self._snapshot_lock, nullcontext() if self._is_copied else self._saving():
             snapshot, self._snapshot = self._snapshot, None
             if snapshot is None:
                 raise RuntimeError("there is no snapshot to write: call take_snapshot first")
@@ -191,7 +176,7 @@ class LocalWorker:
 
     @contextmanager
     def _saving(self) -> Iterator[None]:
-        """The phase of a save, for the peaks of the memory. A snapshot is written during other phases."""
+        """The phase of a save, for the peaks of the memory. A copy is written during other phases."""
         self._meter.memory.enter("save")
         try:
             with self._meter.time.at("save"):
@@ -199,27 +184,15 @@ class LocalWorker:
         finally:
             self._meter.memory.enter("update")
 
-    def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
-        self._trainer_with_device()
-        with self._meter.time.at("load"):
-            self.state.load(folder, model_only=model_only)
-
-    def load_saved_policy(self, folder: Path) -> None:
-        """See WorkerGroup. Raises ProbeMismatch if the policy does not reproduce the probe."""
-        self._trainer_with_device()
-        with self._meter.time.at("load"):
-            self.state.free_copies()
-            self.state.load_policy(folder)
-
+    @override
     def export(self, folder: Path) -> None:
-        """See WorkerGroup."""
         self._trainer_with_device().export(folder)
 
+    @override
     def usage(self) -> Usage:
-        """See WorkerGroup."""
         return self._meter.take()
 
+    @override
     def close(self) -> None:
         """End the generator, free the device's memory, which other processes may need next, and leave the ranks."""
         self.ranks.meet_for_the_last_time()
@@ -237,6 +210,20 @@ class LocalWorker:
         if torch.cuda.is_available():
             gc.collect()
             torch.cuda.empty_cache()
+
+    def _sync_weights(self) -> None:
+        """Give the awake generator the trainer's weights and their version, unless it has them."""
+        trainer, generator = self.trainer, self.generator
+        version = trainer.policy_version
+        if generator.policy_version == version and self._synced_changes == trainer.weight_changes:
+            return
+        has_frozen_weights = generator.has_weights and self._synced_frozen == trainer.frozen_changes
+        if not (trainer.sends_adapters and has_frozen_weights):
+            generator.load_weights(trainer.named_weights(), policy_version=version)
+            self._synced_frozen = trainer.frozen_changes
+        if trainer.sends_adapters:
+            generator.load_adapters(trainer.named_adapters(), policy_version=version)
+        self._synced_changes = trainer.weight_changes
 
     def _trainer_with_device(self) -> Trainer:
         if self.generator.is_awake:

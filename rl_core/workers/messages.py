@@ -1,18 +1,20 @@
-"""The messages between a run and a worker in a process of its own. Loads no torch."""
+"""The messages between a run and its workers in other processes. Loads no torch."""
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
+from rl_core.distributed.sendable import sendable
 from rl_core.types import Rollout
 from rl_core.workers.folders import WorkerFolders
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """The first message: the arguments of the worker."""
+    """The arguments of a worker."""
 
     config: RunConfig
     folders: WorkerFolders
@@ -28,17 +30,9 @@ class Call:
     arguments: tuple[object, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class StopYielding:
-    """The run has left a generation early and does not want the responses that are not finished yet."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Yielded:
-    """One value of a call that yields values."""
-
-    value: Any
+    def __str__(self) -> str:
+        """The call in messages: `compute full_kl`."""
+        return " ".join([self.method, *(argument for argument in self.arguments if isinstance(argument, str))])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +50,15 @@ class Raised:
     error: Exception
     cause: BaseException | None
     policy_version: int
+
+    @classmethod
+    def of(cls, error: Exception, *, policy_version: int) -> Self:
+        """The message for an error: with its traceback as a note, and with its cause, which pickling would lose."""
+        found = sendable(error)
+        assert isinstance(found, Exception), "made of an Exception"
+        found.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
+        cause = None if error.__cause__ is None else sendable(error.__cause__)
+        return cls(error=found, cause=cause, policy_version=policy_version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

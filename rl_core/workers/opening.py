@@ -1,13 +1,18 @@
 """Opens the workers of a run. Only this module chooses their class."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.progress import Progress
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.process_worker import ProcessWorker
 from rl_core.workers.protocol import WorkerGroup
+
+if TYPE_CHECKING:
+    from rl_core.workers.ray_group import RayWorkerGroup
 
 
 def open_workers(
@@ -27,24 +32,20 @@ def open_workers(
         total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         progress: Shows what the run is waiting for.
     """
-    if not config.cluster.is_alone:
-        from rl_core.workers.ray_group import RayWorkerGroup  # Ray is loaded only where it is used
-        from rl_core.workers.split_group import SplitWorkerGroup
-
-        group = SplitWorkerGroup if config.cluster.is_split else RayWorkerGroup
-        return group(
-            config,
-            folders,
-            total_optimizer_steps=total_optimizer_steps,
-            total_critic_steps=total_critic_steps,
-            progress=progress,
-        )
-    # A broken CUDA context cannot be repaired within a process, so on a GPU the worker gets a process of its own.
-    kind = ProcessWorker if torch.cuda.is_available() else LocalWorker
-    return kind(
+    return _class_of(config.cluster)(
         config,
         folders,
         total_optimizer_steps=total_optimizer_steps,
         total_critic_steps=total_critic_steps,
         progress=progress,
     )
+
+
+def _class_of(cluster: ClusterConfig) -> "type[LocalWorker | RayWorkerGroup]":
+    # A broken CUDA context cannot be repaired within a process, so on a GPU even a single worker has one of its own.
+    if cluster.is_alone and not torch.cuda.is_available():
+        return LocalWorker
+    from rl_core.workers.ray_group import RayWorkerGroup  # Ray is loaded only where it is used
+    from rl_core.workers.split_group import SplitWorkerGroup
+
+    return SplitWorkerGroup if cluster.is_split else RayWorkerGroup

@@ -6,7 +6,7 @@ See docs/architecture.md, "The same code everywhere".
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
@@ -22,92 +22,101 @@ from rl_core.types import (
 )
 from rl_core.workers.usage import Usage
 
+Pass = Literal["old_log_probs", "reference_log_probs", "full_kl", "values"]
+"""What a pass computes at each token of a response. Each is a method of the trainer.
 
-class WorkerGroup(Protocol):
-    """The workers that own trainer and generator. Every argument and result pickles cheaply.
+- `old_log_probs`: log-probs under the policy, equal to those from which the update of these optimizer batches starts.
+- `reference_log_probs`: log-probs under the frozen reference.
+- `full_kl`: KL(policy || reference) over the whole vocabulary.
+- `values`: the critic's value before the token.
+"""
 
-    Trainer and generator share the memory of their devices, unless they generate beside training. From `wake` to
-    `sleep` the generator has it, and all calls of the trainer raise RuntimeError.
-    """
+Loaded = Literal["policy", "reference", "critic", "saved state", "saved weights", "saved policy"]
+"""What is loaded, the first three from a Hugging Face folder, the others from a checkpoint.
 
-    @property
-    def cluster(self) -> ClusterConfig:
-        """The section of the config that says how many workers there are: as it is, or with fewer machines or devices
-        where not all of them could be had (`min_workers`)."""
+- `policy`: the weights as version 0, with a new optimizer.
+- `reference`: the frozen reference.
+- `critic`: a new critic, with a new optimizer.
+- `saved state`: everything, to continue training.
+- `saved weights`: the same without the optimizers' moments, which start from zero; weights and counters, and with them
+  the position in the learning rate schedule, are restored.
+- `saved policy`: the policy's weights alone, for evaluation or export. The policy's optimizer is dropped; the critic is
+  not changed.
+"""
+
+
+class Generates(Protocol):
+    """Samples responses with the trainer's weights."""
 
     @property
     def policy_version(self) -> int:
         """Number of updates that led to the trainer's weights: 0 for the model that RL starts from."""
 
-    @property
-    def generates_beside_training(self) -> bool:
-        """Whether `generate` may run in one thread while the trainer's methods run in another. The generator then has
-        devices of its own, and `sleep` does nothing."""
-
     def wake(self) -> None:
-        """Give the devices to the generator, and sync the trainer's weights to it. The first call starts it."""
+        """Give the devices to the generator, and the trainer's weights. The first call starts it."""
 
     def sleep(self) -> None:
         """Give the devices back to the trainer."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
-        """Yield rollouts as they finish."""
+        """Yield rollouts as they finish. With `cluster.placement: split` this may run in one thread while methods of
+        the trainer run in another."""
 
-    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
-        """[batch][group][rollout] -> [R] log-probs under the policy, equal to those that the update of these optimizer
-        batches starts from."""
 
-    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] log-probs under the frozen reference."""
+class Trains(Protocol):
+    """Computes with the models, and changes their weights."""
 
-    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] KL(policy || reference) at each token, over the whole vocabulary."""
-
-    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] the critic's value before each token."""
+    def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        """[batch][group][rollout] -> [R] what a pass computes; each batch is packed by itself."""
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """Update policy and critic. Raises AgreementError if the log-probs of generator and trainer differ by more than
         the configured bound."""
 
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
-        """Take one optimizer step of the cold start."""
+        """Take one optimizer step of the cold start. Returns its metrics."""
 
-    def load_policy(self, folder: Path) -> None:
-        """Load the weights of a Hugging Face folder as version 0, with a new optimizer."""
 
-    def load_reference(self, folder: Path) -> None:
-        """Load the frozen reference from a Hugging Face folder."""
+class KeepsState(Protocol):
+    """Loads and writes what is trained."""
 
-    def load_critic(self, folder: Path) -> None:
-        """Make a new critic, with a new optimizer, from a Hugging Face folder."""
+    def load(self, what: Loaded, folder: Path) -> None:
+        """Load from a folder. Raises ProbeMismatch if a saved policy does not reproduce its checkpoint's probe."""
 
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
-        """Write the shards of model, optimizer and critic, the counters and the probe into an existing empty folder.
-        With `model_only`, the optimizers' moments are not written.
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> None:
+        """Take the shards of model, optimizer and critic, the counters and the probe, for `write_snapshot`. A snapshot
+        that was not written is replaced.
+
+        Args:
+            model_only: Whether the optimizers' moments are left out.
+            probe: Groups whose log-probs a loaded policy must reproduce.
+            copy: Whether tensors are copied to the host's memory, which is kept for the next snapshot until the weights
+                of another model are loaded. Otherwise the snapshot must be written before the weights change.
+        """
+
+    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
+        """Write the snapshot into an existing empty folder. A copied one may be written in another thread while other
+        methods run. Raises RuntimeError if there is no snapshot.
 
         Returns:
             Size and hash of the files with tensors, by their paths in `folder`.
         """
 
-    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """Copy what `save_state` writes to the host's memory, for `write_snapshot`. A snapshot that was not written is
-        replaced. The memory is kept for the next snapshot until the weights of another model are loaded."""
-
-    def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        """Write the snapshot as `save_state` does. As the only method, it may be called in another
-        thread while other methods run. Raises RuntimeError if there is no snapshot."""
-
-    def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """Load a saved state to continue training. With `model_only`, the moments start from zero; weights and
-        counters, and with them the position in the learning rate schedule, are restored."""
-
-    def load_saved_policy(self, folder: Path) -> None:
-        """Load the policy's weights alone from a saved state, for evaluation or export. The policy's optimizer is
-        dropped; the critic is not changed."""
-
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, chat template."""
+
+
+class WorkerGroup(Generates, Trains, KeepsState, Protocol):
+    """The workers that own trainer and generator. Every argument and result pickles cheaply.
+
+    Trainer and generator share the memory of their devices, but for `cluster.placement: split`. From `wake` to `sleep`
+    the generator has it, and all calls of the trainer raise RuntimeError.
+    """
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """The section of the config that says how many workers there are: as it is, or with fewer machines or devices
+        where not all of them could be had (`min_workers`)."""
 
     def usage(self) -> Usage:
         """What each worker has used since the last call: its time, and the most memory of each phase."""
@@ -116,8 +125,12 @@ class WorkerGroup(Protocol):
         """End generators, processes and process groups."""
 
 
+class WorkerDied(RuntimeError):
+    """The process of a worker has ended, or was ended because it hung. New workers can be opened."""
+
+
 @contextmanager
-def awake_generator(workers: WorkerGroup, timer: PhaseTimer | None = None) -> Iterator[None]:
+def awake_generator(workers: Generates, timer: PhaseTimer | None = None) -> Iterator[None]:
     """Inside the block the generator has the devices and the trainer's weights. The timer measures `sync`, the time
     until it has them."""
     try:

@@ -18,14 +18,13 @@ from rl_core.distributed.interface import free_meeting
 from rl_core.environment import disable_telemetry, share_cores, threads_of_a_worker
 from rl_core.redaction import redact_logs
 from rl_core.types import GenerationRequest, Sampling
-from rl_core.workers.messages import Answer, Call, Logged, Process, Pulse, RankOpening, Returned
+from rl_core.workers.messages import Answer, Call, Logged, Process, Pulse, Raised, RankOpening, Returned
 from rl_core.workers.outbox import Outbox
-from rl_core.workers.sent_errors import raised
 from rl_core.workers.versions import versions
 
 if TYPE_CHECKING:
-    from rl_core.workers.generating_worker import GeneratingWorker
     from rl_core.workers.local_worker import LocalWorker
+    from rl_core.workers.split_workers import GeneratingWorker
 
 _MOST_LOGS: Final = 1000
 """Log records that are kept until they are sent; of more the oldest are dropped."""
@@ -100,7 +99,7 @@ class RankActor:
         try:
             value = call()
         except Exception as error:  # noqa: BLE001 - the run raises it, whatever it is
-            outcome = raised(error, policy_version=self._policy_version)
+            outcome = Raised.of(error, policy_version=self._policy_version)
         else:
             outcome = Returned(value=value, policy_version=self._policy_version)
         self._finished += 1
@@ -138,11 +137,11 @@ class RankActor:
 def _worker_of(message: RankOpening) -> "LocalWorker | GeneratingWorker":
     opening = message.opening
     if message.role == "generate":
-        from rl_core.workers.generating_worker import GeneratingWorker
+        from rl_core.workers.split_workers import GeneratingWorker
 
         return GeneratingWorker(opening.config, opening.folders, message.place)
     from rl_core.workers.local_worker import LocalWorker
-    from rl_core.workers.training_worker import TrainingWorker
+    from rl_core.workers.split_workers import TrainingWorker
 
     kind = TrainingWorker if message.role == "train" else LocalWorker
     return kind(

@@ -1,10 +1,12 @@
-"""Several workers that train one model: one in each actor of a Ray cluster. See docs/cluster.md."""
+"""The workers that train one model, each in an actor of a Ray cluster. See docs/cluster.md."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from typing_extensions import override
 
 from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
@@ -20,7 +22,8 @@ from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.gang import Gang
 from rl_core.workers.generating import Generation
 from rl_core.workers.merging import all_files, merged_update
-from rl_core.workers.messages import Opening, RankOpening, Role
+from rl_core.workers.messages import Call, Opening, RankOpening, Role
+from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.ray_cluster import RayCluster
 from rl_core.workers.usage import Usage
 from rl_core.workers.versions import version_problems, versions
@@ -33,15 +36,13 @@ _MEMBER: Final[Mapping[Role, str]] = {"both": "worker", "train": "training worke
 """What a worker is called in messages."""
 
 
-class RayWorkerGroup:
-    """Implements WorkerGroup with a LocalWorker in each of several processes, which may be on several machines.
+class RayWorkerGroup(WorkerGroup):
+    """A LocalWorker in each of one or more processes, which may be on several machines.
 
     Every worker gets every call. Of the calls that compute on groups, each learner gets its own part
     (rl_core.workers.dealing), and the results come back in the caller's order. A learner is one worker, or those that
     compute the same sequences together.
     """
-
-    generates_beside_training = False
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class RayWorkerGroup:
         self._progress = progress
         self._generator_has_started = False
         self._generation: Generation | None = None
-        self._told_bytes = 0
+        self._reported_bytes = 0
         self._gang: Gang | None = None
         opening = Opening(
             config=config,
@@ -127,8 +128,8 @@ class RayWorkerGroup:
         logger.info("%d worker(s) on %s %s", len(gang), ", ".join(hosts), what)
 
     @property
+    @override
     def cluster(self) -> ClusterConfig:
-        """See WorkerGroup."""
         return self._cluster.config
 
     @property
@@ -137,12 +138,12 @@ class RayWorkerGroup:
         return [process.pid for process in self._workers.processes]
 
     @property
+    @override
     def policy_version(self) -> int:
-        """See WorkerGroup."""
         return self._workers.policy_version
 
+    @override
     def wake(self) -> None:
-        """See WorkerGroup."""
         if self._generator_has_started:
             self._call("wake")
             return
@@ -151,12 +152,12 @@ class RayWorkerGroup:
             self._call("wake")
         self._generator_has_started = True
 
+    @override
     def sleep(self) -> None:
-        """See WorkerGroup."""
         self._call("sleep")
 
+    @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
-        """See WorkerGroup."""
         if self._generation is not None and self._generation.is_running:
             raise RuntimeError("cannot generate: finish or close the earlier generation")
         self._generation = Generation(
@@ -168,81 +169,49 @@ class RayWorkerGroup:
         )
         yield from self._generation.rollouts()
 
-    def old_log_probs(self, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
-        """See WorkerGroup."""
+    @override
+    def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
-        found = self._of_learners(
-            "old_log_probs", [[part[learner] for part in parts] for learner in range(self._learners)]
-        )
-        return [put_back([of_worker[number] for of_worker in found], places) for number, places in enumerate(deals)]
+        calls = [Call(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]
+        found = self._call_each(self._for_ranks(calls))[:: self._ranks_a_learner]
+        return [put_back(results, places) for results, places in zip(zip(*found, strict=True), deals, strict=True)]
 
-    def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        return self._pass("reference_log_probs", groups)
-
-    def full_kl(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        return self._pass("full_kl", groups)
-
-    def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """See WorkerGroup."""
-        return self._pass("values", groups)
-
+    @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """See WorkerGroup. Raises WorkersDisagree if the workers' weights have parted."""
-        parts = self._for_ranks(deal_update(batch, self._learners))
-        return merged_update(self._call_each("update", parts), ranks_a_learner=self._ranks_a_learner)
+        """Raises WorkersDisagree, too, if the workers' weights have parted."""
+        calls = [Call(method="update", arguments=(part,)) for part in deal_update(batch, self._learners)]
+        return merged_update(self._call_each(self._for_ranks(calls)), ranks_a_learner=self._ranks_a_learner)
 
+    @override
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
-        """See WorkerGroup."""
         metrics: Mapping[str, float] = self._call("imitate", examples)[0]
         return metrics
 
-    def load_policy(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        self._call("load_policy", folder)
+    @override
+    def load(self, what: Loaded, folder: Path) -> None:
+        self._call("load", what, folder)
 
-    def load_reference(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        self._call("load_reference", folder)
+    @override
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> None:
+        self._call("take_snapshot", model_only=model_only, probe=probe, copy=copy)
 
-    def load_critic(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        self._call("load_critic", folder)
-
-    def save_state(self, folder: Path, *, model_only: bool, probe: Sequence[Group]) -> Mapping[str, FileRecord]:
-        """See WorkerGroup."""
-        return all_files(self._call("save_state", folder, model_only=model_only, probe=probe))
-
-    def take_snapshot(self, *, model_only: bool, probe: Sequence[Group]) -> None:
-        """See WorkerGroup."""
-        self._call("take_snapshot", model_only=model_only, probe=probe)
-
+    @override
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        """See WorkerGroup."""
         return all_files(self._workers.call_beside("write_snapshot", folder))
 
-    def load_state(self, folder: Path, *, model_only: bool) -> None:
-        """See WorkerGroup."""
-        self._call("load_state", folder, model_only=model_only)
-
-    def load_saved_policy(self, folder: Path) -> None:
-        """See WorkerGroup."""
-        self._call("load_saved_policy", folder)
-
+    @override
     def export(self, folder: Path) -> None:
-        """See WorkerGroup."""
         self._call("export", folder)
 
+    @override
     def usage(self) -> Usage:
-        """See WorkerGroup."""
-        before, self._told_bytes = self._told_bytes, self._sent_bytes
+        before, self._reported_bytes = self._reported_bytes, self._sent_bytes
         workers = [worker for usage in self._usages() for worker in usage.workers]
-        return Usage(workers=workers, sent_mib=(self._told_bytes - before) / _MIB)
+        return Usage(workers=workers, sent_mib=(self._reported_bytes - before) / _MIB)
 
+    @override
     def close(self) -> None:
-        """End the workers, and the cluster if it was started for them."""
         try:
             if self._gang is not None:
                 self._gang.close()
@@ -270,31 +239,22 @@ class RayWorkerGroup:
         """The workers that generate."""
         return self._workers
 
-    def _pass(self, method: str, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """A pass over groups, each at one learner."""
-        places = deal(groups, self._learners)
-        return put_back(self._of_learners(method, dealt(groups, places)), places)
-
     @property
     def _learners(self) -> int:
         """Number of learners: workers, or groups of workers that compute the same sequences together."""
         return len(self._workers) // self._ranks_a_learner
 
-    def _for_ranks(self, parts: Sequence[Any]) -> list[Any]:
+    def _for_ranks(self, calls: Sequence[Call]) -> list[Call]:
         """[learner] -> [rank]: all ranks of a learner get the same."""
-        return [part for part in parts for _ in range(self._ranks_a_learner)]
-
-    def _of_learners(self, method: str, parts: Sequence[Any]) -> list[Any]:
-        """[learner] -> the result of a method, which all of its ranks have."""
-        return self._call_each(method, self._for_ranks(parts))[:: self._ranks_a_learner]
+        return [call for call in calls for _ in range(self._ranks_a_learner)]
 
     def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         self._before(method)
         return self._workers.call(method, *arguments, **options)
 
-    def _call_each(self, method: str, arguments: Sequence[object]) -> list[Any]:
-        self._before(method)
-        return self._workers.call_each(method, arguments)
+    def _call_each(self, calls: Sequence[Call]) -> list[Any]:
+        self._before(calls[0].method)
+        return self._workers.call_each(calls)
 
     def _before(self, method: str) -> None:
         """Stop a generation that was left early: its workers are needed for the method."""

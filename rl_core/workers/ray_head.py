@@ -1,4 +1,4 @@
-"""The program that holds a local Ray cluster: `python -m rl_core.workers.ray_head FOLDER DEVICES NODE_GPUS`.
+"""The program that holds a local Ray cluster: `python -m rl_core.workers.ray_head FOLDER CPUS GPUS`.
 
 A process of its own, because a signal to the run's process group must not end the cluster before the run has saved its
 state; and because somebody must remove the cluster's folder when the run was killed. It prints the address as a line,
@@ -22,7 +22,7 @@ _OBJECT_STORE_BYTES: Final = 512 << 20
 
 def main() -> None:
     """Start the cluster, wait, and end it."""
-    folder, cpus, gpus = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    folder, cpus, gpus = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     parent = end_of_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # the run decides when its cluster ends
@@ -35,7 +35,7 @@ def main() -> None:
         context = ray.init(
             address="local",
             num_cpus=cpus,
-            num_gpus=None if gpus == "all" else int(gpus),
+            num_gpus=gpus,
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
             configure_logging=False,

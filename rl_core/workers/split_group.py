@@ -1,20 +1,30 @@
 """Workers of which some only generate and the others only train (`cluster.placement: split`)."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Final
 
-from rl_core.workers.at_once import Side, at_once
+from typing_extensions import override
+
 from rl_core.workers.gang import Gang
-from rl_core.workers.messages import Opening
+from rl_core.workers.messages import Call, Opening
+from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.weight_link import LinkPlace
 
-_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate", "load_policy", "load_state", "load_saved_policy"})
+_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate", "load"})
 """Calls after which the generators have other weights than the trainers."""
 
 _CHANGE_TRAINED_WEIGHTS: Final = frozenset({"update"})
 """Calls after which the generators have other weights than the trainers, but for those that RL does not train."""
+
+
+_PATIENCE_SECONDS: Final = 15.0
+"""How long a call that has failed waits for the other one: if a worker has died there, that is noticed meanwhile."""
 
 
 class SplitWorkerGroup(RayWorkerGroup):
@@ -25,12 +35,11 @@ class SplitWorkerGroup(RayWorkerGroup):
     trainer and all generators.
     """
 
-    generates_beside_training = True
-
     _generators_gang: Gang | None = None
     _have_the_frozen_weights = False
     _have_the_trained_weights = False
 
+    @override
     def _open(self, opening: Opening) -> None:
         self._sends_adapters = opening.config.model.generator_lora is not None
         config, actors = self.cluster, self._cluster.actors()
@@ -44,8 +53,8 @@ class SplitWorkerGroup(RayWorkerGroup):
         self._log_hosts(self._generators_gang, "generate")
         self._join_link()
 
+    @override
     def wake(self) -> None:
-        """See WorkerGroup."""
         if not self._generator_has_started:
             with self._progress.wait(f"start {len(self._generators)} generator(s) (vLLM) in the workers' processes"):
                 self._generators.call("wake")
@@ -58,11 +67,12 @@ class SplitWorkerGroup(RayWorkerGroup):
             self._transfer("send_adapters", "receive_adapters")
         self._have_the_frozen_weights = self._have_the_trained_weights = True
 
+    @override
     def sleep(self) -> None:
-        """See WorkerGroup."""
+        """The generators keep their devices."""
 
+    @override
     def close(self) -> None:
-        """See WorkerGroup."""
         try:
             if self._generators_gang is not None:
                 self._generators_gang.close()
@@ -71,23 +81,28 @@ class SplitWorkerGroup(RayWorkerGroup):
             super().close()
 
     @property
+    @override
     def pids(self) -> list[int]:
         """The processes of the workers that train, then of those that generate, each on its own machine."""
         return [*super().pids, *(process.pid for process in self._generators.processes)]
 
     @property
+    @override
     def _generators(self) -> Gang:
         if self._generators_gang is None:
             raise RuntimeError("the workers are closed: open new ones")
         return self._generators_gang
 
+    @override
     def _usages(self) -> list[Usage]:
         return [*super()._usages(), *self._generators.call("usage")]
 
     @property
+    @override
     def _sent_bytes(self) -> int:
         return super()._sent_bytes + self._generators.sent_bytes
 
+    @override
     def _before(self, method: str) -> None:
         """Know whether the generators' weights are the trainers'. A generation goes on beside the method."""
         if method in _CHANGE_ALL_WEIGHTS:
@@ -111,9 +126,55 @@ class SplitWorkerGroup(RayWorkerGroup):
             for number in range(1 + len(self._generators))
         ]
         self._at_both(
-            lambda: self._generators.call_each("join_link", places[1:]),
+            lambda: self._generators.call_each([Call(method="join_link", arguments=(each,)) for each in places[1:]]),
             lambda: self._workers.call("join_link", places[0]),
         )
 
     def _at_both(self, call_generators: Callable[[], object], call_trainers: Callable[[], object]) -> None:
         at_once(Side(call=call_generators, end=self._generators.kill), Side(call=call_trainers, end=self._workers.kill))
+
+
+@dataclass(kw_only=True, slots=True)
+class Side:
+    """One of the two calls.
+
+    Attributes:
+        call: Makes it.
+        end: Ends the workers to which it is made, and with them the call.
+        was_ended: Whether it was ended because the other call has failed.
+        is_over: Set when the call has returned or failed.
+    """
+
+    call: Callable[[], object]
+    end: Callable[[], object]
+    was_ended: bool = False
+    is_over: Event = field(default_factory=Event)
+
+
+def at_once(one: Side, other: Side, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+    """Make both calls at the same time. If one fails, the workers of the other, which would wait for it, are ended.
+
+    Raises:
+        WorkerDied: a worker has died. The other side may have felt before that its connection broke.
+        BaseException: the first error of a call, if no worker has died.
+    """
+    causes: list[BaseException] = []
+
+    def run(own: Side, beside: Side) -> None:
+        try:
+            own.call()
+        except BaseException as error:  # noqa: BLE001 - raised below, or the end of a side
+            if not own.was_ended:
+                causes.append(error)
+            own.is_over.set()
+            if isinstance(error, WorkerDied) or not beside.is_over.wait(patience_seconds):
+                beside.was_ended = True
+                beside.end()
+        else:
+            own.is_over.set()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="one-of-two-calls") as thread:
+        thread.submit(copy_context().run, run, one, other)
+        run(other, one)
+    if causes:
+        raise next((cause for cause in causes if isinstance(cause, WorkerDied)), causes[0])

@@ -105,9 +105,9 @@ class Geometry(Trial):
         )
         try:
             if self.config.algorithm.kl is not None:
-                workers.load_reference(self.run.initial_model)
+                workers.load("reference", self.run.initial_model)
             if self.config.critic is not None:
-                workers.load_critic(self.run.initial_model)
+                workers.load("critic", self.run.initial_model)
             yield workers
         finally:
             workers.close()

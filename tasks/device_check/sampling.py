@@ -48,7 +48,7 @@ def some_sampled(workers: WorkerGroup, trial: Trial, prompts: list[Prompt], *, n
 
 def gap_of(workers: WorkerGroup, groups: list[Group]) -> LogProbGap:
     """How far the log-probs of generator and trainer differ."""
-    (trained,) = workers.old_log_probs([groups])
+    (trained,) = workers.compute("old_log_probs", [groups])
     generator = [rollout.log_probs for group in groups for rollout in group.rollouts]
     return log_prob_gap(np.concatenate(generator), np.concatenate([one for group in trained for one in group]))
 

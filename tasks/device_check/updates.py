@@ -70,13 +70,13 @@ def gradient_norms(trial: Trial, groups: Sequence[Group]) -> list[float]:
     """The gradient norms of two steps on the same groups, by new workers with the initial weights."""
     with trial.workers() as workers:
         if trial.config.algorithm.kl is not None:
-            workers.load_reference(trial.run.initial_model)
+            workers.load("reference", trial.run.initial_model)
         return [learn_from(workers, trial, groups)["actor/grad_norm"] for _ in range(UPDATES)]
 
 
 def _sampled_now(workers: WorkerGroup, groups: Sequence[Group]) -> list[Group]:
     """The groups with the trainer's log-probs in place of the generator's."""
-    (found,) = workers.old_log_probs([groups])
+    (found,) = workers.compute("old_log_probs", [groups])
     return [
         replace(group, rollouts=[_as_of(workers, *pair) for pair in zip(group.rollouts, log_probs, strict=True)])
         for group, log_probs in zip(groups, found, strict=True)

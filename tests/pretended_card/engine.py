@@ -59,7 +59,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
         worker.sleep()
         rounds[-1]["free_asleep"] = torch.cuda.mem_get_info()[0]
         worker.usage()  # forgets the peaks of generation
-        (trained,) = worker.old_log_probs([groups])
+        (trained,) = worker.compute("old_log_probs", [groups])
         gaps = [
             abs(a.log_probs - b).max()
             for group, own in zip(groups, trained, strict=True)

@@ -197,7 +197,7 @@ def open_worker(shared_worker: "LocalWorker") -> "OpenWorker":
 @pytest.fixture
 def worker(shared_worker: "LocalWorker", prepared_run: "RunDirectory") -> "LocalWorker":
     """The shared worker with the initial weights and no optimizer state."""
-    shared_worker.load_policy(prepared_run.initial_model)
+    shared_worker.load("policy", prepared_run.initial_model)
     return shared_worker
 
 
@@ -220,7 +220,7 @@ def train_groups(
     gradient (a random model earns no reward)."""
     from tests.rl_core.small_run import ragged_groups
 
-    shared_worker.load_policy(prepared_run.initial_model)
+    shared_worker.load("policy", prepared_run.initial_model)
     return ragged_groups(prompts, config, shared_worker, rewards)
 
 

@@ -1,7 +1,9 @@
 """One training step without the loop around it, and its parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.run import RunConfig
 from rl_core.loop.collecting import Collector, NextPrompts
 from rl_core.loop.learning import learn
@@ -10,8 +12,8 @@ from rl_core.loop.step import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch
-from rl_core.types import Prompt, TrainGroup
-from rl_core.workers.protocol import WorkerGroup, awake_generator
+from rl_core.types import Group, Prompt, TrainGroup
+from rl_core.workers.protocol import KeepsState, WorkerGroup, awake_generator
 
 
 def take_step(
@@ -43,3 +45,11 @@ def take_step(
 def optimizer_batch(groups: Sequence[TrainGroup], *, longest_response: int = 8) -> OptimizerBatch:
     """All groups of one optimizer step."""
     return OptimizerBatch.of(groups, longest_response=longest_response)
+
+
+def save_state(
+    workers: KeepsState, folder: Path, *, model_only: bool, probe: Sequence[Group]
+) -> Mapping[str, FileRecord]:
+    """Write the state as it is now, without a copy of it."""
+    workers.take_snapshot(model_only=model_only, probe=probe, copy=False)
+    return workers.write_snapshot(folder)

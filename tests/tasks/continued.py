@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo, FileRecord
 from rl_core.checkpoints.store import CheckpointStore, WriteState
+from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.files import folder_hashes
 from rl_core.loop import batch_queue, training_loop
@@ -28,6 +29,7 @@ from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
 from rl_core.types import Prompt, Score
+from rl_core.workers.protocol import Loaded
 from rl_core.workers.usage import Usage
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
 from tasks.resuming.training_start import TrainingStart, WantedTraining
@@ -105,7 +107,7 @@ class Workers:
     """Hold one number that depends on every step so far."""
 
     policy_version = 0
-    generates_beside_training = False
+    cluster = ClusterConfig()
 
     def __init__(self) -> None:
         self.state = self.snapshot = "new"
@@ -116,16 +118,13 @@ class Workers:
     def sleep(self) -> None:
         pass
 
-    def load_policy(self, folder: Path) -> None:
-        self.state = "new"
-
-    def load_state(self, folder: Path, *, model_only: bool) -> None:
-        self.state = (folder / "state").read_text()
+    def load(self, what: Loaded, folder: Path) -> None:
+        self.state = "new" if what == "policy" else (folder / "state").read_text()
 
     def usage(self) -> Usage:
         return Usage(workers=[])
 
-    def take_snapshot(self, *, model_only: bool, probe: Sequence[object]) -> None:
+    def take_snapshot(self, *, model_only: bool, probe: Sequence[object], copy: bool) -> None:
         self.snapshot = self.state
 
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:

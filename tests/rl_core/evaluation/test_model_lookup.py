@@ -13,7 +13,7 @@ from rl_core.evaluation.model_lookup import FoundModel, find_model
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch
+from tests.rl_core.steps import optimizer_batch, save_state
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, wo
     probe = groups_of(train_groups[:1])
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(
         1,
-        lambda folder: worker.save_state(folder, model_only=True, probe=probe),
+        lambda folder: save_state(worker, folder, model_only=True, probe=probe),
         info=CheckpointInfo(step=1, epoch=1, end_of_epoch=True),
     )
     with find_model(str(saved.folder)) as model:

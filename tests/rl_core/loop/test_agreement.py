@@ -18,7 +18,7 @@ from tests.rl_core.steps import take_step
 def sampled_now(prompts, config, worker, rewards) -> Sequence[Group]:
     """Groups that the worker's present weights have sampled."""
     groups = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards).collected.generated.groups
-    worker.load_policy(worker.trainer.base_folder)
+    worker.load("policy", worker.trainer.base_folder)
     return groups
 
 
@@ -45,7 +45,7 @@ def test_older_rollouts_are_learned_from_where_newer_ones_agree_and_not_where_th
     """Their own log-probs are those of other weights, which the update alone would take for a fault."""
     older = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards).collected
     newer = take_step(prompts, step=2, config=config, workers=worker, rewards=rewards).collected
-    worker.load_policy(worker.trainer.base_folder)
+    worker.load("policy", worker.trainer.base_folder)
     take_step(prompts, step=1, config=config, workers=worker, rewards=rewards)  # to the weights that sampled `newer`
 
     def learned(groups: Sequence[Group]) -> dict[str, float]:

@@ -241,7 +241,7 @@ def test_kept_groups_stand_outside_the_agreement_and_would_break_it(two_steps, c
     groups = second.collected.stale.groups
     gaps = [
         np.abs(rollout.log_probs - trainer).max()
-        for group, log_probs in zip(groups, worker.old_log_probs([groups])[0], strict=True)
+        for group, log_probs in zip(groups, worker.compute("old_log_probs", [groups])[0], strict=True)
         for rollout, trainer in zip(group.rollouts, log_probs, strict=True)
     ]
     assert max(gaps) > 10 * bound

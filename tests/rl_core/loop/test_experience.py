@@ -43,7 +43,7 @@ def use(worker, monkeypatch, prepared_run):
         )
         monkeypatch.setattr(worker.trainer, "config", config)
         monkeypatch.setattr(worker.trainer, "critic", None)
-        worker.load_reference(prepared_run.initial_model)
+        worker.load("reference", prepared_run.initial_model)
         with torch.no_grad():
             for weight in worker.trainer.policy.model.parameters():
                 weight.mul_(1.05)
@@ -76,7 +76,7 @@ def advantages(experience: Experience) -> list[np.ndarray]:
 def test_every_estimator_moves_the_policy(estimator, in_loss, worker, scored, use) -> None:
     kl = KLConfig(coef=0.1, use_kl_loss=in_loss)
     config = use(advantage=estimator(), kl=kl, old_log_probs="recompute", correction={"type": "tis"})
-    worker.load_critic(worker.trainer.base_folder)
+    worker.load("critic", worker.trainer.base_folder)
     experience = build(worker, scored, config)
     before = torch.cat([p.detach().flatten().clone() for p in worker.trainer.policy.parameters()])
     batch = UpdateBatch(policy=[optimizer_batch(experience.groups)], kl_coef=kl.coef, check_agreement=False)
@@ -93,7 +93,7 @@ def test_recomputed_log_probs_are_the_trainers(worker, scored, use) -> None:
     experience = build(worker, scored, config)
     prompts = [group.prompt for group in groups]
     batches = split_by_optimizer_step(groups, prompts, global_batch_size=config.actor.global_batch_size)
-    expected = [log_probs for batch in worker.old_log_probs(batches) for log_probs in batch]
+    expected = [log_probs for batch in worker.compute("old_log_probs", batches) for log_probs in batch]
     for group, log_probs in zip(experience.groups, expected, strict=True):
         assert all(np.array_equal(s.old_log_probs, mine) for s, mine in zip(group.samples, log_probs, strict=True))
     assert experience.metrics["off_policy/kl"] > 0.0
@@ -132,7 +132,7 @@ def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, we
     config = use(old_log_probs="recompute", correction=correction)
     on_policy = [
         [replace(r, log_probs=mine) for r, mine in zip(g.rollouts, log_probs, strict=True)]
-        for g, log_probs in zip(scored[0], worker.old_log_probs([scored[0]])[0], strict=True)
+        for g, log_probs in zip(scored[0], worker.compute("old_log_probs", [scored[0]])[0], strict=True)
     ]
     agreeing = [replace(group, rollouts=rollouts) for group, rollouts in zip(scored[0], on_policy, strict=True)]
     experience = build(worker, shifted((agreeing, scored[1]), shift), config)
@@ -147,7 +147,7 @@ def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, u
     plain = build(worker, scored, use(advantage=RLOO()))
     penalised = build(worker, scored, use(advantage=RLOO(), kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
     groups, _ = scored
-    ref = worker.reference_log_probs(groups)
+    ref = worker.compute("reference_log_probs", [groups])[0]
     kl = [
         [float((r.log_probs - theirs).sum()) for r, theirs in zip(g.rollouts, log_probs, strict=True)]
         for g, log_probs in zip(groups, ref, strict=True)
@@ -162,7 +162,7 @@ def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, u
 def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None:
     groups, _ = scored
     config = use(kl=KLConfig(coef=0.1))
-    full = np.concatenate([values for group in worker.full_kl(groups) for values in group])
+    full = np.concatenate([values for group in worker.compute("full_kl", [groups])[0] for values in group])
     assert (full >= 0.0).all() and full.max() > 0.0
     algorithm = config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
     experience = build(worker, scored, config.model_copy(update={"algorithm": algorithm}))

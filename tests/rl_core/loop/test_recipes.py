@@ -58,11 +58,11 @@ def test_a_step_raises_the_log_probs_of_what_was_better_than_expected(
     small = in_one_small_step(recipe, config)
     monkeypatch.setattr(worker.trainer, "config", small)
     monkeypatch.setattr(worker.trainer, "critic", None)
-    worker.load_policy(prepared_run.initial_model)
+    worker.load("policy", prepared_run.initial_model)
     if small.algorithm.kl is not None:
-        worker.load_reference(prepared_run.initial_model)
+        worker.load("reference", prepared_run.initial_model)
     if small.critic is not None:
-        worker.load_critic(prepared_run.initial_model)
+        worker.load("critic", prepared_run.initial_model)
     dataset = PreparedDataset.open(prepared_run.data, "train")
     loader = PromptLoader(dataset, batch_size=small.data.rollout_batch_size, seed=small.seed, shuffle=True)
     kl = small.algorithm.kl
@@ -70,7 +70,7 @@ def test_a_step_raises_the_log_probs_of_what_was_better_than_expected(
         loader.next_batch, step=1, config=small, workers=worker, rewards=parity, kl_coef=None if kl is None else kl.coef
     )
     learned = record.learned.groups
-    assert gain(learned, worker.old_log_probs([groups_of(learned)])[0]) > 0.0
+    assert gain(learned, worker.compute("old_log_probs", [groups_of(learned)])[0]) > 0.0
 
 
 def gain(groups: Sequence[TrainGroup], after: Sequence[Sequence[np.ndarray]]) -> float:

@@ -52,7 +52,7 @@ def slow_worker(
     model = prepared_run.initial_model
     folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
     with open_worker(slow, folders) as worker:
-        worker.load_policy(prepared_run.initial_model)
+        worker.load("policy", prepared_run.initial_model)
         with awake_generator(worker):
             yield worker
 

@@ -14,7 +14,7 @@ from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import UpdateBatch
 from rl_core.types import Prompt, Sampling
 from rl_core.workers.local_worker import LocalWorker
-from tests.rl_core.steps import optimizer_batch, take_step
+from tests.rl_core.steps import optimizer_batch, save_state, take_step
 
 
 def run_step(
@@ -34,7 +34,7 @@ def test_engine_and_trainer_agree_over_several_steps(prompts, config, worker, re
 
 def test_a_step_is_equal_to_the_bit_when_repeated(prompts, config, worker, rewards, prepared_run) -> None:
     first = run_step(1, prompts, config, worker, rewards)
-    worker.load_policy(prepared_run.initial_model)
+    worker.load("policy", prepared_run.initial_model)
     again = run_step(1, prompts, config, worker, rewards)
     assert first.metrics == again.metrics
 
@@ -121,9 +121,9 @@ def test_trainer_and_generator_never_have_the_device_together(prompts, config, w
     worker.wake()
     try:
         with pytest.raises(RuntimeError, match="while the generator has the device: call sleep first"):
-            worker.save_state(tmp_path, model_only=True, probe=[])
+            save_state(worker, tmp_path, model_only=True, probe=[])
         with pytest.raises(RuntimeError, match="while the generator has the device: call sleep first"):
-            worker.load_policy(tmp_path)
+            worker.load("policy", tmp_path)
     finally:
         worker.sleep()
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)

@@ -215,7 +215,7 @@ def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig
     actor = validating.actor.model_copy(update={"ppo_epochs": 2})
     config = validating.model_copy(update={"algorithm": algorithm, "actor": actor})
     monkeypatch.setattr(worker.trainer, "config", config)
-    worker.load_reference(prepared_run.initial_model)
+    worker.load("reference", prepared_run.initial_model)
     return config
 
 
@@ -348,7 +348,7 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
     )
     monkeypatch.setattr(worker.trainer, "config", config)
     monkeypatch.setattr(worker.trainer, "critic", None)
-    worker.load_reference(worker.trainer.base_folder)
+    worker.load("reference", worker.trainer.base_folder)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     loop = open_loop(whole, config=config)
     loop.train_epoch(1)

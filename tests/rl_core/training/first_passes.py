@@ -90,7 +90,7 @@ def passes_of(trainer: Trainer, folder: Path, order: Order) -> Passes:
     groups = groups_of(batch.groups)
     calls: dict[str, Callable[[], Float32Array]] = {
         "reference": lambda: joined(trainer.reference_log_probs(groups)),
-        "old": lambda: joined(trainer.old_log_probs([groups])[0]),
+        "old": lambda: joined(trainer.old_log_probs(groups)),
         "values": lambda: joined(trainer.values(groups)),
         "update": lambda: gradient_norms(trainer, batch),
     }

@@ -23,7 +23,7 @@ from rl_core.training.equal_passes import Pass
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch
+from tests.rl_core.steps import optimizer_batch, save_state
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def gae_config(config: RunConfig) -> RunConfig:
 def critic_worker(worker, gae_config, monkeypatch, prepared_run) -> LocalWorker:
     monkeypatch.setattr(worker.trainer, "config", gae_config)
     monkeypatch.setattr(worker.trainer, "critic", None)
-    worker.load_critic(prepared_run.initial_model)
+    worker.load("critic", prepared_run.initial_model)
     return worker
 
 
@@ -111,12 +111,12 @@ def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, 
     measured afterwards is the critic's own values."""
     small = gae_config.critic.model_copy(update={"optim": OptimConfig(lr=1e-5)})
     monkeypatch.setattr(critic_worker.trainer, "config", gae_config.model_copy(update={"critic": small}))
-    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load("critic", prepared_run.initial_model)
     experience = build(critic_worker, groups, gae_config)
     losses, moved = [], []
     for _ in range(3):
         losses.append(learn(critic_worker, experience.groups)["critic/vf_loss"])
-        values = [own for of_group in critic_worker.values(groups) for own in of_group]
+        values = [own for of_group in critic_worker.compute("values", [groups])[0] for own in of_group]
         moved.append(
             sum(float(v @ sample.returns) for v, sample in zip(values, samples_of(experience.groups), strict=True))
         )
@@ -128,7 +128,7 @@ def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, 
 
 
 def test_kl_in_the_reward_lowers_the_targets(critic_worker, groups, prepared_run, gae_config) -> None:
-    critic_worker.load_reference(prepared_run.initial_model)
+    critic_worker.load("reference", prepared_run.initial_model)
     with torch.no_grad():
         for weight in critic_worker.trainer.policy.model.parameters():
             weight.mul_(1.05)
@@ -174,7 +174,7 @@ def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_tota
 def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run) -> None:
     critic = critic_worker.trainer.config.critic.model_copy(update={"loss_avg_mode": mode})
     critic_worker.trainer.config = critic_worker.trainer.config.model_copy(update={"critic": critic})
-    critic_worker.load_critic(prepared_run.initial_model)
+    critic_worker.load("critic", prepared_run.initial_model)
     learn(critic_worker, judged_groups)  # a head of zero would hide the body's gradient
     expected = gradient(critic_worker, judged_groups, whole)
     for size in (1, 3, 1000):
@@ -238,11 +238,11 @@ def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
     batches = [optimizer_batch(judged_groups)]
     both = UpdateBatch(policy=batches, critic=batches, check_agreement=False)
     critic_worker.update(both if policy_moved else replace(both, policy=[]))
-    critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
+    save_state(critic_worker, tmp_path, model_only=False, probe=groups[:1])
     expected_result = critic_worker.update(both)
     expected = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
-    critic_worker.load_critic(prepared_run.initial_model)
-    critic_worker.load_state(tmp_path, model_only=False)
+    critic_worker.load("critic", prepared_run.initial_model)
+    critic_worker.load("saved state", tmp_path)
     result = critic_worker.update(both)
     assert result == expected_result
     assert torch.equal(weights(critic_worker.trainer.policy), expected[0])
@@ -253,10 +253,10 @@ def test_a_model_only_state_keeps_what_the_critic_has_learned(
     critic_worker, judged_groups, groups, prepared_run, tmp_path
 ) -> None:
     learn(critic_worker, judged_groups)
-    critic_worker.save_state(tmp_path, model_only=True, probe=groups[:1])
+    save_state(critic_worker, tmp_path, model_only=True, probe=groups[:1])
     expected = weights(critic_worker.trainer.critic._model)
-    critic_worker.load_critic(prepared_run.initial_model)
-    critic_worker.load_state(tmp_path, model_only=True)
+    critic_worker.load("critic", prepared_run.initial_model)
+    critic_worker.load("saved weights", tmp_path)
     assert not (tmp_path / "critic" / "optimizer").exists()
     assert torch.equal(weights(critic_worker.trainer.critic._model), expected)
     assert critic_worker.trainer.critic._optimizer.steps == 1
@@ -265,10 +265,10 @@ def test_a_model_only_state_keeps_what_the_critic_has_learned(
 def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
     """The control: without its state in the checkpoint the test above would fail."""
     learn(critic_worker, judged_groups)
-    critic_worker.save_state(tmp_path, model_only=False, probe=groups[:1])
+    save_state(critic_worker, tmp_path, model_only=False, probe=groups[:1])
     expected = weights(critic_worker.trainer.critic._model)
-    critic_worker.load_critic(prepared_run.initial_model)
-    critic_worker.load_saved_policy(tmp_path)
+    critic_worker.load("critic", prepared_run.initial_model)
+    critic_worker.load("saved policy", tmp_path)
     assert not torch.equal(weights(critic_worker.trainer.critic._model), expected)
 
 

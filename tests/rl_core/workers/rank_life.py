@@ -21,6 +21,7 @@ from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, Rollo
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.small_run import SMALL
+from tests.rl_core.steps import save_state
 
 PROMPTS = 5
 RESPONSES = 3
@@ -62,7 +63,7 @@ class Rank:
 
     def learned(self, groups: Sequence[Group], *, check_agreement: bool = True) -> UpdateResult:
         """An update in two optimizer steps from made-up advantages; the second half of the prompts is the second."""
-        old = self.worker.old_log_probs([groups])[0]
+        old = self.worker.compute("old_log_probs", [groups])[0]
         made = [train_group(group, values) for group, values in zip(groups, old, strict=True)]
         everything = self.worker.ranks.gather(made)
         wholes = OptimizerBatch.of([g for own in everything for g in own], longest_response=LONGEST)
@@ -116,12 +117,12 @@ def live(place: RankPlace, root: Path, out: Path, overrides: Sequence[str]) -> L
     worker, saved = rank.worker, out / "saved"
     first = rank.rollouts(step=1)
     updates = [rank.learned(first)]
-    worker.take_snapshot(model_only=False, probe=probe_of(rank, first))
+    worker.take_snapshot(model_only=False, probe=probe_of(rank, first), copy=True)
     second = rank.rollouts(step=2)
     records = worker.write_snapshot(saved)
     updates.append(rank.learned(second))
     weights = rank.weights()
-    worker.load_state(saved, model_only=False)
+    worker.load("saved state", saved)
     updates.append(rank.learned(second))
     resumed = rank.weights()
     worker.export(out / "exported")
@@ -175,9 +176,9 @@ def carried(place: RankPlace, root: Path, name: str, overrides: Sequence[str], s
     with patch.object(modeling_utils, "safe_open", wraps=modeling_utils.safe_open) as opened:
         rank = Rank.open(place, root, overrides)
         worker, trainer = rank.worker, rank.worker.trainer
-        worker.load_policy(rank.run.initial_model)
+        worker.load("policy", rank.run.initial_model)
         if trainer.config.critic is not None:
-            worker.load_critic(rank.run.initial_model)
+            worker.load("critic", rank.run.initial_model)
     loaded = {f"policy {name}": as_float32(weight) for name, weight in trainer.policy.named_parameters()}
     if trainer.critic is not None:
         critic = trainer.critic._model.named_parameters()
@@ -186,8 +187,8 @@ def carried(place: RankPlace, root: Path, name: str, overrides: Sequence[str], s
     if source is None:
         rank.learned(groups, check_agreement=False)
     else:
-        worker.load_state(root / f"{name}-{source}", model_only=False)
-    worker.save_state(root / f"{name}-{place.size}", model_only=False, probe=probe_of(rank, groups))
+        worker.load("saved state", root / f"{name}-{source}")
+    save_state(worker, root / f"{name}-{place.size}", model_only=False, probe=probe_of(rank, groups))
     found = {}
     owners = {"policy": (trainer.policy, trainer.optimizer)}
     if trainer.critic is not None:

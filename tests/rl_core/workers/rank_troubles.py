@@ -14,6 +14,7 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.distributed.place import RankPlace
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Float32Array, RolloutKey, SupervisedExample
+from tests.rl_core.steps import save_state
 from tests.rl_core.workers.rank_life import LONGEST, Rank, made_up, probe_of, train_group
 
 COLD_START = (
@@ -49,13 +50,16 @@ def without_adapters(place: RankPlace, root: Path) -> dict[RolloutKey, tuple[Flo
     """What the reference computes after an update of adapters."""
     rank = Rank.open(place, root, ("model.lora={rank: 2}", "algorithm.kl={coef: 0.1, penalty: full}"))
     worker, groups = rank.worker, made_up(rank)
-    worker.load_policy(rank.run.initial_model)
-    worker.load_reference(rank.run.initial_model)
+    worker.load("policy", rank.run.initial_model)
+    worker.load("reference", rank.run.initial_model)
     rank.learned(groups, check_agreement=False)
     found = {
         rollout.key: (log_probs, kl)
         for group, of_reference, kls in zip(
-            groups, worker.reference_log_probs(groups), worker.full_kl(groups), strict=True
+            groups,
+            worker.compute("reference_log_probs", [groups])[0],
+            worker.compute("full_kl", [groups])[0],
+            strict=True,
         )
         for rollout, log_probs, kl in zip(group.rollouts, of_reference, kls, strict=True)
     }
@@ -67,11 +71,11 @@ def cold_start_and_errors(place: RankPlace, root: Path, folder: Path) -> tuple[l
     """The metrics of the steps, and the errors."""
     rank = Rank.open(place, root, COLD_START)
     worker = rank.worker
-    worker.load_policy(rank.run.initial_model)
+    worker.load("policy", rank.run.initial_model)
     imitated = [dict(worker.imitate(examples(rank, count))) for count in (5, 1)]
     groups = made_up(rank)
     saved = folder / f"saved-{place.size}"
-    worker.save_state(saved, model_only=False, probe=probe_of(rank, groups))
+    save_state(worker, saved, model_only=False, probe=probe_of(rank, groups))
     if worker.ranks.is_first:
         shutil.copytree(saved, folder / "other-probe")
         spoil_probe(folder / "other-probe" / "probe" / "probe.json")
@@ -84,13 +88,13 @@ def cold_start_and_errors(place: RankPlace, root: Path, folder: Path) -> tuple[l
     seen_by_all = place.rank != place.size - 1
     attempts: dict[str, Callable[[], object]] = {
         "generator": lambda: disagreeing(rank),
-        "probe": lambda: worker.load_state(folder / "other-probe", model_only=False),
-        "tensors": lambda: worker.load_state(folder / "other-model", model_only=False),
-        "checkpoint": lambda: worker.load_state(saved if seen_by_all else folder / "unseen", model_only=False),
-        "model": lambda: worker.load_policy(rank.run.initial_model if seen_by_all else folder / "unseen"),
-        "weights": lambda: worker.load_policy(folder / "damaged"),
+        "probe": lambda: worker.load("saved state", folder / "other-probe"),
+        "tensors": lambda: worker.load("saved state", folder / "other-model"),
+        "checkpoint": lambda: worker.load("saved state", saved if seen_by_all else folder / "unseen"),
+        "model": lambda: worker.load("policy", rank.run.initial_model if seen_by_all else folder / "unseen"),
+        "weights": lambda: worker.load("policy", folder / "damaged"),
         "placing": lambda: without_room(rank, is_full=not seen_by_all),
-        "again": lambda: worker.load_policy(rank.run.initial_model),
+        "again": lambda: worker.load("policy", rank.run.initial_model),
     }
     errors = {}
     for name, attempt in attempts.items():
@@ -113,7 +117,7 @@ def examples(rank: Rank, count: int) -> list[SupervisedExample]:
 def disagreeing(rank: Rank) -> None:
     """An update in which the generator's log-probs of the last rank are off."""
     groups, place = made_up(rank), rank.place
-    old = rank.worker.old_log_probs([groups])[0]
+    old = rank.worker.compute("old_log_probs", [groups])[0]
     off = np.float32(1.0 if place.rank == place.size - 1 else 0.0)
     made = []
     for group, values in zip(groups, old, strict=True):
@@ -132,7 +136,7 @@ def without_room(rank: Rank, *, is_full: bool) -> None:
     no_room = torch.OutOfMemoryError("no room") if is_full else None
     trainer = rank.worker.trainer
     with patch.object(trainer, "_place", wraps=trainer._place, side_effect=no_room):
-        rank.worker.load_policy(rank.run.initial_model)
+        rank.worker.load("policy", rank.run.initial_model)
 
 
 def spoil_probe(path: Path) -> None:

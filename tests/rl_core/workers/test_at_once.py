@@ -5,8 +5,8 @@ from threading import Event
 
 import pytest
 
-from rl_core.workers.at_once import Side, at_once
-from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerDied
+from rl_core.workers.split_group import Side, at_once
 
 MOMENT = 0.05
 LONG = 60.0

@@ -12,7 +12,7 @@ from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.training.probing import ProbeMismatch, probe_groups
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch
+from tests.rl_core.steps import optimizer_batch, save_state
 
 
 def weights(worker) -> dict[str, torch.Tensor]:
@@ -22,10 +22,10 @@ def weights(worker) -> dict[str, torch.Tensor]:
 def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_groups, tmp_path) -> None:
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     worker.update(batch)
-    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected_result = worker.update(batch)
     expected = weights(worker)
-    worker.load_state(tmp_path, model_only=False)
+    worker.load("saved state", tmp_path)
     result = worker.update(batch)
     found = weights(worker)
     assert result == expected_result
@@ -37,8 +37,8 @@ def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     probe = groups_of(train_groups)[:1]
     worker.update(batch)
-    expected = worker.save_state(tmp_path / "state", model_only=model_only, probe=probe)
-    worker.take_snapshot(model_only=model_only, probe=probe)
+    expected = save_state(worker, tmp_path / "state", model_only=model_only, probe=probe)
+    worker.take_snapshot(model_only=model_only, probe=probe, copy=True)
     worker.update(batch)
     assert worker.write_snapshot(tmp_path / "snapshot") == expected
     assert folder_hashes(tmp_path / "snapshot") == folder_hashes(tmp_path / "state")
@@ -53,10 +53,10 @@ def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_pa
     """The control: the optimizer's moments matter."""
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     worker.update(batch)
-    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     worker.update(batch)
     expected = weights(worker)
-    worker.load_state(tmp_path, model_only=True)
+    worker.load("saved weights", tmp_path)
     worker.update(batch)
     found = weights(worker)
     assert any(not torch.equal(expected[name], found[name]) for name in expected)
@@ -65,7 +65,7 @@ def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_pa
 def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
     groups = groups_of(train_groups)[:2]
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    worker.save_state(tmp_path, model_only=True, probe=groups)
+    save_state(worker, tmp_path, model_only=True, probe=groups)
     with plain_distribution(worker.trainer.policy):
         expected = compute_log_probs(
             worker.trainer.policy,
@@ -81,7 +81,7 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
 
 def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path) -> None:
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)] * 2, check_agreement=False))
-    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
     counters = json.loads((tmp_path / "counters.json").read_text())
     assert counters == {"policy_version": 1, "steps": 2, "nonfinite_streak": 0}
@@ -93,12 +93,12 @@ def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_pa
     (tmp_path / "whole").mkdir()
     (tmp_path / "alone").mkdir()
     worker.update(batch)
-    worker.save_state(tmp_path / "whole", model_only=False, probe=groups_of(train_groups)[:1])
-    worker.save_state(tmp_path / "alone", model_only=True, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path / "whole", model_only=False, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path / "alone", model_only=True, probe=groups_of(train_groups)[:1])
     found = []
     for folder in ("whole", "alone"):
         worker.update(batch)
-        worker.load_state(tmp_path / folder, model_only=True)
+        worker.load("saved weights", tmp_path / folder)
         found.append((worker.update(batch), weights(worker)))
     assert found[0][0] == found[1][0]
     assert all(torch.equal(found[0][1][name], found[1][1][name]) for name in found[0][1])
@@ -107,29 +107,29 @@ def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_pa
 def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path) -> None:
     """Its memory would be for nothing."""
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected = weights(worker)
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    worker.load_saved_policy(tmp_path)
+    worker.load("saved policy", tmp_path)
     assert worker.trainer._optimizer is None
     assert worker.policy_version == 1
     assert all(torch.equal(weight, expected[name]) for name, weight in weights(worker).items())
 
 
 def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train_groups, tmp_path) -> None:
-    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     path = tmp_path / "probe" / "probe.json"
     content = json.loads(path.read_text())
     content["items"][0]["log_probs"][0] += 0.01
     path.write_text(json.dumps(content))
     with pytest.raises(ProbeMismatch, match=r"differ by up to 0\.01"):
-        worker.load_saved_policy(tmp_path)
+        worker.load("saved policy", tmp_path)
 
 
 def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tmp_path) -> None:
     """Each prompt's rollouts share a tree, as when they were saved."""
-    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
-    worker.load_saved_policy(tmp_path)
+    save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
+    worker.load("saved policy", tmp_path)
     probe = read_probe(tmp_path / "probe")
     groups = probe_groups(probe)
     assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
@@ -143,17 +143,17 @@ def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
     """With the bound of a large model in bfloat16, whose rare tokens may be off by more."""
     merge = config.merge.model_copy(update={"probe_tolerance": 1.0})
     monkeypatch.setattr(worker.trainer, "config", config.model_copy(update={"merge": merge}))
-    worker.save_state(tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
+    save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     path = tmp_path / "probe" / "probe.json"
     content = json.loads(path.read_text())
     for item in content["items"]:
         item["log_probs"] = [value + 0.02 for value in item["log_probs"]]
     path.write_text(json.dumps(content))
     with pytest.raises(ProbeMismatch, match=r"mean 0\.02"):
-        worker.load_saved_policy(tmp_path)
+        worker.load("saved policy", tmp_path)
     # Another kind of device rounds differently, so the wider bound of another implementation holds for it.
     path.write_text(json.dumps(content | {"device": "NVIDIA H200"}))
-    worker.load_saved_policy(tmp_path)
+    worker.load("saved policy", tmp_path)
     # So does another number of workers.
     path.write_text(json.dumps(content | {"topology": "4 workers"}))
-    worker.load_saved_policy(tmp_path)
+    worker.load("saved policy", tmp_path)

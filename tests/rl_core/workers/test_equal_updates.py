@@ -12,6 +12,7 @@ from rl_core.config.run import RunConfig
 from rl_core.device import CPU_MODEL
 from rl_core.run_directory import RunDirectory
 from tests.rl_core.builders import groups_of
+from tests.rl_core.steps import save_state
 from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart, what_differs
 
 VARIANTS = {
@@ -109,7 +110,9 @@ def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: st
     expected, found = (each.outcome(groups, steps=3) for each in trials)
     if config.algorithm.kl is not None:
         asked = groups_of(groups)[:2]
-        expected["reference"], found["reference"] = (f"{each._worker.reference_log_probs(asked)}" for each in trials)
+        expected["reference"], found["reference"] = (
+            f"{each._worker.trainer.reference_log_probs(asked)}" for each in trials
+        )
     assert {name for name in expected if expected[name] != found[name]} == set()
 
 
@@ -119,9 +122,9 @@ def test_a_critic_in_the_hosts_memory_goes_on_from_its_checkpoint(prepared: Prep
     groups = made_up_groups(run, longest=12)[:4]
     trials, other = Trials(config, run), Trials(config, run)
     trials.outcome(groups, steps=1)
-    trials._worker.save_state(tmp_path, model_only=False, probe=groups_of(groups)[:1])
-    other._worker.load_critic(run.initial_model)
-    other._worker.load_state(tmp_path, model_only=False)
+    save_state(trials._worker, tmp_path, model_only=False, probe=groups_of(groups)[:1])
+    other._worker.load("critic", run.initial_model)
+    other._worker.load("saved state", tmp_path)
     critics = [each._worker.trainer.critic for each in (trials, other)]
     assert f"{critics[0].values(groups_of(groups))}" == f"{critics[1].values(groups_of(groups))}"
     expected, found = (optimizer_state(critic._model, critic._optimizer.adamw) for critic in critics)

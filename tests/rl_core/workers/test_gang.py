@@ -9,7 +9,7 @@ import ray
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers.gang import Gang
-from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
 from tests.machines import SOON

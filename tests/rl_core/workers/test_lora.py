@@ -21,7 +21,7 @@ from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
 from tests.rl_core.models.builders import trained_parameters
-from tests.rl_core.steps import optimizer_batch, take_step
+from tests.rl_core.steps import optimizer_batch, save_state, take_step
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def folder_bytes(folder: Path) -> int:
 def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
     prompts, lora_config, lora_worker, rewards, folders, train_groups
 ) -> None:
-    lora_worker.load_policy(folders.base)
-    lora_worker.load_reference(folders.base)
+    lora_worker.load("policy", folders.base)
+    lora_worker.load("reference", folders.base)
     base = frozen(lora_worker)
     for number in (1, 2, 3):
         record = take_step(prompts, step=number, config=lora_config, kl_coef=0.01, workers=lora_worker, rewards=rewards)
@@ -100,40 +100,40 @@ def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_sam
         Generator, "load_adapters", lambda *args, **kwargs: (sent.append("adapters"), load_adapters(*args, **kwargs))
     )
     worker = separate_worker
-    worker.load_policy(folders.base)
-    worker.load_reference(folders.base)
+    worker.load("policy", folders.base)
+    worker.load("reference", folders.base)
     for number in (1, 2, 3):
         record = take_step(prompts, step=number, config=lora_config, kl_coef=0.01, workers=worker, rewards=rewards)
         assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
         worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     assert sent == ["weights", "adapters", "adapters", "adapters"]
     assert all(parameter.any() for parameter in adapters(worker))
-    worker.load_policy(folders.base)
+    worker.load("policy", folders.base)
     take_step(prompts, step=4, config=lora_config, kl_coef=0.01, workers=worker, rewards=rewards)
     assert sent[4:] == ["weights", "adapters"]
 
 
 def test_the_reference_is_the_model_that_rl_started_from(lora_worker, folders, train_groups) -> None:
     groups = groups_of(train_groups)
-    lora_worker.load_policy(folders.base)
-    lora_worker.load_reference(folders.base)
-    assert largest(lora_worker.full_kl(groups)) == 0.0
-    before = lora_worker.old_log_probs([groups])[0]
+    lora_worker.load("policy", folders.base)
+    lora_worker.load("reference", folders.base)
+    assert largest(lora_worker.compute("full_kl", [groups])[0]) == 0.0
+    before = lora_worker.compute("old_log_probs", [groups])[0]
     lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    reference = lora_worker.reference_log_probs(groups)
-    policy = lora_worker.old_log_probs([groups])[0]
+    reference = lora_worker.compute("reference_log_probs", [groups])[0]
+    policy = lora_worker.compute("old_log_probs", [groups])[0]
     assert all((a == b).all() for pair in zip(before, reference, strict=True) for a, b in zip(*pair, strict=True))
     assert any((a != b).any() for pair in zip(before, policy, strict=True) for a, b in zip(*pair, strict=True))
-    assert largest(lora_worker.full_kl(groups)) > 1e-4
+    assert largest(lora_worker.compute("full_kl", [groups])[0]) > 1e-4
 
 
 def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
     lora_config, lora_worker, folders, train_groups, tmp_path
 ) -> None:
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
-    lora_worker.load_policy(folders.base)
+    lora_worker.load("policy", folders.base)
     lora_worker.update(batch)
-    lora_worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    save_state(lora_worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     expected_result = lora_worker.update(batch)
     expected = adapters(lora_worker)
     whole = sum(
@@ -142,7 +142,7 @@ def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
     assert folder_bytes(tmp_path / "model") < 0.2 * whole
 
     fresh = LocalWorker(lora_config, folders, total_optimizer_steps=100)
-    fresh.load_state(tmp_path, model_only=False)
+    fresh.load("saved state", tmp_path)
     assert fresh.update(batch) == expected_result
     assert all(torch.equal(*pair) for pair in zip(expected, adapters(fresh), strict=True))
 
@@ -150,10 +150,10 @@ def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
 def test_the_merged_model_gives_the_checkpoints_probe_in_plain_transformers(
     lora_worker, folders, train_groups, tmp_path, config
 ) -> None:
-    lora_worker.load_policy(folders.base)
+    lora_worker.load("policy", folders.base)
     for _ in range(2):
         lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
-    lora_worker.save_state(tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
+    save_state(lora_worker, tmp_path / "state", model_only=True, probe=groups_of(train_groups)[:2])
     lora_worker.export(tmp_path / "merged")
     bound = Tolerance(largest=2e-5, mean=1e-5)
     verified = verify_merged(tmp_path / "merged", tmp_path / "state" / "probe", bound, engines=["transformers"])
@@ -169,7 +169,7 @@ def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train
         WorkerFolders(model=initial, base=folders.base, data=folders.data, images_per_prompt=1),
         total_optimizer_steps=100,
     )
-    worker.load_policy(initial)
+    worker.load("policy", initial)
     assert all(parameter.requires_grad for parameter in worker.trainer.policy.parameters())
-    worker.load_policy(folders.base)
+    worker.load("policy", folders.base)
     assert not all(parameter.requires_grad for parameter in worker.trainer.policy.parameters())

@@ -14,7 +14,7 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_cluster import ClusterUnavailable
 from rl_core.workers.ray_group import RayWorkerGroup
 from tests.machines import SOON, Machines, joined_from_here
@@ -37,7 +37,7 @@ def machines() -> Iterator[Machines]:
 def compute_for_ever(group: RayWorkerGroup, batches: list[list[Group]]) -> None:
     """A lost worker goes on for a moment, and then ends in the middle of a pass."""
     while True:
-        group.old_log_probs(batches)
+        group.compute("old_log_probs", batches)
 
 
 def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
@@ -58,23 +58,25 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
 
     other, batches = machines.add(), [groups_of(train_groups)]
     with group() as two:
-        two.old_log_probs(batches)
+        two.compute("old_log_probs", batches)
         assert two.cluster.ranks == 2
         lost = two.pids.index(other.workers[0].pid)
         other.kill()
         began = time.monotonic()
-        with pytest.raises(WorkerDied, match=rf"worker {lost} of 2 .* ended during old_log_probs: its machine is gone"):
+        with pytest.raises(
+            WorkerDied, match=rf"worker {lost} of 2 .* ended during compute old_log_probs: its machine is gone"
+        ):
             compute_for_ever(two, batches)
         assert time.monotonic() - began < SOON
         with pytest.raises(WorkerDied, match=r"its machine is gone.*open new ones"):
-            two.old_log_probs(batches)
+            two.compute("old_log_probs", batches)
 
     few = pytest.raises(ClusterUnavailable, match=r"room for 1 of at least 2 worker\(s\)")
     with few, group(min_workers=2, wait_for_all_seconds=3.0):
         pass
     with group(min_workers=1, wait_for_all_seconds=5.0) as one:
         assert (one.cluster.nodes, one.cluster.devices) == (1, 1)
-        assert one.old_log_probs(batches)
+        assert one.compute("old_log_probs", batches)
 
 
 def test_a_run_that_is_killed_leaves_nothing_in_the_cluster_that_it_has_joined(

@@ -30,7 +30,7 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import awake_generator
 from tests.rl_core.data.samples import write_video
 from tests.rl_core.small_run import SMALL, OpenWorker
-from tests.rl_core.steps import take_step
+from tests.rl_core.steps import save_state, take_step
 
 BOUND = 2e-5
 ROWS_OF_A_KIND = 4
@@ -119,7 +119,7 @@ def build_model(config: RunConfig, run: RunDirectory, *, scratch: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) -> None:
-    bench.worker.load_policy(bench.run.initial_model)
+    bench.worker.load("policy", bench.run.initial_model)
     for number in (1, 2):
         record = bench.step(number, bench.prompts(kind))
         assert record.metrics["agreement/log_prob_gap_max"] < BOUND
@@ -135,7 +135,7 @@ def test_the_mixed_batch_holds_every_kind(bench: MediaBench) -> None:
 
 def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
     """The control: frames without their times would agree too if nothing looked at the times."""
-    bench.worker.load_policy(bench.run.initial_model)
+    bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts("video")
     record = bench.step(1, prompts)
     faster = [replace(clip, fps=2.3 * clip.fps) for clip in prompts[0].videos]
@@ -144,8 +144,8 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
         Group(prompt=prompt, rollouts=group.rollouts)
         for prompt, group in zip(changed, record.collected.generated.groups, strict=True)
     ]
-    bench.worker.load_policy(bench.run.initial_model)
-    first, *others = bench.worker.old_log_probs([groups])[0]
+    bench.worker.load("policy", bench.run.initial_model)
+    first, *others = bench.worker.compute("old_log_probs", [groups])[0]
     gaps = [
         max(float(np.abs(found - rollout.log_probs).max()) for found, rollout in zip(own, group.rollouts, strict=True))
         for own, group in zip([first, *others], groups, strict=True)
@@ -157,7 +157,7 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
 
 def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a model that does not look at its images would agree whatever it is shown."""
-    bench.worker.load_policy(bench.run.initial_model)
+    bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts("one")
     shown = dict(zip([p.image_uids[0] for p in prompts], [p.image_uids[0] for p in prompts[::-1]], strict=True))
     trainer = bench.worker.trainer
@@ -172,20 +172,20 @@ def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pyt
 @pytest.mark.parametrize("kind", ["text", "video", "mixed"])
 def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_path: Path) -> None:
     """Text alone never touches the vision tower: its optimizer state must come back nonetheless."""
-    bench.worker.load_policy(bench.run.initial_model)
+    bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts(kind)
     first = bench.step(1, prompts)
     probe = [Group(prompt=group.prompt, rollouts=group.rollouts[:1]) for group in first.collected.generated.groups]
-    bench.worker.save_state(tmp_path, model_only=False, probe=probe)
+    save_state(bench.worker, tmp_path, model_only=False, probe=probe)
     expected = bench.step(2, prompts)
-    bench.worker.load_state(tmp_path, model_only=False)
+    bench.worker.load("saved state", tmp_path)
     again = bench.step(2, prompts)
     assert again.metrics == expected.metrics
     assert again.metrics["agreement/log_prob_gap_max"] < BOUND
 
 
 def test_every_kind_is_evaluated(bench: MediaBench) -> None:
-    bench.worker.load_policy(bench.run.initial_model)
+    bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts("mixed", split="validation")
     with awake_generator(bench.worker):
         items = evaluate_prompts(

@@ -7,7 +7,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.progress import SilentProgress
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.process_worker import WorkerDied
+from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
 from tests.machines import joined_from_here
 

@@ -15,7 +15,7 @@ from rl_core.training.saved_model import master_weights
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch, take_step
+from tests.rl_core.steps import optimizer_batch, save_state, take_step
 
 SETTINGS = {
     "amp": ({"dtype": "bfloat16"}, {"strategy": "adamw"}),
@@ -73,10 +73,10 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     before = weights(worker)
     worker.update(batch_of(train_groups))
     probe = groups_of(train_groups[:1])
-    worker.save_state(tmp_path, model_only=False, probe=probe)
+    save_state(worker, tmp_path, model_only=False, probe=probe)
     expected_result, expected = worker.update(batch_of(train_groups)), weights(worker)
     other = fresh(setting, folders)
-    other.load_state(tmp_path, model_only=False)
+    other.load("saved state", tmp_path)
     assert other.update(batch_of(train_groups)) == expected_result
     found = weights(other)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
@@ -91,8 +91,8 @@ def test_a_checkpoint_goes_on_wherever_the_moments_are_kept(places, setting, fol
     """Saved with the one place, continued with the other, to the bit."""
     worker, other = (fresh(with_offload(setting, place), folders) for place in places)
     worker.update(batch_of(train_groups))
-    worker.save_state(tmp_path, model_only=False, probe=groups_of(train_groups[:1]))
-    other.load_state(tmp_path, model_only=False)
+    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups[:1]))
+    other.load("saved state", tmp_path)
     assert [each.update(batch_of(train_groups)) for each in (worker, other)][1:] == [
         worker.update(batch_of(train_groups)) for worker in [resumed(setting, folders, tmp_path)]
     ]
@@ -106,7 +106,7 @@ def with_offload(setting: RunConfig, place: str) -> RunConfig:
 
 def resumed(setting: RunConfig, folders: WorkerFolders, folder: Path) -> LocalWorker:
     worker = fresh(setting, folders)
-    worker.load_state(folder, model_only=False)
+    worker.load("saved state", folder)
     return worker
 
 
@@ -119,8 +119,8 @@ def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
     worker, other = fresh(rising, folders), fresh(rising, folders)
     worker.update(batch_of(train_groups))
     probe = groups_of(train_groups[:1])
-    worker.save_state(tmp_path, model_only=True, probe=probe)
-    other.load_state(tmp_path, model_only=True)
+    save_state(worker, tmp_path, model_only=True, probe=probe)
+    other.load("saved weights", tmp_path)
     expected, found = (
         weights(each) | master_weights(each.trainer.policy, each.trainer.optimizer.adamw) for each in (worker, other)
     )

@@ -1,12 +1,12 @@
 """Workers in a Ray cluster compute what one in this process computes; their deaths and hangs are but errors."""
 
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +28,13 @@ from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
-from rl_core.types import Float32Array, Prompt, RolloutKey, Sampling, TrainGroup
+from rl_core.types import Float32Array, Prompt, RolloutKey, RolloutStream, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.messages import Call
 from rl_core.workers.opening import open_workers
-from rl_core.workers.process_worker import WorkerDied
-from rl_core.workers.protocol import awake_generator
+from rl_core.workers.protocol import WorkerDied, awake_generator
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
@@ -42,6 +42,7 @@ from rl_core.workers.source_path import with_these_sources
 from tests.machines import SOON
 from tests.processes import gone, listening
 from tests.rl_core.builders import groups_of
+from tests.rl_core.steps import save_state
 from tests.servers import REPOSITORY, wait_until
 
 
@@ -140,17 +141,17 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
     requests = requests_for(prompts, 2, run_seed=1, step=1)
     found = []
     for number, each in enumerate((worker, group)):
-        each.load_policy(prepared_run.initial_model)
+        each.load("policy", prepared_run.initial_model)
         with awake_generator(each):
             rollouts = {rollout.key: rollout for rollout in each.generate(requests, sampling)}
         assert len(rollouts) == len(requests)
-        old = each.old_log_probs([groups[:3], groups[3:]])
+        old = each.compute("old_log_probs", [groups[:3], groups[3:]])
         half = len(train_groups) // 2
         halves = [optimizer_batch(train_groups[:half]), optimizer_batch(train_groups[half:])]
         result = each.update(UpdateBatch(policy=halves, check_agreement=False))
         folder = tmp_path / f"{number}"
         folder.mkdir()
-        written = each.save_state(folder, model_only=False, probe=groups[:1])
+        written = save_state(each, folder, model_only=False, probe=groups[:1])
         found.append(
             (
                 {key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for key, r in rollouts.items()},
@@ -167,7 +168,7 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
 def test_errors_come_back_as_they_are_and_the_group_goes_on(
     group: RayWorkerGroup, prepared_run: RunDirectory, train_groups: list[TrainGroup]
 ) -> None:
-    group.load_policy(prepared_run.initial_model)
+    group.load("policy", prepared_run.initial_model)
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)])
     group.update(batch)
     with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared") as error:
@@ -175,9 +176,9 @@ def test_errors_come_back_as_they_are_and_the_group_goes_on(
     assert "In the worker's process:" in "".join(error.value.__notes__)
     assert group.policy_version == 1
     with pytest.raises(OSError, match="nowhere"):
-        group.load_policy(prepared_run.root / "nowhere")
-    group.load_policy(prepared_run.initial_model)
-    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
+        group.load("policy", prepared_run.root / "nowhere")
+    group.load("policy", prepared_run.initial_model)
+    assert as_bytes(group.compute("old_log_probs", [groups_of(train_groups)])[0])
 
 
 def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
@@ -197,10 +198,24 @@ def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
         next(group.generate(requests, sampling))
 
 
+def test_an_error_beside_a_generation_is_the_one_that_is_raised(
+    group: RayWorkerGroup, prompts: list[Prompt], config: RunConfig
+) -> None:
+    """The traceback keeps the generation alive while the generator is put to rest."""
+    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+
+    def fail_in_the_middle(rollouts: RolloutStream) -> None:
+        next(rollouts)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"), awake_generator(group):
+        fail_in_the_middle(group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling))
+
+
 def test_a_snapshot_is_written_in_the_middle_of_a_generation(
     group: RayWorkerGroup, prompts: list[Prompt], train_groups: list[TrainGroup], config: RunConfig, tmp_path: Path
 ) -> None:
-    group.take_snapshot(model_only=False, probe=groups_of(train_groups)[:1])
+    group.take_snapshot(model_only=False, probe=groups_of(train_groups)[:1], copy=True)
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     with ThreadPoolExecutor(1) as thread, awake_generator(group):
         rollouts = group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling)
@@ -217,7 +232,7 @@ def test_a_second_group_in_one_process_is_refused_and_the_first_one_goes_on(
 ) -> None:
     with pytest.raises(ClusterUnavailable, match="joined a cluster already"):
         RayWorkerGroup(on(config, cluster), folders, total_optimizer_steps=1, progress=SilentProgress())
-    assert as_bytes(group.old_log_probs([groups_of(train_groups)])[0])
+    assert as_bytes(group.compute("old_log_probs", [groups_of(train_groups)])[0])
 
 
 Responses = dict[RolloutKey, tuple[bytes, bytes, str]]
@@ -238,19 +253,19 @@ def step(
     group: RayWorkerGroup, run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], longest: int
 ) -> Outcome:
     """Generate; recompute log-probs; update in two optimizer batches, the second with fewer groups than workers."""
-    group.load_policy(run.initial_model)
+    group.load("policy", run.initial_model)
     sampling = Sampling(temperature=1.0, max_tokens=longest)
     with awake_generator(group):
         rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
     groups = groups_of(train_groups)
-    old = group.old_log_probs([groups])[0]
+    old = group.compute("old_log_probs", [groups])[0]
     parts = [optimizer_batch(train_groups[1:]), optimizer_batch(train_groups[:1])]
     result = group.update(UpdateBatch(policy=parts, check_agreement=False))
     return Outcome(
         responses={r.key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for r in rollouts},
         old_log_probs=[part for of_group in old for part in of_group],
         metrics=update_metrics(result),
-        log_probs=[part for of_group in group.old_log_probs([groups])[0] for part in of_group],
+        log_probs=[part for of_group in group.compute("old_log_probs", [groups])[0] for part in of_group],
     )
 
 
@@ -280,13 +295,14 @@ def assert_same_tokens(found: Responses, expected: Responses) -> None:
 
 def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
     """An error of one worker, for which the other one waits in vain, is raised soon; then the workers are ended."""
+    parts = [[groups_of(train_groups)], None]
     began = time.monotonic()
     with pytest.raises(TypeError) as error:
-        group._workers.call_each("old_log_probs", [[groups_of(train_groups)], None])
+        group._workers.call_each([Call(method="compute", arguments=("old_log_probs", of)) for of in parts])
     assert time.monotonic() - began < SOON
     assert re.search(r"worker 1 of 2 \(process .* raised this; the others", "".join(error.value.__notes__))
     with pytest.raises(WorkerDied, match="open new ones"):
-        group.old_log_probs([groups_of(train_groups)])
+        group.compute("old_log_probs", [groups_of(train_groups)])
 
 
 @pytest.fixture(scope="module")
@@ -330,10 +346,10 @@ def test_two_workers_train_the_model_that_one_trains(
     arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
     two = groups.fresh(devices=2, threads=1, dealing="dynamic")
     found, again = step(two, *arguments), step(two, *arguments)
-    written = two.save_state(tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
-    two.load_policy(prepared_run.initial_model)
-    two.load_state(tmp_path, model_only=False)
-    loaded = two.old_log_probs([groups_of(train_groups)])[0]
+    written = save_state(two, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
+    two.load("policy", prepared_run.initial_model)
+    two.load("saved state", tmp_path)
+    loaded = two.compute("old_log_probs", [groups_of(train_groups)])[0]
     version, used, later = two.policy_version, two.usage(), two.usage()
     assert later.sent_mib < used.sent_mib  # only what was sent since
     for worker in used.workers:
@@ -392,40 +408,49 @@ def test_the_death_of_one_worker_ends_the_others_and_names_it(
     wait_until(lambda: gone(pids), "both workers end", seconds=30.0)
 
 
-@pytest.mark.slow
-def test_its_death_is_noticed_soon_and_another_group_starts_clean(
-    groups: Groups, train_groups: list[TrainGroup]
+def abort_with_a_child(worker: object, folder: Path) -> None:
+    """As a library does whose device is broken, in the middle of a call."""
+    child = subprocess.Popen(["sleep", "600"])
+    (folder / "child").write_text(f"{child.pid}")
+    os.abort()
+
+
+def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
+    config: RunConfig, folders: WorkerFolders, groups: Groups, train_groups: list[TrainGroup], tmp_path: Path
 ) -> None:
-    first = groups.fresh()
-    expected = first.old_log_probs([groups_of(train_groups)])[0]
-    pid = first.pids[0]
-    os.kill(pid, signal.SIGSTOP)  # so that it dies in the middle of the call
-    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
-    began = time.monotonic()
-    with pytest.raises(
-        WorkerDied, match=rf"worker 0 of 1 \(process {pid} on .*\) ended during old_log_probs: .*SIGKILL"
-    ):
-        first.old_log_probs([groups_of(train_groups)])
-    assert time.monotonic() - began < SOON
-    with pytest.raises(WorkerDied, match="open new ones"):
-        first.old_log_probs([groups_of(train_groups)])
-    first.close()
-    assert gone([pid])
-    other = groups.fresh()
-    found = other.old_log_probs([groups_of(train_groups)])[0]
-    other.close()
-    assert as_bytes(found) == as_bytes(expected)
+    """In a cluster of its own, as on a machine with one GPU."""
+    groups.close()
+    own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
+    found = []
+    for breaks in (True, False):
+        group = open_workers(own, folders, total_optimizer_steps=1, progress=SilentProgress())
+        assert isinstance(group, RayWorkerGroup) and group._cluster._local is not None
+        found += group.compute("old_log_probs", [groups_of(train_groups)])
+        head, folder = psutil.Process(group._cluster._local._head.pid), group._cluster._local._folder
+        left = [head, *head.children(recursive=True)]
+        if breaks:
+            (actor,) = group._workers._actors
+            actor.__ray_call__.remote(abort_with_a_child, tmp_path)
+            with pytest.raises(WorkerDied, match=rf"worker 0 of 1 \(process {group.pids[0]} on .*Aborted|SIGABRT"):
+                group.compute("old_log_probs", [groups_of(train_groups)])
+            with pytest.raises(WorkerDied, match="open new ones"):
+                group.compute("old_log_probs", [groups_of(train_groups)])
+            left.append(psutil.Process(int((tmp_path / "child").read_text())))
+        group.close()
+        assert psutil.wait_procs(left, timeout=30.0)[1] == []
+        assert not folder.exists()
+    assert as_bytes(found[0]) == as_bytes(found[1])
 
 
 def test_a_worker_that_gets_no_further_is_shown_and_ended(groups: Groups, train_groups: list[TrainGroup]) -> None:
     group = groups.fresh(hang_timeout_seconds=5.0)
     pid = group.pids[0]
-    group.old_log_probs([groups_of(train_groups)])
+    group.compute("old_log_probs", [groups_of(train_groups)])
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(
-        WorkerDied, match=r"no worker has made any progress in old_log_probs for 5 s.*(\n.*)*does not answer"
+        WorkerDied, match=r"no worker has made any progress in compute old_log_probs for 5 s.*(\n.*)*does not answer"
     ):
-        group.old_log_probs([groups_of(train_groups)])
+        group.compute("old_log_probs", [groups_of(train_groups)])
     group.close()
     wait_until(lambda: gone([pid]), "the worker ends", seconds=10.0)
 

@@ -32,8 +32,7 @@ from rl_core.types import Group, Prompt, Sampling, TrainGroup
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
-from rl_core.workers.process_worker import WorkerDied
-from rl_core.workers.protocol import WorkerGroup, awake_generator
+from rl_core.workers.protocol import WorkerDied, WorkerGroup, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
 from tests.machines import SOON
 from tests.processes import gone
@@ -110,7 +109,7 @@ def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
     group: SplitWorkerGroup, prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup]
 ) -> None:
     """Both have stopped, so that the trainer's call would never end."""
-    group.load_policy(prepared_run.initial_model)
+    group.load("policy", prepared_run.initial_model)
     group.wake()
     trainer, generator = group.pids
     requests = requests_for(prompts, 4, run_seed=1, step=1)
@@ -121,7 +120,7 @@ def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
         threading.Timer(1.0, os.kill, (generator, signal.SIGKILL)).start()
         why = rf"generating worker 0 of 1 \(process {generator} on .*\) ended during generate"
         with pytest.raises(WorkerDied, match=why):
-            group.old_log_probs([groups_of(train_groups)])
+            group.compute("old_log_probs", [groups_of(train_groups)])
         with pytest.raises(WorkerDied, match=why):
             generation.result()
     wait_until(lambda: gone([trainer]), "the trainer ends", seconds=SOON)
@@ -197,7 +196,7 @@ def test_two_trainers_give_their_weights_to_two_generators(
         lambda self, send, receive: (received.append(receive.removeprefix("receive_")), transfer(self, send, receive)),
     )
     with split_group(config, prepared_run, devices=4, generating_devices=2, sharding=sharding) as group:
-        group.load_policy(prepared_run.initial_model)
+        group.load("policy", prepared_run.initial_model)
         for version in (0, 1):
             with awake_generator(group):
                 rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
@@ -207,7 +206,7 @@ def test_two_trainers_give_their_weights_to_two_generators(
                 for prompt in prompts
             ]
             assert sum(len(each.rollouts) for each in groups) == 3 * len(prompts)
-            for each, computed in zip(groups, group.old_log_probs([groups])[0], strict=True):
+            for each, computed in zip(groups, group.compute("old_log_probs", [groups])[0], strict=True):
                 for rollout, log_probs in zip(each.rollouts, computed, strict=True):
                     np.testing.assert_allclose(rollout.log_probs, log_probs, atol=2e-5)
             group.update(update)

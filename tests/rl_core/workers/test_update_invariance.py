@@ -119,7 +119,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, o
 def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
     worker, off_policy_groups, config, prepared_run
 ) -> None:
-    worker.load_reference(prepared_run.initial_model)
+    worker.load("reference", prepared_run.initial_model)
     with torch.no_grad():
         for weight in worker.trainer.reference.model.parameters():
             weight.mul_(1.1)

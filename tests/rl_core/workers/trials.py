@@ -80,14 +80,14 @@ class Trials:
     def outcome(self, groups: Sequence[TrainGroup], *, steps: int) -> dict[str, str]:
         """Name -> digest of everything that `steps` training steps leave."""
         worker, kl = self._worker, self._config.algorithm.kl
-        worker.load_policy(self._run.initial_model)
+        worker.load("policy", self._run.initial_model)
         if kl is not None:
-            worker.load_reference(self._run.initial_model)
+            worker.load("reference", self._run.initial_model)
         if self._config.critic is not None:
-            worker.load_critic(self._run.initial_model)
+            worker.load("critic", self._run.initial_model)
         found: dict[str, str] = {}
         for step in range(steps):
-            log_probs = worker.old_log_probs([groups_of(groups)])[0]
+            log_probs = worker.compute("old_log_probs", [groups_of(groups)])[0]
             current = [with_old_log_probs(*pair) for pair in zip(groups, log_probs, strict=True)]
             learned = [OptimizerBatch.of(current, longest_response=self._config.rollout.max_response_length)]
             batch = UpdateBatch(
@@ -109,11 +109,11 @@ class Trials:
         """The largest difference between the old log-probs, recomputed for two optimizer batches, and those of the
         update's first forwards: 0 means a ratio of exactly 1."""
         worker, kl = self._worker, self._config.algorithm.kl
-        worker.load_policy(self._run.initial_model)
+        worker.load("policy", self._run.initial_model)
         if kl is not None:
-            worker.load_reference(self._run.initial_model)
+            worker.load("reference", self._run.initial_model)
         batches = [groups[: len(groups) // 2], groups[len(groups) // 2 :]]
-        old = worker.old_log_probs([groups_of(batch) for batch in batches])
+        old = worker.compute("old_log_probs", [groups_of(batch) for batch in batches])
         sampled = [
             [
                 as_if_sampled(group, log_probs, policy_version=worker.policy_version)

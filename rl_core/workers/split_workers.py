@@ -1,7 +1,10 @@
-"""A worker that only generates, with weights that other workers train."""
+"""The two kinds of workers with `cluster.placement: split`: those that train send weights to those that generate."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
@@ -15,6 +18,7 @@ from rl_core.rollout.generator import Generator, start_engine
 from rl_core.rollout.protocol import RolloutEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
 from rl_core.workers.weight_link import LinkPlace, WeightLink
@@ -81,3 +85,29 @@ class GeneratingWorker:
         images = ImageStore.open(self._folders.data / IMAGES_FILE)
         pixels = PixelCache(load_processor(self._folders.model), images)
         return start_engine(self._folders.engine_spec(self._config), pixels)
+
+
+class TrainingWorker(LocalWorker):
+    """A LocalWorker whose generator never starts. The first rank sends the weights, which all ranks gather."""
+
+    _link: WeightLink | None = None
+
+    def join_link(self, place: LinkPlace) -> None:
+        """Meet the workers that receive the weights; ranks but the first have nobody to meet."""
+        if self.ranks.is_first:
+            self._link = WeightLink(place, self.trainer.device)
+
+    def send_weights(self) -> None:
+        """Send the policy's weights; without its adapters, if generators get them separately."""
+        self._send(self.trainer.named_weights())
+
+    def send_adapters(self) -> None:
+        """Send the policy's adapters."""
+        self._send(self.trainer.named_adapters())
+
+    def _send(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        with self._meter.time.at("sync"):
+            if self._link is None:
+                deque(weights, maxlen=0)
+            else:
+                self._link.send(weights)
