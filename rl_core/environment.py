@@ -41,6 +41,12 @@ def disable_telemetry() -> None:
         os.environ.setdefault(name, value)
 
 
+def with_these_sources() -> str:
+    """A value of PYTHONPATH with which a process imports the same packages as this one."""
+    sources = str(Path(__file__).parents[1])
+    return os.pathsep.join(filter(None, (sources, os.environ.get("PYTHONPATH"))))
+
+
 def threads_of_a_worker(workers: int, *, fixed: int | None) -> int:
     """Number of threads with which each of several workers on this machine computes on the CPU: `fixed`
     (`cluster.threads`) if it is not None, else what OMP_NUM_THREADS asks for, else an equal share of the cores."""

@@ -28,7 +28,7 @@ settings.register_profile("search", deadline=None, max_examples=200)
 settings.load_profile("sightline")
 
 
-APART = ("tests/rl_core/workers/test_gang.py", "tests/rl_core/workers/test_ray_group.py")
+APART = ("tests/rl_core/workers/test_actor_group.py", "tests/rl_core/workers/test_ray_group.py")
 """Modules that share nothing with their folder and wait for minutes."""
 
 

@@ -17,8 +17,8 @@ import psutil
 import ray
 from ray._private import ray_constants
 
+from rl_core.environment import with_these_sources
 from rl_core.workers.local_ray import require_token
-from rl_core.workers.source_path import with_these_sources
 from tests.servers import free_port, wait_until
 
 _ONLY_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

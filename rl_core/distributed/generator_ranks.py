@@ -32,9 +32,9 @@ class GeneratorRanks:
         """Whether all ranks of the generator say yes. Each of them must ask the same number of times."""
         if self.group is None:
             return yes
-        said = torch.tensor([int(yes)])
-        dist.all_reduce(said, op=dist.ReduceOp.MIN, group=self.group)
-        return bool(said)
+        agreed = torch.tensor([int(yes)])
+        dist.all_reduce(agreed, op=dist.ReduceOp.MIN, group=self.group)
+        return bool(agreed)
 
 
 WHOLE: Final = GeneratorRanks(place=ALONE, size=1, group=None)

@@ -1,7 +1,8 @@
-"""The machines of the cluster that this process has joined, as they are now; Ray itself notices a loss late."""
+"""The machines of the cluster that this process has joined, and how many workers fit on them."""
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import ray
@@ -12,7 +13,7 @@ _CONNECT_SECONDS: Final = 3.0
 
 
 def is_lost(node_id: str) -> bool:
-    """Whether a machine is gone: Ray says so, or nothing listens where its part of Ray was."""
+    """Whether a machine is gone: Ray says so, which it does late, or nothing listens where its part of Ray was."""
     node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
     return node is None or not _is_there(node)
 
@@ -41,3 +42,39 @@ def _is_there(node: Mapping[str, Any]) -> bool:
     except OSError:
         return False
     return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Room:
+    """Room for workers: on `nodes` machines, the same number of `devices` on each."""
+
+    nodes: int
+    devices: int
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self.nodes * self.devices
+
+
+def most_room(free: Sequence[int], wanted: Room, *, multiple_of: int, multiple_of_devices: int = 1) -> Room | None:
+    """The room for the most workers, and of equal ones that on the fewest machines; None if there is none.
+
+    Args:
+        free: How many workers each machine has room for.
+        wanted: The most machines, and the most workers on each of them.
+        multiple_of: The number of workers is a multiple of it.
+        multiple_of_devices: The number of workers on each machine is a multiple of it.
+    """
+    found = [
+        room
+        for room in _all_room(free, wanted)
+        if room.workers % multiple_of == 0 and room.devices % multiple_of_devices == 0
+    ]
+    return max(found, key=lambda room: (room.workers, room.devices), default=None)
+
+
+def _all_room(free: Sequence[int], wanted: Room) -> Iterator[Room]:
+    for devices in range(1, wanted.devices + 1):
+        machines = sum(of_machine >= devices for of_machine in free)
+        yield from (Room(nodes=nodes, devices=devices) for nodes in range(1, min(machines, wanted.nodes) + 1))

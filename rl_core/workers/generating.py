@@ -7,15 +7,15 @@ from itertools import count
 from typing import Any, Final, Literal
 
 from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.workers.actor_group import SECONDS_AFTER_ERROR, ActorGroup
 from rl_core.workers.dealing import equal_blocks, shrinking_blocks
-from rl_core.workers.gang import SECONDS_AFTER_ERROR, Gang
 
 _NUMBERS: Final = count(1)
 """Numbers of blocks; a later one is larger (rl_core.workers.outbox)."""
 
 
 class Generation:
-    """The responses to some requests, from all generators of a gang.
+    """The responses to some requests, from all generators of a group.
 
     A response depends on its request alone, so it does not matter which generator answers which block, nor when. All
     ranks of a generator get its blocks, and the first of them gives the rollouts.
@@ -26,7 +26,7 @@ class Generation:
 
     def __init__(
         self,
-        gang: Gang,
+        group: ActorGroup,
         requests: Sequence[GenerationRequest],
         sampling: Sampling,
         *,
@@ -36,17 +36,17 @@ class Generation:
         """Nothing begins before `rollouts`.
 
         Args:
-            gang: The ranks that generate.
+            group: The ranks that generate.
             requests: What is asked for.
             sampling: How each token is drawn.
             dealing: `static`: each generator gets an equal block at once; `dynamic`: one that is done takes more.
             ranks_a_generator: How many consecutive ranks hold each generator together.
         """
         blocks = equal_blocks if dealing == "static" else shrinking_blocks
-        self._gang = gang
+        self._actors = group
         self._sampling = sampling
         self._ranks_a_generator = ranks_a_generator
-        self._blocks = deque(block for block in blocks(requests, len(gang) // ranks_a_generator) if block)
+        self._blocks = deque(block for block in blocks(requests, len(group) // ranks_a_generator) if block)
         self._answers: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}
         self._taking: dict[Any, int] = {}
@@ -56,15 +56,15 @@ class Generation:
         """Yield rollouts as they finish. When the iterator is closed, the workers stop."""
         self.is_running = True
         try:
-            for first in range(0, len(self._gang), self._ranks_a_generator):
+            for first in range(0, len(self._actors), self._ranks_a_generator):
                 self._begin_block(first)
             while self._taking:
-                for ref in self._gang.ready(self._taking | self._of_others, "generate"):
+                for ref in self._actors.ready(self._taking | self._of_others, "generate"):
                     if ref not in self._taking:
                         self._finish({ref: self._answers[ref]})
                         continue
                     first = self._taking.pop(ref)
-                    taken = self._gang.taken(ref, first)
+                    taken = self._actors.taken(ref, first)
                     if taken.is_last:
                         self._finish({ref: rank for ref, rank in self._answers.items() if rank == first})
                         self._begin_block(first)
@@ -85,11 +85,11 @@ class Generation:
         self.is_running = False
         self._taking = {}
         answers, self._answers = self._answers, {}
-        if not answers or self._gang.is_broken:
+        if not answers or self._actors.is_broken:
             return  # the error that broke it is the one to report
         for first in {self._first(rank) for rank in answers.values()}:
-            self._gang.stop(first, self._numbers[first])
-        self._gang.finish(answers, "generate", seconds=seconds)
+            self._actors.stop(first, self._numbers[first])
+        self._actors.finish(answers, "generate", seconds=seconds)
 
     @property
     def _of_others(self) -> dict[Any, int]:
@@ -106,14 +106,14 @@ class Generation:
             return
         self._numbers[first] = next(_NUMBERS)
         ranks = range(first, first + self._ranks_a_generator)
-        answers = self._gang.generate(ranks, self._numbers[first], (self._blocks.popleft(), self._sampling))
+        answers = self._actors.generate(ranks, self._numbers[first], (self._blocks.popleft(), self._sampling))
         self._answers |= dict(zip(answers, ranks, strict=True))
         self._take(first)
 
     def _take(self, first: int) -> None:
-        self._taking[self._gang.take(first, self._numbers[first])] = first
+        self._taking[self._actors.take(first, self._numbers[first])] = first
 
     def _finish(self, answers: dict[Any, int]) -> None:
         for ref in answers:
             del self._answers[ref]
-        self._gang.finish(answers, "generate")
+        self._actors.finish(answers, "generate")

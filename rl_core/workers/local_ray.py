@@ -15,9 +15,9 @@ import torch
 from ray._private.authentication.authentication_token_setup import enable_token_auth_by_default
 
 from rl_core.config.cluster import ClusterConfig
+from rl_core.environment import with_these_sources
 from rl_core.redaction import redact
 from rl_core.workers.ray_head import only_loopback
-from rl_core.workers.source_path import with_these_sources
 
 _LAST_WORDS: Final = 30
 """Lines of a dead worker that are shown."""
@@ -91,7 +91,7 @@ class LocalRay:
 
     def _printed_address(self, *, seconds: float) -> str:
         """The address that the process prints."""
-        stdout, said = self._head.stdout, ""
+        stdout, printed = self._head.stdout, ""
         assert stdout is not None
         why = f"did not start within {seconds:g} s (cluster.start_timeout_seconds: raise it on a busy machine)"
         while select.select([stdout], [], [], seconds)[0]:
@@ -101,8 +101,8 @@ class LocalRay:
             if not line:
                 why = "ended while it started"
                 break
-            said += line
-        raise ConnectionError(f"it {why}: {said.strip()[-2000:] or 'it said nothing'}")
+            printed += line
+        raise ConnectionError(f"it {why}: {printed.strip()[-2000:] or 'it printed nothing'}")
 
 
 def require_token() -> None:

@@ -17,13 +17,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.environment import ALLOCATOR, TELEMETRY_OFF
-from rl_core.workers.cluster_machines import room_on_machines
+from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, with_these_sources
+from rl_core.workers.cluster_machines import Room, most_room, room_on_machines
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.node_probe import NodeProbe
 from rl_core.workers.rank_actor import RankActor
-from rl_core.workers.room import Room, most_room
-from rl_core.workers.source_path import with_these_sources
 
 _CONNECT_SECONDS: Final = 10.0
 

@@ -17,9 +17,9 @@ from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
+from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.dealing import deal, deal_update, dealt, put_back
 from rl_core.workers.folders import WorkerFolders
-from rl_core.workers.gang import Gang
 from rl_core.workers.generating import Generation
 from rl_core.workers.merging import all_files, merged_update
 from rl_core.workers.messages import Call, Opening, RankOpening, Role
@@ -67,7 +67,7 @@ class RayWorkerGroup(WorkerGroup):
         self._generator_has_started = False
         self._generation: Generation | None = None
         self._reported_bytes = 0
-        self._gang: Gang | None = None
+        self._group: ActorGroup | None = None
         opening = Opening(
             config=config,
             folders=folders,
@@ -82,15 +82,15 @@ class RayWorkerGroup(WorkerGroup):
 
     def _open(self, opening: Opening) -> None:
         actors = self._cluster.actors()
-        self._gang = self._opened_gang(actors, opening, role="both")
-        self._log_hosts(self._gang, "train one model")
+        self._group = self._opened_group(actors, opening, role="both")
+        self._log_hosts(self._group, "train one model")
 
-    def _opened_gang(self, actors: Sequence[Any], opening: Opening, *, role: Role) -> Gang:
-        """A gang of these actors, equally many of each machine, whose workers are open."""
+    def _opened_group(self, actors: Sequence[Any], opening: Opening, *, role: Role) -> ActorGroup:
+        """A group of these actors, equally many of each machine, whose workers are open."""
         cluster = self._cluster
         config = cluster.config
         opening = replace(opening, config=opening.config.model_copy(update={"cluster": config}))
-        gang = Gang(
+        group = ActorGroup(
             actors,
             start_seconds=config.start_timeout_seconds,
             reading_seconds=opening.folders.reading_seconds,
@@ -99,33 +99,35 @@ class RayWorkerGroup(WorkerGroup):
             last_words=cluster.last_words,
         )
         try:
-            gang.find_processes()
-            machines = {process.host: process.versions for process in gang.processes}
+            group.find_processes()
+            machines = {process.host: process.versions for process in group.processes}
             # One of them may have come after the preflight.
             raise_if_fatal([*version_problems(machines, here=versions())])
-            meeting = gang.meeting(is_on_one_machine=config.nodes == 1) if len(gang) > 1 else ""
+            meeting = group.meeting(is_on_one_machine=config.nodes == 1) if len(group) > 1 else ""
             # A number that was asked for here holds for every worker; else each takes its share of its machine's cores.
             threads = config.threads or asked_threads()
             openings = [
                 RankOpening(
                     opening=opening,
                     role=role,
-                    place=RankPlace(rank=rank, size=len(gang), ranks_a_node=len(gang) // config.nodes, meeting=meeting),
+                    place=RankPlace(
+                        rank=rank, size=len(group), ranks_a_node=len(group) // config.nodes, meeting=meeting
+                    ),
                     workers_a_machine=config.devices,
                     threads=threads,
                 )
-                for rank in range(len(gang))
+                for rank in range(len(group))
             ]
-            gang.open(openings)
+            group.open(openings)
         except BaseException:
-            gang.close()
+            group.close()
             raise
-        return gang
+        return group
 
     @staticmethod
-    def _log_hosts(gang: Gang, what: str) -> None:
-        hosts = sorted({process.host for process in gang.processes})
-        logger.info("%d worker(s) on %s %s", len(gang), ", ".join(hosts), what)
+    def _log_hosts(group: ActorGroup, what: str) -> None:
+        hosts = sorted({process.host for process in group.processes})
+        logger.info("%d worker(s) on %s %s", len(group), ", ".join(hosts), what)
 
     @property
     @override
@@ -213,10 +215,10 @@ class RayWorkerGroup(WorkerGroup):
     @override
     def close(self) -> None:
         try:
-            if self._gang is not None:
-                self._gang.close()
+            if self._group is not None:
+                self._group.close()
         finally:
-            self._gang = None
+            self._group = None
             self._cluster.close()
 
     def _usages(self) -> list[Usage]:
@@ -229,13 +231,13 @@ class RayWorkerGroup(WorkerGroup):
         return self._workers.sent_bytes
 
     @property
-    def _workers(self) -> Gang:
-        if self._gang is None:
+    def _workers(self) -> ActorGroup:
+        if self._group is None:
             raise RuntimeError("the workers are closed: open new ones")
-        return self._gang
+        return self._group
 
     @property
-    def _generators(self) -> Gang:
+    def _generators(self) -> ActorGroup:
         """The workers that generate."""
         return self._workers
 

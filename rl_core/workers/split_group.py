@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from rl_core.workers.gang import Gang
+from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.messages import Call, Opening
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
@@ -28,14 +28,14 @@ _PATIENCE_SECONDS: Final = 15.0
 
 
 class SplitWorkerGroup(RayWorkerGroup):
-    """A RayWorkerGroup whose workers train, beside a gang of workers that generate.
+    """A RayWorkerGroup whose workers train, and a second group of actors, which generate.
 
     The generators always have their devices, so `sleep` does nothing, and they may generate in one thread while another
     one has the trainers at work. `wake` sends them the weights, if these have changed, over a link between the first
     trainer and all generators.
     """
 
-    _generators_gang: Gang | None = None
+    _generating: ActorGroup | None = None
     _have_the_frozen_weights = False
     _have_the_trained_weights = False
 
@@ -46,11 +46,11 @@ class SplitWorkerGroup(RayWorkerGroup):
         trains = [rank % config.devices < config.training_devices for rank in range(config.ranks)]
         training = [actor for actor, trains_here in zip(actors, trains, strict=True) if trains_here]
         generating = [actor for actor, trains_here in zip(actors, trains, strict=True) if not trains_here]
-        self._gang = self._opened_gang(training, opening, role="train")
-        self._generators_gang = self._opened_gang(generating, opening, role="generate")
-        self._gang.end_with(self._generators_gang)
-        self._log_hosts(self._gang, "train one model")
-        self._log_hosts(self._generators_gang, "generate")
+        self._group = self._opened_group(training, opening, role="train")
+        self._generating = self._opened_group(generating, opening, role="generate")
+        self._group.end_with(self._generating)
+        self._log_hosts(self._group, "train one model")
+        self._log_hosts(self._generating, "generate")
         self._join_link()
 
     @override
@@ -74,10 +74,10 @@ class SplitWorkerGroup(RayWorkerGroup):
     @override
     def close(self) -> None:
         try:
-            if self._generators_gang is not None:
-                self._generators_gang.close()
+            if self._generating is not None:
+                self._generating.close()
         finally:
-            self._generators_gang = None
+            self._generating = None
             super().close()
 
     @property
@@ -88,10 +88,10 @@ class SplitWorkerGroup(RayWorkerGroup):
 
     @property
     @override
-    def _generators(self) -> Gang:
-        if self._generators_gang is None:
+    def _generators(self) -> ActorGroup:
+        if self._generating is None:
             raise RuntimeError("the workers are closed: open new ones")
-        return self._generators_gang
+        return self._generating
 
     @override
     def _usages(self) -> list[Usage]:
@@ -104,7 +104,7 @@ class SplitWorkerGroup(RayWorkerGroup):
 
     @override
     def _before(self, method: str) -> None:
-        """Know whether the generators' weights are the trainers'. A generation goes on beside the method."""
+        """Know whether the generators' weights are the trainers'. A generation goes on during the method."""
         if method in _CHANGE_ALL_WEIGHTS:
             self._have_the_frozen_weights = False
         if method in _CHANGE_ALL_WEIGHTS | _CHANGE_TRAINED_WEIGHTS:
@@ -160,16 +160,16 @@ def at_once(one: Side, other: Side, *, patience_seconds: float = _PATIENCE_SECON
     """
     causes: list[BaseException] = []
 
-    def run(own: Side, beside: Side) -> None:
+    def run(own: Side, second: Side) -> None:
         try:
             own.call()
         except BaseException as error:  # noqa: BLE001 - raised below, or the end of a side
             if not own.was_ended:
                 causes.append(error)
             own.is_over.set()
-            if isinstance(error, WorkerDied) or not beside.is_over.wait(patience_seconds):
-                beside.was_ended = True
-                beside.end()
+            if isinstance(error, WorkerDied) or not second.is_over.wait(patience_seconds):
+                second.was_ended = True
+                second.end()
         else:
             own.is_over.set()
 

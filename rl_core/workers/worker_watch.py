@@ -81,12 +81,12 @@ class WorkerWatch:
 
     def death(self, rank: int, error: RayError, method: str) -> str:
         """Which rank has died in `method`, of what, and its last words if there are any."""
-        return self._told(rank, method, self._cause(rank, error))
+        return self._ended(rank, method, self._cause(rank, error))
 
-    def _told(self, rank: int, method: str, cause: str) -> str:
+    def _ended(self, rank: int, method: str, cause: str) -> str:
         words = self._last_words(self.processes[rank].pid) if self.processes else ""
-        said = f"; its last words were:\n{words}\n" if words else ""
-        return f"{self.name(rank)} ended during {method}: {cause}{said}"
+        last = f"; its last words were:\n{words}\n" if words else ""
+        return f"{self.name(rank)} ended during {method}: {cause}{last}"
 
     def look(self, method: str) -> str | None:
         """Take the logs that came, and ask for the next sign of life. Returns which rank has died in `method`, and of
@@ -107,7 +107,7 @@ class WorkerWatch:
 
     def on_lost_machine(self, ranks: Iterable[int], method: str) -> str | None:
         """Which of these ranks has died in `method` with its machine; None if none of their machines is gone."""
-        return next((self._told(rank, method, _LOST) for rank in ranks if self._is_lost(rank)), None)
+        return next((self._ended(rank, method, _LOST) for rank in ranks if self._is_lost(rank)), None)
 
     @property
     def hangs(self) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import psutil
 
+from rl_core.environment import with_these_sources
 from rl_core.wording import shortened
-from rl_core.workers.source_path import with_these_sources
 from tasks.device_check.check import Check, Setting
 from tasks.device_check.finding import Finding, not_checked
 from tasks.device_check.process import BROKE_OFF

@@ -1,4 +1,4 @@
-"""Ranks in real actors that sleep or die in one of their duties; see test_gang.py."""
+"""Ranks in real actors that sleep or die in one of their duties; see test_actor_group.py."""
 
 import os
 import signal

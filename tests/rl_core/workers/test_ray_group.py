@@ -20,7 +20,7 @@ import ray
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
-from rl_core.environment import ALLOCATOR
+from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.files import folder_hashes
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.progress import SilentProgress
@@ -38,7 +38,6 @@ from rl_core.workers.protocol import WorkerDied, awake_generator
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
-from rl_core.workers.source_path import with_these_sources
 from tests.machines import SOON
 from tests.processes import gone, listening
 from tests.rl_core.builders import groups_of

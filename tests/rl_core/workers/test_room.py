@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.workers.room import Room, most_room
+from rl_core.workers.cluster_machines import Room, most_room
 
 
 @pytest.mark.parametrize(

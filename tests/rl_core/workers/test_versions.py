@@ -2,8 +2,7 @@
 
 import pytest
 
-from rl_core.workers.source_path import sources_digest
-from rl_core.workers.versions import SOURCES, version_problems, versions
+from rl_core.workers.versions import SOURCES, sources_digest, version_problems, versions
 
 HERE = {"python": "3.11.4", "torch": "2.13.0", SOURCES: "0123"}
 

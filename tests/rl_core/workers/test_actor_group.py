@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.workers.gang import Gang
+from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
@@ -33,55 +33,55 @@ def cluster() -> Iterator[None]:
     cluster.close()
 
 
-def gang_of(
+def group_of(
     *kinds: type[RankActor], start_seconds: float = SOON, hang_seconds: float = SOON, reading_seconds: float = 0.0
-) -> Gang:
+) -> ActorGroup:
     """A rank of each kind, whose process already runs if it ever will: no limit is for a busy machine."""
     actors = [ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(kind).remote() for kind in kinds]
     ray.get([actor.process.remote() for actor, kind in zip(actors, kinds, strict=True) if kind is not LateProcess])
-    return Gang(actors, start_seconds=start_seconds, hang_seconds=hang_seconds, reading_seconds=reading_seconds)
+    return ActorGroup(actors, start_seconds=start_seconds, hang_seconds=hang_seconds, reading_seconds=reading_seconds)
 
 
-def opened(*kinds: type[RankActor], **limits: float) -> Gang:
+def opened(*kinds: type[RankActor], **limits: float) -> ActorGroup:
     """A rank of each kind, ready for calls."""
-    gang = gang_of(*kinds, **limits)
-    gang.find_processes()
-    gang.open([None] * len(kinds))
-    return gang
+    group = group_of(*kinds, **limits)
+    group.find_processes()
+    group.open([None] * len(kinds))
+    return group
 
 
-def assert_ended(gang: Gang) -> None:
+def assert_ended(group: ActorGroup) -> None:
     """All ranks, those too that did what they should."""
-    assert gang.is_broken
-    wait_until(lambda: gone([process.pid for process in gang.processes]), "all ranks end", seconds=SOON)
+    assert group.is_broken
+    wait_until(lambda: gone([process.pid for process in group.processes]), "all ranks end", seconds=SOON)
 
 
 def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:
-    gang = gang_of(Willing, LateProcess, start_seconds=LIMIT)
+    group = group_of(Willing, LateProcess, start_seconds=LIMIT)
     with pytest.raises(WorkerDied, match=rf"^the process of worker 1 of 2 did not start {WHAT_TO_DO}"):
-        gang.find_processes()
-    assert gang.is_broken
+        group.find_processes()
+    assert group.is_broken
 
 
 def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster: None) -> None:
     """The limit is that of both parts of the start together."""
-    gang = gang_of(Willing, LateModel, start_seconds=LIMIT, reading_seconds=1)
-    gang.find_processes()
+    group = group_of(Willing, LateModel, start_seconds=LIMIT, reading_seconds=1)
+    group.find_processes()
     with pytest.raises(WorkerDied) as error:
-        gang.open([None, None])
+        group.open([None, None])
     said = f"{error.value}"
     what_to_do = WHAT_TO_DO.replace("4 s", "4 s and 1 s to read the weights")
     assert re.match(rf"{SECOND} did not end start {what_to_do}", said)
     assert "reads_from_a_dead_disk" in said
     assert "worker 0" not in said
-    assert_ended(gang)
+    assert_ended(group)
 
 
 def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
-    gang = gang_of(Willing, start_seconds=0.001, reading_seconds=SOON)
-    gang.open([None])
-    assert gang.call("update", None) == [None]
-    gang.close()
+    group = group_of(Willing, start_seconds=0.001, reading_seconds=SOON)
+    group.open([None])
+    assert group.call("update", None) == [None]
+    group.close()
 
 
 @pytest.mark.parametrize("kind", ["call", "call_beside"])
@@ -90,18 +90,18 @@ def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     cluster: None, kind: str, method: str
 ) -> None:
     """Although the error comes first, as of a connection that is closed."""
-    gang = opened(Bereft, Dying)
+    group = opened(Bereft, Dying)
     with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
-        getattr(gang, kind)(method, None)
-    assert_ended(gang)
+        getattr(group, kind)(method, None)
+    assert_ended(group)
 
 
 @pytest.mark.parametrize(
     ("call", "said", "doing"),
     [
-        (lambda gang: gang.call("update", None), "no worker has made any progress in update", "sleeps_in_an_update"),
+        (lambda group: group.call("update", None), "no worker has made any progress in update", "sleeps_in_an_update"),
         pytest.param(
-            lambda gang: gang.call_beside("write_snapshot", None),
+            lambda group: group.call_beside("write_snapshot", None),
             "write_snapshot has not ended",
             "sleeps_in_a_snapshot",
             marks=pytest.mark.slow,
@@ -109,17 +109,17 @@ def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     ],
 )
 def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(
-    cluster: None, call: Callable[[Gang], object], said: str, doing: str
+    cluster: None, call: Callable[[ActorGroup], object], said: str, doing: str
 ) -> None:
     """In a call, and in one beside it."""
-    gang = opened(Willing, Hanging, hang_seconds=2.0)
+    group = opened(Willing, Hanging, hang_seconds=2.0)
     began = time.monotonic()
     with pytest.raises(WorkerDied) as error:
-        call(gang)
+        call(group)
     assert 2.0 <= time.monotonic() - began < SOON
     message = f"{error.value}"
     assert message.startswith(said)
     assert "cluster.hang_timeout_seconds" in message
     assert re.search(rf"{SECOND}:\n(.*\n)*.*{doing}", message)
     assert "worker 0" not in message, "it had done its part"
-    assert_ended(gang)
+    assert_ended(group)

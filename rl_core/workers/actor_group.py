@@ -36,7 +36,7 @@ def _start_limit(time: str) -> str:
     return f"{time} (cluster.start_timeout_seconds: raise it if the machine or its disk is merely slow)"
 
 
-class Gang:
+class ActorGroup:
     """The actors of all ranks.
 
     An error of a rank is raised here as it was there. After a death, a hang, an interruption, or an error that the
@@ -80,14 +80,13 @@ class Gang:
         )
         self.is_broken = False
         self._problem = ""
-        self._partner: Gang | None = None
+        self._partner: ActorGroup | None = None
 
     def __len__(self) -> int:
         return len(self._actors)
 
-    def end_with(self, partner: "Gang") -> None:
-        """Have this gang end when a rank of another one is lost: it needs those ranks for its next call at the latest,
-        and its present one may take long."""
+    def end_with(self, partner: "ActorGroup") -> None:
+        """End this group, too, when a rank of the other one is lost, even in the middle of a long call."""
         partner._partner = self
 
     def find_processes(self) -> None:
@@ -131,7 +130,7 @@ class Gang:
         return self._gathered(pending, f"{calls[0]}")
 
     def call_beside(self, method: str, *arguments: object) -> list[Any]:
-        """As `call`, in the middle of other calls and in another thread. The ranks' logs are left to those calls."""
+        """As `call`, in another thread and in the middle of other calls, which log what the ranks have logged."""
         message = self._packed(Call(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
         return self._values(self._outcomes({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
