@@ -15,7 +15,7 @@ import torch
 from ray._private.authentication.authentication_token_setup import enable_token_auth_by_default
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.environment import with_these_sources
+from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.redaction import redact
 from rl_core.workers.ray_head import only_loopback
 
@@ -61,7 +61,7 @@ class LocalRay:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env={**_SETTINGS, **os.environ, "PYTHONPATH": with_these_sources()},
+            env=_variables(on_gpu=gpus > 0),
         )
         try:
             self.address = self._printed_address(seconds=config.start_timeout_seconds)
@@ -103,6 +103,12 @@ class LocalRay:
                 break
             printed += line
         raise ConnectionError(f"it {why}: {printed.strip()[-2000:] or 'it printed nothing'}")
+
+
+def _variables(*, on_gpu: bool) -> dict[str, str]:
+    """The environment of the cluster, which its workers inherit."""
+    hidden = {} if on_gpu else {"CUDA_VISIBLE_DEVICES": ""}
+    return {**_SETTINGS, **ALLOCATOR, **os.environ, **hidden, "PYTHONPATH": with_these_sources()}
 
 
 def require_token() -> None:

@@ -200,8 +200,11 @@ class RayCluster:
 
     def _environment(self) -> dict[str, Any]:
         """The runtime environment of an actor, the same on all machines, whoever has started Ray there. What the
-        config says of a variable wins."""
+        config says of a variable wins. In a cluster that was started here, actors inherit the variables, and start
+        sooner without an environment of their own."""
         asked = dict(self.config.runtime_env)
+        if self._local is not None:
+            return asked
         allocator = {name: os.environ.get(name, value) for name, value in ALLOCATOR.items()}
         variables = {**TELEMETRY_OFF, **allocator, "PYTHONPATH": with_these_sources()}
         if not self.on_gpu:

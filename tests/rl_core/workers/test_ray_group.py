@@ -417,7 +417,7 @@ def abort_with_a_child(worker: object, folder: Path) -> None:
 def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
     config: RunConfig, folders: WorkerFolders, groups: Groups, train_groups: list[TrainGroup], tmp_path: Path
 ) -> None:
-    """In a cluster of its own, as on a machine with one GPU."""
+    """In a cluster of its own, as on a machine with one GPU. The worker has the settings of torch from its start on."""
     groups.close()
     own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
     found = []
@@ -427,6 +427,7 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
         found += group.compute("old_log_probs", [groups_of(train_groups)])
         head, folder = psutil.Process(group._cluster._local._head.pid), group._cluster._local._folder
         left = [head, *head.children(recursive=True)]
+        assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(group.pids[0]).environ().items()
         if breaks:
             (actor,) = group._workers._actors
             actor.__ray_call__.remote(abort_with_a_child, tmp_path)
