@@ -55,7 +55,7 @@ def test_a_step_whose_responses_were_all_cut_changes_nothing_and_says_so(
 
 def test_a_missed_weight_sync_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
     run_step(1, prompts, config, worker, rewards)
-    monkeypatch.setattr(worker._weight_sync, "sync", lambda: None)
+    monkeypatch.setattr(worker, "_sync_weights", lambda: None)
     with pytest.raises(StaleWeights, match="policy version"):
         run_step(2, prompts, config, worker, rewards)
 
