@@ -61,8 +61,8 @@ MUTATIONS = (
     ),
     Mutation(
         name="no-sync",
-        file="rl_core/workers/weight_sync.py",
-        before="if holds_them and self._synced_changes == trainer.weight_changes:",
+        file="rl_core/workers/local_worker.py",
+        before="if generator.policy_version == version and self._synced_changes == trainer.weight_changes:",
         after="if self._synced_changes is not None:",
         tests="tests/rl_core/loop/test_step.py",
     ),
