@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
-from rl_core.data.chat_template import replace_chat_template
+from rl_core.data.chat import replace_chat_template
 from rl_core.data.prompts import corpus
 from rl_core.files import link_or_copy, read_utf8
 from rl_core.planning.model_sizes import check_architecture

@@ -38,7 +38,7 @@ def _make(context: RunContext) -> StageOutcome:
 
     with context.stop.breaking_off():
         manifest = prepare_run(context.located, run, progress=context.progress, bring=bring)
-    return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.as_json())
+    return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.model_dump(mode="json"))
 
 
 def _show_inputs(parent: "MlflowRun", run: RunDirectory) -> None:

@@ -155,7 +155,7 @@ def _parts(components: Mapping[str, float]) -> str:
 
 def image_files(run: RunDirectory, uids: Sequence[str]) -> list[Path]:
     """Paths of the images as files that a viewer can open; a file is written when it is first needed."""
-    images = ImageStore.open(run.data / IMAGES_FILE)
+    images = ImageStore(run.data / IMAGES_FILE)
     paths = []
     for uid in uids:
         encoded = images.encoded(uid)

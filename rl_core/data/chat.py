@@ -1,4 +1,5 @@
-"""Renders a question as the model's chat prompt, in text and in token ids, without touching a pixel."""
+"""Renders a question as the model's chat prompt, in text and in token ids, without touching a pixel; replaces the chat
+template of a model's folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,19 @@ import numpy as np
 
 from rl_core.data.prompts import PromptTemplate, chat_content
 from rl_core.data.vision_tokens import ImageSize, VideoShape, VisionTokens
+from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
 from rl_core.sources.rows import Turn
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_TEMPLATE_FILE = "chat_template.jinja"
+# Places where older checkpoints keep a template, which would win over the file or be refused with it.
+_OLDER_FILE = "chat_template.json"
+_OTHERS_FOLDER = "additional_chat_templates"
+_SETTINGS_FILES = ("tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 
 
 class Media(NamedTuple):
@@ -89,11 +98,7 @@ class ChatRenderer:
                 raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
 
     def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
-        """Render one prompt without history.
-
-        Raises:
-            ValueError: The question has not one place for each image and video, or the chat template refuses it.
-        """
+        """Render one prompt without history. Raises ValueError as `render_all` does."""
         return self.render_all([question], [media], histories=[()])[0]
 
     def render_all(
@@ -107,7 +112,6 @@ class ChatRenderer:
 
         Args:
             questions: The last turn of each prompt, before the prompt template.
-            media: Each prompt's images and videos.
             histories: The turns before each question. A system turn among them replaces the configured system prompt.
 
         Raises:
@@ -125,7 +129,6 @@ class ChatRenderer:
         ]
 
     def _render(self, question: str, history: Sequence[Turn]) -> str:
-        """The chat prompt as text."""
         turns = [*history, Turn(role="user", content=self._template.render(question))]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
@@ -174,3 +177,18 @@ def _chat_template(folder: Path) -> str | None:
 
     template: str | dict[str, str] | None = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")
     return template.get("default") if isinstance(template, dict) else template
+
+
+def replace_chat_template(folder: Path, template: str) -> None:
+    """Make `template` the only chat template of a Hugging Face folder.
+
+    Files are replaced and never changed in place, so the files of a linked checkpoint stay as they are.
+    """
+    atomic_write_text(folder / _TEMPLATE_FILE, template)
+    (folder / _OLDER_FILE).unlink(missing_ok=True)
+    if (folder / _OTHERS_FOLDER).is_dir():
+        remove_folder(folder / _OTHERS_FOLDER)
+    for path in (folder / name for name in _SETTINGS_FILES):
+        settings = read_json(path) if path.is_file() else {}
+        if settings.pop("chat_template", None) is not None:
+            atomic_write_json(path, settings)

@@ -44,13 +44,8 @@ class NamedColumns:
 def guess_columns(
     place: str, names: Sequence[str], sample: Sequence[Values], named: NamedColumns
 ) -> tuple[Columns, list[str]]:
-    """The columns of a table, and sentences about guesses among several possibilities.
-
-    Args:
-        place: The table's name in messages.
-        names: Names of its columns.
-        sample: Its first rows.
-        named: Columns that need no guess.
+    """The columns of a table, guessed from their `names` and a `sample` of rows, and sentences about guesses among
+    several possibilities. Messages call the table `place`.
 
     Raises:
         ValueError: A named column does not exist, or no column looks like the question or the answer.

@@ -70,10 +70,9 @@ class ImageStoreWriter:
 
 class ImageStore:
     """Reads an image store. Bytes stay on disk until they are asked for. It is pickled as its path, so that it can be
-    sent to other processes."""
+    sent to other processes. Raises ValueError where `path` is no complete image store."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError where `path` is no complete image store."""
         self._path = path
         try:
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
@@ -86,11 +85,6 @@ class ImageStore:
             for number, batch in enumerate(self._batches)
             for row, uid in enumerate(batch.column("uid").to_pylist())
         }
-
-    @classmethod
-    def open(cls, path: Path) -> "ImageStore":
-        """The store in the file `path`. Raises ValueError where it is no complete image store."""
-        return cls(path)
 
     def __len__(self) -> int:
         return len(self._places)

@@ -9,13 +9,7 @@ from rl_core.types import Int64Array, Prompt
 
 class PromptLoader:
     """Endless batches of prompts. An epoch has as many batches as its rows fill; the remaining rows are left out of it.
-
-    Args:
-        dataset: The rows.
-        batch_size: Prompts of a batch.
-        seed: The run's seed, which with the epoch determines the order.
-        shuffle: Whether rows are shuffled; False keeps their order.
-        arrangement: Weighted sources and curriculum; None takes each row at most once in an epoch.
+    Without an `arrangement` each row comes at most once in an epoch.
 
     Raises:
         ValueError: The rows do not fill one batch, or a source does not fill its share of one.
@@ -75,11 +69,8 @@ class PromptLoader:
         return {"epoch": self._epoch, "position": self._position, **self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a saved place.
-
-        Raises:
-            ValueError: The place was saved with other rows, or another batch size, seed or order.
-        """
+        """Continue at a saved place. Raises ValueError where it was saved with other rows, or another batch size, seed
+        or order."""
         differences = [
             f"{name} was {state.get(name)} and is {value}"
             for name, value in self._settings().items()

@@ -1,20 +1,17 @@
 """The manifest of prepared data: counts, lengths, and the hashes of its files."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from rl_core.digests import file_digest
 
 MANIFEST_FILE = "manifest.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LengthSummary:
+class LengthSummary(BaseModel, frozen=True, extra="forbid"):
     """Lengths of the prompts that are kept, in tokens, image tokens included."""
 
     shortest: int
@@ -29,8 +26,7 @@ class LengthSummary:
         return cls(shortest=min(lengths), mean=float(np.mean(lengths)), p95=int(p95), longest=max(lengths))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitSummary:
+class SplitSummary(BaseModel, frozen=True, extra="forbid"):
     """The counts of one split.
 
     Attributes:
@@ -50,12 +46,11 @@ class SplitSummary:
     rejected: int
     overlong: int
     images: int
-    data_sources: Mapping[str, int]
+    data_sources: dict[str, int]
     prompt_tokens: LengthSummary
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataManifest:
+class DataManifest(BaseModel, frozen=True, extra="forbid"):
     """The manifest of all splits.
 
     Attributes:
@@ -66,36 +61,25 @@ class DataManifest:
     """
 
     fingerprint: str
-    splits: Mapping[str, SplitSummary]
+    splits: dict[str, SplitSummary]
     images: int
-    files: Mapping[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """The plain values that manifest.json holds."""
-        return asdict(self)
+    files: dict[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> "DataManifest":
         """The manifest of a prepared folder. Raises ValueError where there is none or it is damaged."""
         path = folder / MANIFEST_FILE
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            splits = {name: _split_summary(split) for name, split in record.pop("splits").items()}
-            return cls(splits=splits, **record)
+            return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             raise ValueError(f"{folder} holds no prepared data: it has no {MANIFEST_FILE}") from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
     def altered_files(self, folder: Path) -> list[str]:
         """Names of files that are missing or have other content than when they were prepared."""
-        return [name for name, digest in self.files.items() if not _has_content(folder / name, digest)]
-
-
-def _split_summary(record: dict[str, Any]) -> SplitSummary:
-    lengths = LengthSummary(**record.pop("prompt_tokens"))
-    return SplitSummary(prompt_tokens=lengths, **record)
-
-
-def _has_content(path: Path, digest: str) -> bool:
-    return path.is_file() and file_digest(path) == digest
+        return [
+            name
+            for name, digest in self.files.items()
+            if not (folder / name).is_file() or file_digest(folder / name) != digest
+        ]

@@ -34,13 +34,10 @@ class Shuffle:
 
 
 def plain_order(num_rows: int, *, slots: int, epoch: int, shuffle: Shuffle, ranks: Float64Array | None) -> Int64Array:
-    """[slots] rows of an epoch, each at most once.
+    """[slots] rows of an epoch, each at most once; the shuffle decides which ones are left out.
 
     Args:
-        num_rows: Number of rows.
-        slots: Number of rows that fill whole batches, at most `num_rows`; the shuffle decides which are left out.
-        epoch: Number of the epoch, from 0.
-        shuffle: Gives the order before the curriculum.
+        slots: Number of rows that fill whole batches, at most `num_rows`.
         ranks: [num_rows] rows are sorted by rising rank; None leaves the order as it is.
     """
     return _by_rank(shuffle.permutation(num_rows, epoch)[:slots], ranks)
@@ -64,11 +61,6 @@ def weighted_order(
 
     Args:
         members: Rows of each source.
-        weights: Weight of each source.
-        batches: Number of batches in the epoch.
-        batch_size: Rows of a batch.
-        epoch: Number of the epoch, from 0.
-        shuffle: Gives the order within a source.
         ranks: [rows of all sources] the rows of a source are sorted by rising rank; None leaves the order as it is.
 
     Raises:

@@ -41,10 +41,8 @@ def prepare_dataset(
     source is given), images.arrow, rejected.jsonl, manifest.json.
 
     Args:
-        data: Sources, template and limits.
         model_folder: Hugging Face folder whose tokenizer, chat template and processor are used.
         out: Folder to make; an existing one is replaced.
-        progress: Shows a bar for each split.
         cold_start_source: Rows for the cold start, if it has a source of its own.
 
     Raises:
@@ -69,7 +67,7 @@ def prepare_dataset(
             images=image_count,
             files=folder_hashes(folder),
         )
-        atomic_write_json(folder / MANIFEST_FILE, manifest.as_json())
+        atomic_write_json(folder / MANIFEST_FILE, manifest.model_dump(mode="json"))
     return manifest
 
 
@@ -97,7 +95,6 @@ def _write_splits(
     data: DataConfig,
     progress: Progress,
 ) -> tuple[list[SplitCounts], int]:
-    """Write the files of every split. Returns the counts of each split, and the number of different images."""
     limits = Limits(**{limit.name: getattr(data, limit.name) for limit in fields(Limits)})
     splits = []
     with (
@@ -144,7 +141,7 @@ def _counting(prepared: Iterator[PreparedRow | RejectedRow], advance: Advance) -
 def _sort_out(
     prepared: Iterator[PreparedRow | RejectedRow], split: SplitCounts, rejected: TextIO
 ) -> Iterator[PreparedRow]:
-    """Yield the rows to keep; count the others in `split` and write them to the file of rejected rows."""
+    """The rows to keep; the others are counted in `split` and written to the file of rejected rows."""
     for item in prepared:
         if isinstance(item, RejectedRow):
             (split.bad if item.kind == "bad" else split.overlong).append(item)

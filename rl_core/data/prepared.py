@@ -58,11 +58,7 @@ class PreparedDataset(Sequence[Prompt]):
 
     @classmethod
     def open(cls, folder: Path, split: str) -> "PreparedDataset":
-        """Open a split of a prepared folder, after checking every file against the manifest.
-
-        Raises:
-            ValueError: There is no such split, or a file is missing or altered.
-        """
+        """Open a split as `open_all` does. Raises ValueError also where there is no such split."""
         datasets = cls.open_all(folder)
         if split not in datasets:
             raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(datasets)}")
@@ -70,15 +66,11 @@ class PreparedDataset(Sequence[Prompt]):
 
     @classmethod
     def open_all(cls, folder: Path) -> "dict[str, PreparedDataset]":
-        """Every split of a prepared folder, after checking every file against the manifest.
-
-        Raises:
-            ValueError: A file is missing or altered.
-        """
+        """Every split of a prepared folder. Raises ValueError where a file is missing or altered by its manifest."""
         manifest = DataManifest.read(folder)
         if altered := manifest.altered_files(folder):
             raise ValueError(f"{folder}: {', '.join(altered)} missing or altered since preparation; prepare again")
-        images = ImageStore.open(folder / IMAGES_FILE)
+        images = ImageStore(folder / IMAGES_FILE)
         return {
             split: cls(pq.read_table(folder / rows_file(split), schema=SCHEMA), images) for split in manifest.splits
         }
@@ -94,7 +86,6 @@ class PreparedDataset(Sequence[Prompt]):
     def __getitem__(self, index: slice) -> list[Prompt]: ...
 
     def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
-        """The prompt with this number, or the list of prompts of a slice."""
         if isinstance(index, slice):
             return [self._prompt(number) for number in range(*index.indices(len(self)))]
         return self._prompt(range(len(self))[index])  # a range raises IndexError and counts from the end

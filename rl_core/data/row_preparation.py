@@ -14,10 +14,13 @@ from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.images import ImageStoreWriter, StoredImage, prepare_image
 from rl_core.data.videos import read_video
 from rl_core.data.vision_tokens import VideoShape
+from rl_core.progress import Progress
 from rl_core.sources.rows import BadRow, Row, VideoInput
+from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64
+_NAMED_ROWS = 5
 _LETTERS_A_TOKEN = 100  # more than any tokenizer reaches on any text
 
 
@@ -103,7 +106,6 @@ def _prepare_chunk(
 
 
 def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt | BadRow]:
-    """A prompt for each row; a row that the chat template refuses becomes a BadRow."""
     try:
         return _render_together(items, renderer)
     except ValueError:  # of one row among them: one by one, each row has its own result
@@ -127,7 +129,6 @@ def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Seq
 
 
 def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | RejectedRow:
-    """Check the question and prepare the images and videos of a row; a row with a fault is rejected."""
     if isinstance(row, BadRow):
         return RejectedRow(kind="bad", row=row)
     if (length := _hopeless_length(row, limits)) is not None:
@@ -211,3 +212,43 @@ def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]
     identity = [row.data_source, row.index, row.history, row.question, row.answer_text, image_uids]
     identity += [video.frame_uids for video in videos]
     return hashlib.sha256(json.dumps(identity, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedItems:
+    """The items of a source: prompts in order, and the items that were left out because they cannot be asked."""
+
+    prompts: Sequence[Prompt]
+    left_out: Sequence[RejectedRow]
+
+    def remark(self) -> str | None:
+        """A sentence about the items that were left out and why; None if there are none."""
+        if not self.left_out:
+            return None
+        first = "; ".join(str(row.row) for row in self.left_out[:_NAMED_ROWS])
+        more = "" if len(self.left_out) <= _NAMED_ROWS else "; ..."
+        return f"left out: {len(self.left_out)} item(s) that could not be asked ({first}{more})"
+
+
+def render_items(
+    source: DataSource, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
+) -> RenderedItems:
+    """Render every item of a source.
+
+    Raises:
+        ValueError: the source cannot be read, or none of its items can be asked; the message names the first ones.
+    """
+    reader = source.open()
+    prompts: list[Prompt] = []
+    left_out: list[RejectedRow] = []
+    with progress.bar(f"prepare {reader.name}", reader.row_count) as advance:
+        for row in prepare_rows(reader, renderer, limits=limits, images=images):
+            if isinstance(row, PreparedRow):
+                prompts.append(row.prompt)
+            else:
+                left_out.append(row)
+            advance()
+    rendered = RenderedItems(prompts=prompts, left_out=left_out)
+    if not prompts:
+        raise ValueError(f"no item of {reader.name} can be asked; {rendered.remark() or 'it is empty'}")
+    return rendered

@@ -37,12 +37,8 @@ class Frames(NamedTuple):
 
 
 def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
-    """Decode frames of a video at equal intervals.
-
-    Args:
-        source: Anything that OpenCV's FFmpeg decodes.
-        fps: Frames to take from each second; fewer if the video has fewer, or would give more than `max_frames`.
-        max_frames: Most frames, an even number.
+    """Decode frames of a video at equal intervals: `fps` from each second, fewer if the video has fewer or would give
+    more than `max_frames`, which is an even number.
 
     Raises:
         ValueError: The video is missing or damaged; the message is the reason for a BadRow.
@@ -77,13 +73,7 @@ def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
 
 
 def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) -> tuple[list[int], float]:
-    """The frames of a video that are taken, and how many that is in each second.
-
-    Args:
-        total: Number of frames of the video, at least 1.
-        own_fps: Frames in each second of the video.
-        fps: Frames to take from each second.
-        max_frames: Most frames, an even number.
+    """The frames that are taken of a video of `total` frames, `own_fps` in each second.
 
     Returns:
         An even number of rising indices (if the video has one frame only, this frame twice), and the frames that they

@@ -11,10 +11,9 @@ from typing import Any
 from rl_core.config.model import ModelConfig, PretrainedModel
 from rl_core.config.training import RolloutConfig
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.evaluation_items import RenderedItems, render_items
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.row_preparation import Limits
+from rl_core.data.row_preparation import Limits, RenderedItems, render_items
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_lookup import Dtype, FoundModel
@@ -118,7 +117,7 @@ def _start_engine(
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
         seed=seed,
     )
-    engine = start_engine(spec, PixelCache(load_processor(model.folder), ImageStore.open(store_path)))
+    engine = start_engine(spec, PixelCache(load_processor(model.folder), ImageStore(store_path)))
     source = PretrainedModel(type="pretrained", path=str(model.folder))
     policy = load_model(model.folder, ModelConfig(source=source, dtype=dtype))
     engine.load_weights(named_hf_weights(policy), policy_version=0)

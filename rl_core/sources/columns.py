@@ -204,21 +204,31 @@ def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> 
         ValueError: The value is none of these, or the path leads out of `media_dir` and `caches`; the message is the
             reason for a BadRow.
     """
+    if isinstance(value, Image.Image):
+        return value
+    return _medium(value, media_dir, caches, kind="image", forms="bytes, a path or a PIL image")
+
+
+def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
+    """A video from a row: encoded bytes, a path, or a mapping with `bytes` or `path`. Raises ValueError as
+    `image_input` does."""
+    return _medium(value, media_dir, caches, kind="video", forms="bytes or a path")
+
+
+def _medium(value: Any, media_dir: Path, caches: Sequence[Path], *, kind: str, forms: str) -> bytes | Path:
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
     match value:
         case bytes():
             return value
-        case Image.Image():
-            return value
-        case str() if "://" in value[:10]:
-            raise ValueError(f"{value} is an address; images are read from files, download it first")
-        case str() | Path() if value:
-            return _media_file(value, media_dir, caches)
         case None | "":
-            raise ValueError("an image is missing (null)")
+            raise ValueError(f"the {kind} is missing (null)")
+        case str() if "://" in value[:10]:
+            raise ValueError(f"{value} is an address; {kind}s are read from files, download it first")
+        case str() | Path():
+            return _media_file(value, media_dir, caches)
         case _:
-            raise ValueError(f"an image is {type(value).__name__}, not bytes, a path or a PIL image")
+            raise ValueError(f"the {kind} is {type(value).__name__}, not {forms}")
 
 
 def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
@@ -230,25 +240,3 @@ def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Pa
     if any(lies_below(file, folder) for folder in (media_dir, *caches)):
         return file
     raise ValueError(f"the file {path} leads out of {media_dir}; set media_dir to the folder that holds all media")
-
-
-def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
-    """A video from a row: encoded bytes, a path, or a mapping with `bytes` or `path`.
-
-    Raises:
-        ValueError: The value is none of these, or the path leads out of `media_dir` and `caches`; the message is the
-            reason for a BadRow.
-    """
-    if isinstance(value, Mapping):
-        value = value.get("bytes") or value.get("path")
-    match value:
-        case bytes():
-            return value
-        case str() if "://" in value[:10]:
-            raise ValueError(f"{value} is an address; videos are read from files, download it first")
-        case str() | Path() if str(value):
-            return _media_file(value, media_dir, caches)
-        case None | "":
-            raise ValueError("a video is missing (null)")
-        case _:
-            raise ValueError(f"a video is {type(value).__name__}, not bytes or a path")

@@ -40,11 +40,8 @@ class Conversation(NamedTuple):
 
 
 def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
-    """The conversation in a row's column.
-
-    Args:
-        value: Text, or a list of turns.
-        is_answered: Whether the last turn is the assistant's and is the answer; otherwise the last turn is the user's.
+    """The conversation in a row's column, which holds a text or a list of turns. The last turn is the user's or, with
+    `is_answered`, the assistant's, which is the answer.
 
     Raises:
         ValueError: The question is missing, or neither text nor such a conversation; the message is the reason for a

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from PIL import Image
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.problem import Problem
@@ -44,29 +45,29 @@ class CountingSource(DataSource):
     question: str = "<image>How many objects are there?"
     """The question asked of every scene."""
 
+    @override
     def open(self) -> "CountingReader":
-        """The scenes. Raises ValueError where the settings contradict each other."""
         return CountingReader(self)
 
+    @override
     def fingerprint(self) -> str:
-        """The digest of the settings, on which alone the scenes depend."""
         return digest_of(self)
 
+    @override
     def first_rows(self, count: int) -> Self:
-        """The same source with fewer scenes."""
         return self.model_copy(update={"size": min(self.size, count)})
 
+    @override
     def glance(self) -> Glance:
-        """Everything is known from the settings."""
         return Glance(rows=self.size, names=frozenset([self.type]), columns=frozenset(["objects"]))
 
     @property
+    @override
     def known_rows(self) -> int:
-        """Number of scenes."""
         return self.size
 
+    @override
     def problems(self) -> Iterator[Problem]:
-        """Settings that contradict each other."""
         if self.min_objects > self.max_objects:
             yield Problem(
                 where="min_objects",
@@ -107,8 +108,8 @@ class CountingSource(DataSource):
             lighting=self.lighting,
         )
 
+    @override
     def shared_with(self, other: DataSource) -> str | None:
-        """Says so where both sources have the same seed, and so the same scenes."""
         if not isinstance(other, CountingSource) or self.scene_seed != other.scene_seed:
             return None
         return f"both have scene_seed {self.scene_seed}"

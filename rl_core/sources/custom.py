@@ -1,4 +1,4 @@
-"""The `custom` source: rows that a function of the user's yields."""
+"""The `custom` source: rows that a user's function yields."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.problem import Problem
@@ -27,7 +28,6 @@ PROBLEMS: Final = "problems"
 """Name of an optional function of the same file, `problems(**kwargs)`, which returns sentences about what is wrong,
 without reading all rows."""
 
-_MOST_WITHOUT_LIMIT = 1_000_000
 _ROWS_TRIED = 8
 _END = object()
 
@@ -47,13 +47,12 @@ class CustomSource(DataSource):
     media_dir: str | None = None
     """Folder that relative paths of images and videos start from; null takes the folder of the function's file."""
     limit: int | None = Field(default=None, ge=1)
-    """Take only the first rows. A function that yields more than a million rows, or never ends, needs a limit."""
+    """Take only the first rows. A function that never ends needs a limit."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
+    @override
     def open(self) -> "CustomReader":
-        """A reader with the function imported and not called yet. Raises ValueError where the function does not exist,
-        or its import fails."""
         return CustomReader(source=self, function=find_function(self.function))
 
     def fingerprint(self) -> str:
@@ -68,16 +67,16 @@ class CustomSource(DataSource):
             "function": function.name,
             "code": code,
             "settings": self.model_dump(mode="json", include={"kwargs", "columns", "limit"}),
-            "external": self._said_beside(function),
+            "external": self._own_fingerprint(function),
         }
         return digest_of(content)
 
+    @override
     def first_rows(self, count: int) -> Self:
-        """The same source with a lower limit."""
         return self.model_copy(update={"limit": min(self.limit or count, count)})
 
+    @override
     def glance(self) -> Glance:
-        """The name of its rows' data source. The number of rows is not known without running the function."""
         return Glance(names=None if self.names_its_rows else frozenset([self.function_name]))
 
     @property
@@ -86,12 +85,12 @@ class CustomSource(DataSource):
         return self.function.rpartition(":")[2]
 
     @property
+    @override
     def names_its_rows(self) -> bool:
-        """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
+    @override
     def problems(self) -> Iterator[Problem]:
-        """A function that does not exist, or arguments that do not fit it. Its file is read and not run."""
         try:
             function = find_function(self.function)
         except ValueError as error:
@@ -101,9 +100,8 @@ class CustomSource(DataSource):
         if definition is not None:
             yield from _argument_problems(definition, self.kwargs)
 
+    @override
     def trial_problems(self) -> Iterator[Problem]:
-        """Problems that the first rows show, which are read twice, and problems that the file's function `problems`
-        returns."""
         if any(self.problems()):
             return  # which say it already
         first = self.first_rows(_ROWS_TRIED)
@@ -114,57 +112,56 @@ class CustomSource(DataSource):
             what = [str(error)]
         yield from (Problem("function", text, fix) for text in what)
 
+    @override
     def paths(self) -> Iterator[NamedPath]:
-        """The folder of the media."""
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
 
+    @override
     def code_paths(self) -> Iterator[str]:
-        """The function's file; nothing for a function of an installed package."""
         path = file_named(self.function)
         if path is not None:
             yield path
 
+    @override
     def shared_with(self, other: DataSource) -> str | None:
-        """Says so where both sources make the same call, and so have the same rows."""
         if not isinstance(other, CustomSource) or (self.function, self.kwargs) != (other.function, other.kwargs):
             return None
         return f"both are {self.function} with equal kwargs"
 
+    @override
     def located(self, files: SourceFiles) -> Self:
-        """The source with the function's file replaced by a place where it can be read. Its media stay where they were
-        beside the original file."""
         path = file_named(self.function)
         if path is None:
             return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
-        place, beside = files.source_code(path), files.data(str(Path(path).parent))
+        place, original_folder = files.source_code(path), files.data(str(Path(path).parent))
         media_dir = self.media_dir and files.data(self.media_dir)
-        if media_dir is None and place.parent != Path(beside):  # the code is a copy, and has no media beside it
-            media_dir = beside
+        if media_dir is None and place.parent != Path(original_folder):  # a copy of the code has no media in its folder
+            media_dir = original_folder
         return self.model_copy(update={"function": f"{place}:{self.function_name}", "media_dir": media_dir})
 
-    def _said_beside(self, function: UserFunction) -> str | None:
+    def _own_fingerprint(self, function: UserFunction) -> str | None:
         """The result of the file's `fingerprint`; None for a file without such a function, which is not run."""
-        said = self._call_beside(function, FINGERPRINT)
-        if not isinstance(said, str | None):
-            raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(said).__name__}, not text")
-        return said
+        result = self._call_neighbour(function, FINGERPRINT)
+        if not isinstance(result, str | None):
+            raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(result).__name__}, not text")
+        return result
 
     def _own_problems(self) -> list[str]:
         """The result of the file's `problems`; empty for a file without such a function."""
-        said = self._call_beside(find_function(self.function), PROBLEMS)
-        if isinstance(said, str) or not isinstance(said, Iterable | None):
-            raise ValueError(f"data source {self.function}: `{PROBLEMS}` returned {type(said).__name__}, no list")
-        return [str(text) for text in said or ()]
+        result = self._call_neighbour(find_function(self.function), PROBLEMS)
+        if isinstance(result, str) or not isinstance(result, Iterable | None):
+            raise ValueError(f"data source {self.function}: `{PROBLEMS}` returned {type(result).__name__}, no list")
+        return [str(text) for text in result or ()]
 
-    def _call_beside(self, function: UserFunction, name: str) -> object:
+    def _call_neighbour(self, function: UserFunction, name: str) -> object:
         """The result of another function of the same file; None where there is no such function."""
-        beside = function.load_beside(name) if function.text.may_define(name) else None
-        if beside is None:
+        neighbour = function.load_beside(name) if function.text.may_define(name) else None
+        if neighbour is None:
             return None
         try:
-            said: object = beside(**self.kwargs)
-            return list(said) if isinstance(said, Iterator) else said
+            result: object = neighbour(**self.kwargs)
+            return list(result) if isinstance(result, Iterator) else result
         except (Exception, SystemExit) as error:
             raise ValueError(f"data source {self.function}: `{name}`: {function.failure_text(error)}") from error
 
@@ -172,15 +169,7 @@ class CustomSource(DataSource):
 @dataclass(frozen=True, kw_only=True)
 class CustomReader:
     """Reads the rows that a user's function yields. A row that cannot be used becomes a BadRow. A function that fails
-    ends the reading with an error that names the row and the line.
-
-    Attributes:
-        source: The settings.
-        function: The function, which is imported when the reader is made.
-
-    Raises:
-        ValueError: The import of the function fails.
-    """
+    ends the reading with an error that names the row and the line. Raises ValueError where its import fails."""
 
     source: CustomSource
     function: UserFunction
@@ -205,14 +194,7 @@ class CustomReader:
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         rows = self._iterator()
-        for index in count():
-            if index == self.source.limit:
-                return
-            if self.source.limit is None and index == _MOST_WITHOUT_LIMIT:
-                raise ValueError(
-                    f"data source {self.source.function}: it has yielded {index} rows and does not end; set limit to "
-                    "the number of rows that are meant"
-                )
+        for index in count() if self.source.limit is None else range(self.source.limit):
             with self._named(f"row {index}"):
                 values = next(rows, _END)
             if values is _END:
@@ -258,8 +240,8 @@ class CustomReader:
         try:
             yield
         except (Exception, SystemExit) as error:
-            told = self.function.failure_text(error)
-            raise ValueError(f"data source {self.source.function}: {what}: {told}") from error
+            reason = self.function.failure_text(error)
+            raise ValueError(f"data source {self.source.function}: {what}: {reason}") from error
 
 
 def _plain(value: object) -> object:
@@ -295,12 +277,7 @@ def _argument_problems(
 
 
 def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:
-    """Problems that the first rows show.
-
-    Args:
-        first: The first rows.
-        again: The same rows, read a second time.
-    """
+    """Problems that the first rows show, which were read twice."""
     if not first:
         return ["it yields no row"]
     if all(isinstance(row, BadRow) for row in first):

@@ -12,42 +12,33 @@ _BEGINNINGS: Final = {
     b"PAR1": "Parquet: let its name end in .parquet",
     b"\x1f\x8b": "compressed by gzip: unpack it first",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it first",
-    b"BZh": "compressed by bzip2: unpack it first",
     b"\xfd7zXZ\0": "compressed by xz: unpack it first",
     b"PK\x03\x04": "a ZIP archive: unpack it first",
     b"ARROW1": "an Arrow file: write it as Parquet",
-    b"\xff\xff\xff\xff": "an Arrow stream: write it as Parquet",
-    b"\xff\xfe\0\0": "text in UTF-32: save it as UTF-8",
-    b"\0\0\xfe\xff": "text in UTF-32: save it as UTF-8",
-    b"\xff\xfe": "text in UTF-16: save it as UTF-8",
-    b"\xfe\xff": "text in UTF-16: save it as UTF-8",
+    b"\xff\xfe": "text in UTF-16 or UTF-32: save it as UTF-8",
+    b"\xfe\xff": "text in UTF-16 or UTF-32: save it as UTF-8",
     b"version https://git-lfs": "a pointer of Git LFS: fetch the content with `git lfs pull`",
-    b"SQLite format 3\0": "an SQLite database: write its rows as JSONL or Parquet",
 }
 _HTML = (b"<!doctype html", b"<html")
 
 
 def foreign_kind(start: bytes) -> str | None:
     """The kind of a file whose first bytes show that it is no file of rows, and what to do with it; None for any other
-    file.
-
-    Args:
-        start: Some hundred of its first bytes.
-    """
+    file."""
     for beginning, kind in _BEGINNINGS.items():
         if start.startswith(beginning):
             return kind
     if start.lstrip().lower().startswith(_HTML):
-        return "a web page: perhaps what a server said instead of the file"
+        return "a web page: perhaps a server's answer in place of the file"
     if start and not start.strip(b"\0"):
         return "nothing but zero bytes at its beginning: perhaps a download that broke off"
     return None
 
 
-def read_start(path: Path) -> bytes:
-    """The first bytes of a file, at most 64 KiB. Raises OSError."""
+def read_start(path: Path, most: int = _LOOKED_AT) -> bytes:
+    """The first bytes of a file, usually 64 KiB. Raises OSError."""
     with path.open("rb") as file:
-        return file.read(_LOOKED_AT)
+        return file.read(most)
 
 
 def read_text(path: Path, kind: str) -> str:

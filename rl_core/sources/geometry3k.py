@@ -12,7 +12,7 @@ from typing import Any
 from rl_core.digests import file_digests
 from rl_core.files import lies_below, read_regular
 from rl_core.sources.conversation import IMAGE_PLACE
-from rl_core.sources.json_text import parse_json
+from rl_core.sources.json_rows import parse_json
 from rl_core.sources.rows import BadRow, Row, unwritable_row
 from rl_core.sources.source import Glance
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.sources.columns import Columns
@@ -47,15 +48,14 @@ class HubSource(DataSource):
             limit=self.limit,
         )
 
+    @override
     def open(self) -> "HubReader":
-        """The split. Raises ValueError also where it lacks a configured column."""
         reader = self.reader()
         reader.check()
         return reader
 
+    @override
     def fingerprint(self) -> str:
-        """Made from the commit, and every image and video on this machine that the rows name. Raises ValueError where
-        the dataset, split or revision does not exist, or the hub cannot be reached."""
         from rl_core.sources.hub_rows import repository_content
 
         content = {
@@ -65,12 +65,12 @@ class HubSource(DataSource):
         }
         return digest_of(content)
 
+    @override
     def first_rows(self, count: int) -> Self:
-        """The same split with a lower limit."""
         return self.model_copy(update={"limit": min(self.limit or count, count)})
 
+    @override
     def glance(self) -> Glance:
-        """The name of the dataset; anything else would have to be asked of the hub."""
         return Glance(names=None if self.names_its_rows else frozenset([self.repository_name]))
 
     @property
@@ -79,26 +79,25 @@ class HubSource(DataSource):
         return self.name.rpartition("@")[0]
 
     @property
+    @override
     def names_its_rows(self) -> bool:
-        """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
+    @override
     def paths(self) -> Iterator[NamedPath]:
-        """The folder of the media."""
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
 
+    @override
     def repository(self) -> Repository:
-        """The dataset on the hub."""
         return Repository("name", self.name.partition("@")[0], self.revision)
 
+    @override
     def shared_with(self, other: DataSource) -> str | None:
-        """Says so where both sources read the same split of the same revision."""
         if not isinstance(other, HubSource) or (self.name, self.revision) != (other.name, other.revision):
             return None
         return f"both read {self.name}"
 
+    @override
     def located(self, files: SourceFiles) -> Self:
-        """The source with the folder of its media replaced. Its own name stays, even if it is a folder's, because it
-        names the data source of its rows."""
         return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})

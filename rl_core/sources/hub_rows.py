@@ -8,6 +8,8 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from rl_core.digests import file_digests
 from rl_core.files import files_below
 from rl_core.sources.parquet_rows import Unreadable, arrow_rows
@@ -28,10 +30,6 @@ _REFUSALS = (RuntimeError, UnpicklingError)
 class HubReader(TableReader):
     """One split of a dataset repository, at one commit. A local folder in place of `owner/name` works as well.
 
-    Attributes:
-        place: `owner/name@split`.
-        revision: Branch, tag or commit; None for the main branch.
-
     Raises:
         ValueError: The dataset, split or revision does not exist or cannot be reached.
     """
@@ -42,20 +40,20 @@ class HubReader(TableReader):
         _ = self._dataset
 
     @property
+    @override
     def name(self) -> str:
-        """The repository's name."""
         return self.place.rpartition("@")[0]
 
+    @override
     def column_names(self) -> set[str]:
-        """Names of the split's columns."""
         return set(self._dataset.column_names)
 
+    @override
     def count(self) -> int:
-        """Number of rows of the split."""
         return len(self._dataset)
 
+    @override
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row of the split."""
         # The rows of a local folder may name files in it; paths of a dataset on the hub mean nothing on this machine
         # unless `media_dir` is set.
         folder = Path(self.name)
@@ -91,11 +89,8 @@ def repository_content(repository: str, revision: str | None) -> str | list[str 
 
 
 def split_names(repository: str) -> list[str]:
-    """The names of the splits of a dataset on the hub.
-
-    Raises:
-        ValueError: The dataset does not exist or cannot be reached.
-    """
+    """The names of the splits of a dataset on the hub. Raises ValueError where it does not exist or cannot be
+    reached."""
     import datasets
 
     try:

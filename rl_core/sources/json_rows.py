@@ -2,13 +2,15 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from typing_extensions import override
+
 from rl_core.sources.file_kinds import foreign_kind, read_start, read_text
-from rl_core.sources.json_text import parse_json
 from rl_core.sources.source import Glance
 from rl_core.sources.tables import FileTable, RawRow, WholeTable
 
@@ -16,24 +18,48 @@ MOST_BYTES: Final = 1 << 26
 """Bytes of JSONL files that a glance reads to count their lines; the rest of larger files is estimated."""
 
 _ROWS_LOOKED_AT = 256
-_CHUNK = 1 << 20
 _LONGEST_LINE = 1 << 28
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+def parse_json(text: str) -> Any:
+    """The value that a JSON text stands for; where json.loads would silently choose, it raises an error.
+
+    Raises:
+        ValueError: The text is no JSON, nested too deeply, or has an object with the same key twice. The message is
+            the end of a sentence that begins with "the line" or the like.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("has lists and objects that are nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"cannot be read: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"an object has the key {name!r} twice")
+    return values
 
 
 class JsonlReader(FileTable):
     """Reads one JSON object from each line; blank lines are skipped."""
 
+    @override
     def column_names(self) -> set[str]:
-        """Names of the columns that any row has. Reads every line."""
         return {name for raw in self.raw_rows() if isinstance(raw.values, dict) for name in raw.values}
 
+    @override
     def count(self) -> int:
-        """Number of lines that are not blank."""
         return sum(1 for _ in self._lines())
 
+    @override
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row; a line that is no JSON object is a row that cannot be read."""
         for path, number, line in self._lines():
             yield RawRow(_json_object(line, "line"), path.parent, f"{path.name} line {number}")
 
@@ -44,10 +70,8 @@ class JsonlReader(FileTable):
         sizes = [path.stat().st_size for path in self.files]
         if sum(sizes) <= MOST_BYTES:
             return self._glance(rows=self.count())
-        lines = read = 0
-        for chunk in _chunks(self.files, MOST_BYTES):
-            lines += chunk.count(b"\n")
-            read += len(chunk)
+        starts = [read_start(path, MOST_BYTES // len(self.files)) for path in self.files]
+        lines, read = sum(start.count(b"\n") for start in starts), sum(map(len, starts))
         return self._glance(rows=round(lines / read * sum(sizes)), is_exact=False)
 
     def _lines(self) -> Iterator[tuple[Path, int, str]]:
@@ -125,15 +149,6 @@ def _bounded_lines(file: TextIO) -> Iterator[str]:
         yield line
         while len(line) == _LONGEST_LINE and not line.endswith("\n"):
             line = file.readline(_LONGEST_LINE)
-
-
-def _chunks(files: list[Path], most_bytes: int) -> Iterator[bytes]:
-    left = most_bytes
-    for path in files:
-        with path.open("rb") as file:
-            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
-                left -= len(chunk)
-                yield chunk
 
 
 def _elements(text: str, path: Path) -> Iterator[str]:

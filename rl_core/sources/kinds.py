@@ -13,6 +13,6 @@ SingleSource = Annotated[
     CountingSource  # rendered scenes
     | LocalSource  # files of this machine
     | HubSource  # a dataset of the Hugging Face hub
-    | CustomSource,  # a function of the user's
+    | CustomSource,  # a user's function
     Field(discriminator="type"),
 ]

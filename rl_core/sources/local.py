@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.sources.columns import Columns
@@ -43,15 +44,14 @@ class LocalSource(DataSource):
             self.path, kind=self.format, columns=self.columns, media_dir=self.media_dir, limit=self.limit
         )
 
+    @override
     def open(self) -> "LocalReader":
-        """The reader for the path. Raises ValueError also where no row has a configured column."""
         reader = self.reader()
         reader.check()
         return reader
 
+    @override
     def fingerprint(self) -> str:
-        """Made from every data file, and every image and video that the rows name. Raises ValueError where the source
-        cannot be opened."""
         reader = self.open()
         content = {
             "name": reader.name,
@@ -62,33 +62,32 @@ class LocalSource(DataSource):
         }
         return digest_of(content)
 
+    @override
     def first_rows(self, count: int) -> Self:
-        """The same source with a lower limit."""
         return self.model_copy(update={"limit": min(self.limit or count, count)})
 
+    @override
     def glance(self) -> Glance:
-        """Read from the footers of Parquet files or the beginning of JSONL. Raises ValueError or OSError where the
-        source cannot be read."""
         return self.reader().glance()
 
     @property
+    @override
     def names_its_rows(self) -> bool:
-        """Whether `columns.data_source_key` is set."""
         return self.columns.data_source_key is not None
 
+    @override
     def paths(self) -> Iterator[NamedPath]:
-        """The path of the data and the folder of the media."""
         yield NamedPath("path", Path(self.path), "file or folder")
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
 
+    @override
     def shared_with(self, other: DataSource) -> str | None:
-        """Says so where both sources read the same path."""
         if not isinstance(other, LocalSource) or Path(self.path).absolute() != Path(other.path).absolute():
             return None
         return f"both read {self.path}"
 
+    @override
     def located(self, files: SourceFiles) -> Self:
-        """The source with the paths of data and media replaced."""
         media_dir = self.media_dir and files.data(self.media_dir)
         return self.model_copy(update={"path": files.data(self.path), "media_dir": media_dir})

@@ -25,9 +25,6 @@ def find_reader(
     Args:
         place: File, folder or pattern.
         kind: The `format` of a local source; `auto` goes by what the path holds.
-        columns: The meanings of the columns.
-        media_dir: Folder that relative paths of images and videos start from; None for the folder of the rows.
-        limit: Take only the first rows.
 
     Raises:
         ValueError: The path does not exist, or has no known format or more than one.
@@ -73,7 +70,7 @@ def _find_kind(path: Path) -> str:
         return kind
     patterns = {"parquet": "*.parquet", "jsonl": "*.jsonl", "geometry3k": f"*/{ITEM_FILE}"}
     found = [kind for kind, pattern in patterns.items() if next(path.glob(pattern), None)]
-    if not found and is_regular(path / "metadata.csv"):  # as `datasets` calls the rows beside a folder of images
+    if not found and is_regular(path / "metadata.csv"):  # as `datasets` calls the table of a folder of images
         return "csv"
     if not found and _has_classes(path):
         return "imagefolder"
@@ -88,9 +85,9 @@ def _find_kind(path: Path) -> str:
 
 
 def _has_classes(path: Path) -> bool:
-    """Whether a folder holds folders of classes, and not images beside a file of rows."""
-    beside = [child for child in path.iterdir() if child.suffix in (".json", ".csv")]
-    return not beside and sum(child.is_dir() and is_class_folder(child) for child in path.iterdir()) > 1
+    """Whether a folder holds folders of classes, and not images with a table of rows."""
+    tables = [child for child in path.iterdir() if child.suffix in (".json", ".csv")]
+    return not tables and sum(child.is_dir() and is_class_folder(child) for child in path.iterdir()) > 1
 
 
 def _files_of(path: Path, ending: str) -> list[Path]:

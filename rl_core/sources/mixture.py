@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.sources.kinds import SingleSource
@@ -27,8 +28,8 @@ class MixtureSource(DataSource):
         order."""
         return dict(sorted(self.sources.items()))
 
+    @override
     def open(self) -> "MixtureReader":
-        """A reader of all parts. Raises ValueError with the problems of all parts that cannot be opened."""
         readers, problems = {}, []
         for name, source in self.parts.items():
             try:
@@ -39,42 +40,37 @@ class MixtureSource(DataSource):
             raise ValueError("\n".join(problems))
         return MixtureReader(readers)
 
+    @override
     def fingerprint(self) -> str:
-        """Made from the fingerprints of all parts. Raises ValueError where a part cannot be read."""
         return digest_of({name: source.fingerprint() for name, source in self.parts.items()})
 
+    @override
     def first_rows(self, count: int) -> Self:
-        """The same mixture with the first rows of every part."""
         return self.model_copy(update={"sources": {name: part.first_rows(count) for name, part in self.parts.items()}})
 
+    @override
     def glance(self) -> Glance:
-        """Made from what is known about the parts. Raises ValueError or OSError where a part cannot be read."""
         parts = {name: source.glance() for name, source in self.parts.items()}
         return joint_glance(parts, names_rows=self.names_its_rows)
 
     @property
+    @override
     def known_rows(self) -> int | None:
-        """The sum of the parts' rows, if it is known for all of them."""
         return _sum_of_all([source.known_rows for source in self.parts.values()])
 
     @property
+    @override
     def names_its_rows(self) -> bool:
-        """Whether a column of any part names the data source of its rows."""
         return any(source.names_its_rows for source in self.parts.values())
 
+    @override
     def located(self, files: SourceFiles) -> Self:
-        """The mixture with the paths of all parts replaced."""
         return self.model_copy(update={"sources": {name: part.located(files) for name, part in self.sources.items()}})
 
 
 def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
-    """What is known about a mixture, from what is known about each part. A part that cannot be read counts as a part
-    about which nothing is known.
-
-    Args:
-        parts: What is known about each part, by its name.
-        names_rows: Whether a column of any part names the data source of its rows.
-    """
+    """What is known about a mixture, from what is known about each part, and whether a column of any part names the
+    data source of its rows."""
     columns = [part.columns for part in parts.values() if part.columns is not None]
     return Glance(
         rows=_sum_of_all([part.rows for part in parts.values()]),

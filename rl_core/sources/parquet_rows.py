@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from rl_core.sources.file_kinds import foreign_kind, read_start
-from rl_core.sources.json_text import parse_json
+from rl_core.sources.json_rows import parse_json
 from rl_core.sources.tables import FileTable, RawRow
 
 _BATCH_ROWS = 64
@@ -66,20 +67,20 @@ class ParquetReader(FileTable):
     def _metadata(self) -> list[Any]:
         return [_read_metadata(path) for path in self.files]
 
+    @override
     def column_names(self) -> set[str]:
-        """Names from the files' schemas. Raises ValueError where a file has two columns of the same name."""
         schemas = [metadata.schema.to_arrow_schema().names for metadata in self._metadata]
         for path, names in zip(self.files, schemas, strict=True):
             if twice := [name for name, count in Counter(names).items() if count > 1]:
                 raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
         return {name for names in schemas for name in names}
 
+    @override
     def count(self) -> int:
-        """Row counts from the files' footers."""
         return sum(metadata.num_rows for metadata in self._metadata)
 
+    @override
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row; only a few are in memory at a time."""
         for path in self.files:
             with pq.ParquetFile(path) as file:
                 batches = file.iter_batches(batch_size=_BATCH_ROWS)

@@ -76,7 +76,7 @@ def draw_scene(
         lighting: Weakest and strongest light.
 
     Raises:
-        ValueError: The objects do not fit beside each other; the message says what to change.
+        ValueError: The objects find no room; the message says what to change.
     """
     # PCG64's uniform doubles are the only draw used: numpy keeps its bit streams, not its distributions, stable.
     generator = np.random.Generator(np.random.PCG64(keyed_seed(seed, "scene", index)))

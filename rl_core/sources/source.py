@@ -69,20 +69,14 @@ class DataSource(Section, ABC):
 
     @abstractmethod
     def open(self) -> RowReader:
-        """Open the source. Each iteration over the reader yields the same rows from the first one on.
-
-        Raises:
-            ValueError: The source does not exist, cannot be read, or lacks a configured column altogether.
-        """
+        """Open the source. Each iteration over the reader yields the same rows from the first one on. Raises ValueError
+        where the source does not exist, cannot be read, or lacks a configured column altogether."""
 
     @abstractmethod
     def fingerprint(self) -> str:
         """Identity of the content: it changes where any row, image or video may have changed, and not when the source
-        is moved. A run takes over the prepared data of another run if their fingerprints are equal.
-
-        Raises:
-            ValueError: The source does not exist, cannot be read, or lacks a configured column altogether.
-        """
+        is moved. A run takes over the prepared data of another run if their fingerprints are equal. Raises ValueError
+        as `open` does."""
 
     @abstractmethod
     def first_rows(self, count: int) -> Self:
@@ -91,12 +85,7 @@ class DataSource(Section, ABC):
     @abstractmethod
     def glance(self) -> Glance:
         """What can be found out about the rows in little time, however many there are, and without running a user's
-        code.
-
-        Raises:
-            ValueError: The source cannot be read.
-            OSError: The source cannot be read.
-        """
+        code. Raises ValueError or OSError where the source cannot be read."""
 
     @property
     def known_rows(self) -> int | None:

@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from rl_core.digests import file_digests
 from rl_core.sources.columns import Columns, RowParser, check_columns
 from rl_core.sources.rows import BadRow, Row
@@ -96,8 +98,8 @@ class FileTable(TableReader):
     files: list[Path]
 
     @property
+    @override
     def name(self) -> str:
-        """The last part of the path without its ending; of a pattern, the part before its first `*`."""
         path = Path(self.place)
         if "*" not in path.name or path.exists():
             return path.stem
@@ -117,8 +119,8 @@ class FileTable(TableReader):
             why = f"{first.origin}: {first.values}"
             raise ValueError(f"data source {self.place}: none of its rows can be read; {why}")
 
+    @override
     def check(self) -> None:
-        """Raises ValueError where no row can be read, or a configured column is missing."""
         self.check_rows()
         super().check()
 
@@ -152,14 +154,14 @@ class WholeTable(FileTable):
     def _rows(self) -> list[RawRow]:
         return [row for path in self.files for row in self._rows_of(path)]
 
+    @override
     def column_names(self) -> set[str]:
-        """Names of the columns that any row has."""
         return {name for row in self._rows if isinstance(row.values, dict) for name in row.values}
 
+    @override
     def count(self) -> int:
-        """Number of rows."""
         return len(self._rows)
 
+    @override
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row."""
         return iter(self._rows)

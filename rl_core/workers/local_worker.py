@@ -74,7 +74,7 @@ class LocalWorker(WorkerGroup):
             ranks_a_sequence=cluster.sequence_parallel_size,
             ranks_a_generator=cluster.tensor_parallel_size,
         )
-        images = ImageStore.open(folders.data / IMAGES_FILE)
+        images = ImageStore(folders.data / IMAGES_FILE)
         self._pixels = PixelCache(load_processor(folders.model), images)
         self.trainer = Trainer(
             config,

@@ -82,7 +82,7 @@ class GeneratingWorker:
         self._generator.close()
 
     def _start_engine(self) -> RolloutEngine:
-        images = ImageStore.open(self._folders.data / IMAGES_FILE)
+        images = ImageStore(self._folders.data / IMAGES_FILE)
         pixels = PixelCache(load_processor(self._folders.model), images)
         return start_engine(self._folders.engine_spec(self._config), pixels)
 

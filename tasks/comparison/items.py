@@ -51,7 +51,7 @@ def _open_images(groups: Sequence[RunGroup]) -> ImageStore | None:
     """Every run has the images of its held-out rows, so the first run whose data is still there is enough."""
     paths = (run.run.data / IMAGES_FILE for group in groups for run in group.evaluated)
     path = next((path for path in paths if path.is_file()), None)
-    return ImageStore.open(path) if path else None
+    return ImageStore(path) if path else None
 
 
 def _flipped_item(

@@ -112,7 +112,7 @@ def rollouts_page(run: RunDirectory, step: int) -> str:
     """The first prompts of a step with images, responses, rewards and advantages."""
     records = read_rollouts(run.rollouts(step))
     groups = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_uid)]
-    images = ImageStore.open(run.data / IMAGES_FILE)
+    images = ImageStore(run.data / IMAGES_FILE)
     parts = [_group(group, images) for group in groups[:_PROMPTS]]
     more = f"`sightline show {run.name} --step {step}` shows all {len(groups)} prompts."
     return "\n\n".join([f"# Rollouts of step {step}", *parts, more]) + "\n"
@@ -121,7 +121,7 @@ def rollouts_page(run: RunDirectory, step: int) -> str:
 def validation_page(run: RunDirectory) -> str:
     """The first held-out prompts with images, and the responses to them in each validation."""
     steps, history = validated_steps(run), validation_history(run)
-    images = ImageStore.open(run.data / IMAGES_FILE)
+    images = ImageStore(run.data / IMAGES_FILE)
     parts = [_answers(answers, images) for answers in list(history.values())[:_PROMPTS]]
     command = f"sightline show {run.name} --validation --step {steps[-1]}"
     more = f"`{command}` shows the answers to all {len(history)} prompts."

@@ -208,7 +208,7 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
 
 def open_images(run: RunDirectory) -> ImageStore:
     """The run's images."""
-    return ImageStore.open(run.data / IMAGES_FILE)
+    return ImageStore(run.data / IMAGES_FILE)
 
 
 def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:

@@ -108,4 +108,4 @@ def _prepare(run: RunDirectory) -> None:
         source="counting", read=8, rows=8, rejected=0, overlong=0, images=8, data_sources={}, prompt_tokens=lengths
     )
     manifest = DataManifest(fingerprint="f" * 16, splits={"train": split, "validation": split}, images=8, files={})
-    atomic_write_json(run.data / MANIFEST_FILE, manifest.as_json())
+    atomic_write_json(run.data / MANIFEST_FILE, manifest.model_dump(mode="json"))

@@ -59,7 +59,7 @@ def when_filtering(key: str) -> Convert:
     return lambda value, config: {key: value} if config["algorithm.online_filtering"] else {}
 
 
-def leaves_a_rest(value: Any, config: EasyR1Config) -> bool:
+def leaves_a_remainder(value: Any, config: EasyR1Config) -> bool:
     """Whether the mini batches of a run without group filtering do not fill a rollout batch exactly."""
     return not config["algorithm.online_filtering"] and bool(value) and config["data.rollout_batch_size"] % value > 0
 
@@ -130,7 +130,7 @@ def same_body(value: Any, config: EasyR1Config) -> Assignments:
     return {}
 
 
-def optimizer_steps_a_step(config: EasyR1Config, owner: str) -> int:
+def optimizer_steps_per_step(config: EasyR1Config, owner: str) -> int:
     """Optimizer steps of the actor or the critic in one training step. EasyR1 advances its learning-rate schedule once
     in a training step, Sightline in each optimizer step."""
     batches = int(config["data.rollout_batch_size"]) // int(config[f"worker.{owner}.global_batch_size"])
@@ -143,7 +143,7 @@ def warmup_steps(owner: str) -> Convert:
     def convert(value: Any, config: EasyR1Config) -> Assignments:
         if value is None:
             return {}
-        return {f"{owner}.optim.lr_warmup_steps": value * optimizer_steps_a_step(config, owner)}
+        return {f"{owner}.optim.lr_warmup_steps": value * optimizer_steps_per_step(config, owner)}
 
     return convert
 
@@ -223,12 +223,12 @@ def offload(value: Any, config: EasyR1Config) -> Assignments:
 
 def sharding(value: Any, config: EasyR1Config) -> Assignments:
     """How the weights are spread: over groups of `value` devices, or over all of them if it is not positive."""
-    a_machine = int(config["trainer.n_gpus_per_node"])
-    devices = int(config["trainer.nnodes"]) * a_machine
+    per_machine = int(config["trainer.n_gpus_per_node"])
+    devices = int(config["trainer.nnodes"]) * per_machine
     if value < 1 or value >= devices:
         return {"cluster.sharding": "full"}
-    if value not in (1, a_machine):
-        raise NoEquivalent(f"weights are spread over all devices, over the {a_machine} of a machine, or not at all")
+    if value not in (1, per_machine):
+        raise NoEquivalent(f"weights are spread over all devices, over the {per_machine} of a machine, or not at all")
     return {"cluster.sharding": "none" if value == 1 else "hybrid"}
 
 

@@ -9,7 +9,7 @@ from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.hub import SPLIT_NAME
 from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
 
-_PLACES = "here, beside the config or above it: give its path from here"
+_PLACES = "here, in the config's folder or above it: give its path from here"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _EXPERTS = re.compile(r"-A\d+(\.\d+)?B\b|\bMoE\b|mixtral", re.IGNORECASE)
 _REWARD = "worker.reward.reward_function"

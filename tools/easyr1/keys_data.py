@@ -2,7 +2,7 @@
 
 from tools.easyr1.conversions import (
     kl_type,
-    leaves_a_rest,
+    leaves_a_remainder,
     overlong,
     when_adaptive,
     when_estimator_reads,
@@ -62,7 +62,7 @@ DATA: tuple[Key, ...] = (
         "it has room for (`rollout.max_num_seqs`).",
         differs=[
             Difference(
-                leaves_a_rest,
+                leaves_a_remainder,
                 "A step takes rollout_batch_size prompts; EasyR1 draws them in whole mini batches and discards the "
                 "rest.",
             )

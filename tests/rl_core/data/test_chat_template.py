@@ -4,8 +4,7 @@ import os
 import pytest
 from transformers import AutoProcessor, AutoTokenizer
 
-from rl_core.data.chat import ChatRenderer
-from rl_core.data.chat_template import replace_chat_template
+from rl_core.data.chat import ChatRenderer, replace_chat_template
 
 OLD, NEW = "OLD{{ messages[0]['content'] }}", "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
 MESSAGES = [{"role": "user", "content": "Hi"}]

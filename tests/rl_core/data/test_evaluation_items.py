@@ -3,10 +3,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.evaluation_items import render_items
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prompts import PromptTemplate
-from rl_core.data.row_preparation import Limits
+from rl_core.data.row_preparation import Limits, render_items
 from rl_core.progress import SilentProgress
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
@@ -38,7 +37,7 @@ def test_items_become_prompts_and_those_that_cannot_are_told(
     assert prompt.answer == 3
     assert prompt.text.count("<|image_pad|>") == 1
     assert "How many? Think first." in prompt.text
-    assert prompt.image_uids[0] in ImageStore.open(tmp_path / "i.arrow")
+    assert prompt.image_uids[0] in ImageStore(tmp_path / "i.arrow")
     remark = rendered.remark()
     assert remark is not None and remark.startswith("left out: 1 item(s)") and "1.png" in remark
 

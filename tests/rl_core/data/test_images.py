@@ -16,7 +16,7 @@ def write(path, *items):
 
 def test_an_image_comes_back_by_its_uid(tmp_path):
     red, blue = write(tmp_path / "images.arrow", RED, BLUE)
-    store = ImageStore.open(tmp_path / "images.arrow")
+    store = ImageStore(tmp_path / "images.arrow")
     assert store.encoded(red) == RED
     assert store.image(blue).getpixel((0, 0)) == (0, 0, 250)
     assert store.image(blue).mode == "RGB"
@@ -25,7 +25,7 @@ def test_an_image_comes_back_by_its_uid(tmp_path):
 
 def test_the_same_image_is_stored_once(tmp_path):
     first, second, third = write(tmp_path / "images.arrow", RED, BLUE, RED)
-    store = ImageStore.open(tmp_path / "images.arrow")
+    store = ImageStore(tmp_path / "images.arrow")
     assert first == third != second
     assert len(store) == 2
     assert store.uids() == (first, second)
@@ -37,18 +37,18 @@ def test_many_batches_read_like_one(tmp_path, monkeypatch):
     monkeypatch.setattr("rl_core.data.images._BATCH_BYTES", 100)
     items = [png_bytes(colour=(n, 0, 0)) for n in range(9)]
     uids = write(tmp_path / "images.arrow", *items)
-    store = ImageStore.open(tmp_path / "images.arrow")
+    store = ImageStore(tmp_path / "images.arrow")
     assert [store.encoded(uid) for uid in uids] == items
 
 
 def test_a_store_without_images_can_be_opened(tmp_path):
     write(tmp_path / "images.arrow")
-    assert len(ImageStore.open(tmp_path / "images.arrow")) == 0
+    assert len(ImageStore(tmp_path / "images.arrow")) == 0
 
 
 def test_a_store_crosses_processes_as_its_path(tmp_path):
     (red,) = write(tmp_path / "images.arrow", RED)
-    pickled = pickle.dumps(ImageStore.open(tmp_path / "images.arrow"))
+    pickled = pickle.dumps(ImageStore(tmp_path / "images.arrow"))
     assert len(pickled) < 300
     assert pickle.loads(pickled).encoded(red) == RED
 
@@ -56,8 +56,8 @@ def test_a_store_crosses_processes_as_its_path(tmp_path):
 def test_unknown_uids_and_broken_files_are_named(tmp_path):
     write(tmp_path / "images.arrow", RED)
     with pytest.raises(KeyError, match="no image 1234"):
-        ImageStore.open(tmp_path / "images.arrow").encoded("1234")
+        ImageStore(tmp_path / "images.arrow").encoded("1234")
     (tmp_path / "cut.arrow").write_bytes((tmp_path / "images.arrow").read_bytes()[:-20])
     for name in ("cut.arrow", "nothing.arrow"):
         with pytest.raises(ValueError, match=f"{name} is no readable image store"):
-            ImageStore.open(tmp_path / name)
+            ImageStore(tmp_path / name)

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.data.inspection import inspect_data
-from rl_core.data.media_folder import find_media_folder
+from rl_core.data.inspection import find_media_folder, inspect_data
 from rl_core.sources.columns import Columns
 from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import local, png_bytes
@@ -22,7 +21,7 @@ def found_for(write_jsonl, tmp_path):
     def find(paths):
         (tmp_path / "rows").mkdir(exist_ok=True)
         path = write_jsonl([{"problem": "<image>", "image": one, "answer": "1"} for one in paths], "rows/rows.jsonl")
-        return find_media_folder(local(path).reader(), Columns(image_key="image"), beside=path.parent)
+        return find_media_folder(local(path).reader(), Columns(image_key="image"), folder_of_rows=path.parent)
 
     return find
 

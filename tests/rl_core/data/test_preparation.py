@@ -135,9 +135,7 @@ BAD_ROWS = {
     "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "32-bit whole numbers of unknown range"),
     "a path without end": ({"images": ["x" * 5000]}, "images", "cannot be read: File name too long"),
     "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
-    "half a character asked": ({"problem": "<image>\ud83d"}, "problem", r"'\ud83d', which is half a character"),
-    "half a character answered": ({"answer": "\ud83d"}, "answer", r"'\ud83d', which is half a character"),
-    "half a character beside": ({"note": ["\ud83d"]}, "note", r"'\ud83d', which is half a character"),
+    "half a character": ({"note": ["\ud83d"]}, "note", r"'\ud83d', which is half a character"),
     "an image of no shape": ({"images": ["thin.png"]}, "images", "aspect ratio"),
 }
 
@@ -167,9 +165,8 @@ def test_a_bad_row_costs_itself_and_is_written_down(prepare, illustrated, tmp_pa
 @pytest.mark.usefixtures("damaged_images")
 def test_too_many_bad_rows_stop_the_preparation_and_all_are_named(prepare, illustrated, tmp_path):
     changes = {number: change for number, (change, _, _) in enumerate(BAD_ROWS.values())}
-    with pytest.raises(ValueError, match=r"12 of 20 rows are unusable, more than data.max_bad_share 0.01") as caught:
+    with pytest.raises(ValueError, match=r"10 of 20 rows are unusable, more than data.max_bad_share 0.01") as caught:
         prepare(train=local(illustrated(20, changes)))
-    assert "  and 2 more" in str(caught.value)
     for number, (_, column, reason) in enumerate(list(BAD_ROWS.values())[:10]):
         assert f"row {number} (rows.jsonl line {number + 1}), column {column!r}: " in str(caught.value)
         assert reason in str(caught.value)
@@ -243,13 +240,6 @@ def test_where_no_row_is_left_each_says_why_and_once(prepare, write_jsonl, max_b
     assert message.count("  row 1 (rows.jsonl line 2), column 'problem': the prompt has") == 1
 
 
-def test_where_no_row_is_left_an_overlong_one_is_named_once(prepare, write_jsonl):
-    rows = [{"problem": "Why? " * 400, "answer": "1"}]
-    with pytest.raises(ValueError, match="train: no row is left of 1") as caught:
-        prepare(train=local(write_jsonl(rows)), max_prompt_length=100, overlong="error")
-    assert str(caught.value).count("  row 0 ") == 1
-
-
 def test_misspelt_keys_and_missing_files_of_both_splits_come_together(prepare, write_jsonl):
     path = write_jsonl([{"problem": "x", "answer": "1"}])
     with pytest.raises(ValueError, match="did you mean 'answer'") as caught:
@@ -262,12 +252,6 @@ def test_a_failed_preparation_leaves_the_old_one(prepare, tmp_path, write_jsonl)
     with pytest.raises(ValueError, match="no row is left"):
         prepare(train=local(write_jsonl([{"problem": "x", "answer": None}])))
     assert DataManifest.read(tmp_path / "out") == before
-
-
-def test_a_new_preparation_replaces_the_old_one(prepare, tmp_path):
-    prepare()
-    prepare(train=counting(4, scene_seed=9))
-    assert len(PreparedDataset.open(tmp_path / "out", "train")) == 4
 
 
 def test_an_image_in_training_and_validation_is_refused_by_rows(prepare, illustrated):
@@ -379,14 +363,10 @@ def test_a_dropped_prompt_leaves_no_image_behind(prepare, write_jsonl, tmp_path)
 
 def test_overlong_prompts_can_be_refused(prepare, write_jsonl):
     rows = [{"problem": "Why? " * 400, "answer": "x"}]
-    with pytest.raises(ValueError, match=r"1 of 1 prompts are too long; raise data.max_prompt_length"):
+    with pytest.raises(ValueError, match=r"1 of 1 prompts are too long; raise data.max_prompt_length") as caught:
         prepare(train=local(write_jsonl(rows)), max_prompt_length=100, overlong="error")
-
-
-def test_images_beyond_the_pixel_limits_are_stored_at_their_final_size(prepare, illustrated, tmp_path):
-    prepare(train=local(illustrated(2)), min_pixels=1, max_pixels=1600)
-    dataset = PreparedDataset.open(tmp_path / "out", "train")
-    assert dataset.images.image(dataset[0].image_uids[0]).size == (40, 40)  # of 60 x 60
+    assert "no row is left of 1" in str(caught.value)
+    assert str(caught.value).count("  row 0 ") == 1, "it is named once"
 
 
 def test_several_images_keep_their_places(prepare, illustrated, tmp_path):

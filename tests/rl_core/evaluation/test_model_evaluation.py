@@ -63,7 +63,7 @@ def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundM
         dtype="float32",
         banned_token_ids=banned_token_ids(model.folder),
         stop_token_ids=stop_token_ids(model.folder),
-        image_store=ImageStore.open(tmp_path / "images.arrow"),
+        image_store=ImageStore(tmp_path / "images.arrow"),
     )
     policy = load_model(model.folder, model_config(model.folder))
     engine.load_weights(named_hf_weights(policy), policy_version=0)

@@ -222,10 +222,10 @@ def _cluster(e: Reference) -> Flat:
 
 def _sharding(e: Reference) -> str | None:
     """Its mesh is [devices / fsdp_size, fsdp_size]: weights are spread over the second axis."""
-    a_machine, size = e["trainer.n_gpus_per_node"], e["worker.actor.fsdp.fsdp_size"]
-    if size <= 0 or size >= a_machine * e["trainer.nnodes"]:
+    per_machine, size = e["trainer.n_gpus_per_node"], e["worker.actor.fsdp.fsdp_size"]
+    if size <= 0 or size >= per_machine * e["trainer.nnodes"]:
         return "full"
-    return {1: "none", a_machine: "hybrid"}.get(size)
+    return {1: "none", per_machine: "hybrid"}.get(size)
 
 
 def _source(key: str, written: str, e: Reference, files: Mapping[str, str]) -> Flat:
