@@ -8,8 +8,7 @@ from typing_extensions import override
 
 from rl_core.problem import Problem
 from rl_core.section import Section
-from rl_core.sources.kinds import SingleSource
-from rl_core.sources.mixture import MixtureSource
+from rl_core.sources.mixture import MixtureSource, SingleSource
 
 Source = Annotated[SingleSource | MixtureSource, Field(discriminator="type")]
 """A source of rows, of any kind."""

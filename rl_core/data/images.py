@@ -9,10 +9,6 @@ from typing import Any, Self
 import pyarrow as pa
 from PIL import Image
 
-from rl_core.data.pixels import StoredImage, fit_pixels, prepare_image
-
-__all__ = ["ImageStore", "ImageStoreWriter", "StoredImage", "fit_pixels", "image_uid", "prepare_image"]
-
 _SCHEMA = pa.schema([("uid", pa.string()), ("encoded", pa.binary())])
 _BATCH_BYTES = 16 << 20  # of images in one record batch
 

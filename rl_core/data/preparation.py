@@ -16,15 +16,12 @@ from rl_core.data.fingerprint import preparation_fingerprint
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest
 from rl_core.data.prepared import IMAGES_FILE, REJECTED_FILE, SCHEMA, rows_file, rows_table
-from rl_core.data.prompts import corpus
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
 from rl_core.data.split_counts import SplitCounts, split_problems
 from rl_core.files import atomic_write_json, committed_folder, folder_hashes
 from rl_core.progress import Advance, Progress
 from rl_core.sources.rows import BadRow, Row, RowReader
 from rl_core.sources.source import DataSource
-
-__all__ = ["DataManifest", "corpus", "prepare_dataset"]
 
 _WRITTEN_ROWS = 256  # rows of one Parquet row group
 

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from rl_core.config.data import DataConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
-from rl_core.data.images import ImageStoreWriter, StoredImage, prepare_image
+from rl_core.data.images import ImageStoreWriter
+from rl_core.data.pixels import StoredImage, prepare_image
 from rl_core.data.videos import read_video
 from rl_core.data.vision_tokens import VideoShape
 from rl_core.progress import Progress

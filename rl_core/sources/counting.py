@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from PIL import Image
 from pydantic import Field
@@ -12,10 +12,9 @@ from rl_core.digests import digest_of
 from rl_core.problem import Problem
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.scene_layout import Scene, draw_scene
+from rl_core.sources.scenes import render_scenes
 from rl_core.sources.source import DataSource, Glance
-
-if TYPE_CHECKING:
-    from rl_core.sources.scene_layout import Scene
 
 _CHUNK = 64
 _MOST_LIGHT = 2.0
@@ -95,10 +94,8 @@ class CountingSource(DataSource):
                 fix="mark the place of the scene once",
             )
 
-    def scene(self, index: int) -> "Scene":
+    def scene(self, index: int) -> Scene:
         """Scene number `index`. Raises ValueError where its objects find no room."""
-        from rl_core.sources.scene_layout import draw_scene  # here: a config loads no NumPy
-
         return draw_scene(
             self.scene_seed,
             index,
@@ -142,8 +139,6 @@ class CountingReader:
         return self.source.size
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        from rl_core.sources.scenes import render_scenes
-
         for start in range(0, self.source.size, _CHUNK):
             indices = range(start, min(start + _CHUNK, self.source.size))
             scenes = [self.source.scene(index) for index in indices]
@@ -151,7 +146,7 @@ class CountingReader:
             for index, scene, pixels in zip(indices, scenes, images, strict=True):
                 yield self._row(index, scene, Image.fromarray(pixels))
 
-    def _row(self, index: int, scene: "Scene", image: Image.Image) -> Row:
+    def _row(self, index: int, scene: Scene, image: Image.Image) -> Row:
         objects = [item._asdict() for item in scene.objects]
         return Row(
             index=index,

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator
 from typing_extensions import override
 
@@ -246,8 +247,6 @@ class CustomReader:
 
 def _plain(value: object) -> object:
     """A number of NumPy as a number of Python; any other value as it is."""
-    import numpy as np  # here: a config loads no NumPy
-
     return value.item() if isinstance(value, np.generic) else value
 
 

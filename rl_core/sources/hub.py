@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from rl_core.digests import digest_of
 from rl_core.sources.columns import Columns
-from rl_core.sources.media import media_digests
+from rl_core.sources.rows import media_digests
 from rl_core.sources.source import DataSource, Glance, NamedPath, Repository, SourceFiles
 
 if TYPE_CHECKING:

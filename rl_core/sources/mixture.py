@@ -1,16 +1,27 @@
-"""The `mixture` source: several sources, one after the other."""
+"""The kinds of sources that a config may name, and the `mixture` of several of them, one after the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 from typing_extensions import override
 
 from rl_core.digests import digest_of
-from rl_core.sources.kinds import SingleSource
+from rl_core.sources.counting import CountingSource
+from rl_core.sources.custom import CustomSource
+from rl_core.sources.hub import HubSource
+from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row, RowReader
 from rl_core.sources.source import DataSource, Glance, SourceFiles
+
+SingleSource = Annotated[
+    CountingSource  # rendered scenes
+    | LocalSource  # files of this machine
+    | HubSource  # a dataset of the Hugging Face hub
+    | CustomSource,  # a user's function
+    Field(discriminator="type"),
+]
 
 
 class MixtureSource(DataSource):

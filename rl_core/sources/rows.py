@@ -3,7 +3,7 @@
 import datetime
 import decimal
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from PIL import Image
 
 from rl_core.answers import Answer, answer_text
+from rl_core.digests import file_digests
+from rl_core.files import check_regular
 
 ImageInput = bytes | Path | Image.Image
 """An image as a source has it: encoded, as a file, or decoded."""
@@ -126,6 +128,29 @@ def _check_writable(value: Any, *, depth: int) -> None:
         case list() | tuple():
             for item in value:
                 _check_writable(item, depth=depth + 1)
+
+
+def media_digests(rows: Iterable[Row | BadRow]) -> list[str | None]:
+    """The digest of each file, in the order of the rows; None for a file that does not exist."""
+    shown = (medium for row in rows if isinstance(row, Row) for medium in (*row.images, *row.videos))
+    return file_digests(medium for medium in shown if isinstance(medium, Path))
+
+
+def with_files_checked(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
+    """The rows; a row whose image or video is no file becomes a BadRow. No image or video is opened."""
+    for row in rows:
+        yield row if isinstance(row, BadRow) else _checked(row)
+
+
+def _checked(row: Row) -> Row | BadRow:
+    for kind, column, media in (("image", row.image_column, row.images), ("video", row.video_column, row.videos)):
+        for medium in media:
+            try:
+                if isinstance(medium, Path):
+                    check_regular(medium)
+            except ValueError as error:
+                return BadRow(index=row.index, column=column, reason=f"the {kind} file {error}", origin=row.origin)
+    return row
 
 
 class RowReader(Protocol):

@@ -61,7 +61,7 @@ class DataSource(Section, ABC):
     """A source of rows as a config describes it.
 
     A kind of source is a subclass in a file of its own, with its settings as fields, and is listed in
-    `rl_core.sources.kinds`. It must implement the abstract methods; the others have answers that fit most sources.
+    `rl_core.sources.mixture`. It must implement the abstract methods; the others have answers that fit most sources.
     """
 
     type: str

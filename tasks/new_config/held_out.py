@@ -12,8 +12,7 @@ from rl_core.files import files_named, hash_file
 from rl_core.randomness import keyed_seed
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
-from rl_core.sources.media import with_files_checked
-from rl_core.sources.rows import BadRow, ImageInput, Row
+from rl_core.sources.rows import BadRow, ImageInput, Row, with_files_checked
 from rl_core.sources.shards import shards_pattern
 from tasks.new_config.row_files import RowFile, encoded
 
