@@ -18,7 +18,6 @@ from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
-from rl_core.planning.disk import disk_forecast
 from rl_core.planning.gpu import CARDS, Gpu, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
@@ -27,6 +26,7 @@ from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.places import at_once_words, need_of, this_machine
 from rl_core.planning.precision import engine_words, precision_words, settings_words, threads_words, trained_words
 from rl_core.planning.settings import settle
+from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
@@ -149,7 +149,7 @@ def _print_forecast(
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return
     memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
-    disk = disk_forecast(config, sizes).total_bytes / GIB
+    disk = disk_bytes(config, sizes) / GIB
     console.print(
         f"{sizes.parameters / 1e6:,.1f} M parameters; about {_needed(memory, gpu)}, up to {disk:.1f} GiB of disk",
         highlight=False,

@@ -5,7 +5,6 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig, CriticConfig, OptimConfig
-from rl_core.planning.disk import checkpoint_bytes
 from rl_core.planning.engine_memory import (
     DRIVER_BYTES,
     cpu_cache_bytes,
@@ -33,6 +32,7 @@ from rl_core.planning.training_state import (
     BYTES,
     TrainingState,
     adapter_parameters,
+    checkpoint_bytes,
     gathered_embedding_bytes,
     gathered_layer_bytes,
     is_sharded,

@@ -1,5 +1,5 @@
-"""What a worker keeps of the parameters: its part of them, how many are trained, and what the optimizer keeps for each
-(docs/memory.md, "On several workers")."""
+"""What a worker keeps of the parameters, in memory (docs/memory.md, "On several workers") and on the disk: its part of
+them, how many are trained, and what the optimizer keeps for each."""
 
 import re
 from dataclasses import dataclass, replace
@@ -163,3 +163,28 @@ def exchanged_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 def _layer_parameters(sizes: ModelSizes) -> int:
     heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
     return heads + 3 * sizes.hidden_size * sizes.intermediate_size
+
+
+def disk_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of a run's models and checkpoints on the disk at the most; prepared data, rollouts and logs come on top.
+
+    A new checkpoint is complete before the oldest is removed, so for a moment there is one more than the run keeps.
+    """
+    models = 2 if config.cold_start is None else 3  # as configured, merged, and after the cold start
+    kept = config.trainer.save_limit + (1 if config.trainer.val_freq > 0 else 0)  # the best one too
+    return models * sizes.parameters * BYTES[config.model.dtype] + (kept + 1) * checkpoint_bytes(config, sizes)
+
+
+def checkpoint_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+    """Bytes of one checkpoint: the trained weights in float32, the frozen weights (except with LoRA, whose checkpoints
+    hold adapters only), the optimizer's moments unless `trainer.save_model_only` is set, and the same of a critic."""
+    model = config.model
+    trained = rl_training_state(model, config.actor.optim, sizes)
+    frozen = 0 if model.lora is not None else (sizes.parameters - trained.parameters) * BYTES[model.dtype]
+    weights = trained.numbers + frozen
+    moments = trained.moments
+    if config.critic is not None:
+        critic = whole_training_state(model, config.critic.optim, sizes)
+        weights += critic.numbers
+        moments += critic.moments
+    return weights if config.trainer.save_model_only else weights + moments

@@ -2,6 +2,7 @@
 Prefect nor torch."""
 
 import difflib
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.prompts import PromptTemplate
 from rl_core.files import files_below, read_utf8
 from rl_core.planning.batches import prompts_a_draw, row_problems
-from rl_core.planning.disk import check_free_disk, disk_forecast
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import HubAnswer, hub_problems
 from rl_core.planning.machine_rules import unusable_gpu
+from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.rules import check_config
+from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.rewards.registry import resolve_function
 from rl_core.run_directory import RunDirectory
@@ -96,8 +98,18 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
         return []
     folders = (run.checkpoints, run.initial_model, run.base_model, run.merged_model)
     written = sum(path.stat().st_size for folder in folders if folder.is_dir() for path in files_below(folder))
-    problem = check_free_disk(run.root, disk_forecast(config, sizes).total_bytes - written)
-    return [] if problem is None else [problem]
+    needed = disk_bytes(config, sizes) - written
+    existing = next(folder for folder in (run.root, *run.root.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    if free >= needed:
+        return []
+    return [
+        Problem(
+            where=f"disk of {run.root}",
+            what=f"{needed / GIB:.2f} GiB are needed and {free / GIB:.2f} GiB are free",
+            fix="free some space, put the run elsewhere, lower trainer.save_limit, or set trainer.save_model_only",
+        )
+    ]
 
 
 def text_problems(config: RunConfig) -> list[Problem]:

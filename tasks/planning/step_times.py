@@ -93,10 +93,10 @@ def step_forecaster(
         kind = f"nothing is known of the speed of {gpu.name}" if gpu and gpu.name else "the kind of GPU is not known"
         return None, f"not known: {kind}; name one like it with --gpu ({', '.join(CARDS)})"
     steps = measured_steps(run, config, gpu)
-    metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
-    lengths = mean_lengths(metrics) if metrics else Lengths.assumed(config)
     if gpu is None and not steps:
         return None, "not known: nothing is published of this CPU's speed; plan again after some steps on it"
+    metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
+    lengths = mean_lengths(metrics) if metrics else Lengths.assumed(config)
     rates = f"{BANDWIDTH:.0%} of its bandwidth and {ARITHMETIC:.0%} of its arithmetic, without rewards"
     assumed = f"assumed from the data sheet of {card.name}, at {rates}"
     source = f"measured in {len(steps)} steps of this run" if steps else assumed

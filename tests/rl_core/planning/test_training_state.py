@@ -1,5 +1,6 @@
-"""The planned number of adapter parameters equals the number that the adapters have."""
+"""The planned numbers of adapter parameters and of bytes on the disk are those that there are."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -8,11 +9,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
+from rl_core.config.run import RunConfig
 from rl_core.models.lora import attach_lora
 from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
-from rl_core.planning.model_sizes import read_sizes
-from rl_core.planning.training_state import adapter_parameters
+from rl_core.planning.model_sizes import model_sizes, read_sizes
+from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
 from tests.rl_core.models.builders import trained_parameters
 
 TARGETS = [
@@ -40,3 +42,55 @@ def test_the_count_is_exact(family: Family, tmp_path: Path) -> None:
         counted = sum(parameter.numel() for parameter in trained_parameters(model))
         assert counted
         assert adapter_parameters(lora, read_sizes(tmp_path / "config.json")) == counted, options
+
+
+Configure = Callable[..., RunConfig]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "checkpoints", "models", "weights_each"),
+    [
+        (["trainer.save_limit=2"], 3, 2, 3),
+        (["trainer.save_limit=2", "trainer.val_freq=5"], 4, 2, 3),
+        (["trainer.save_limit=1", "trainer.save_model_only=true"], 2, 2, 1),
+        (["trainer.save_limit=1", "cold_start={steps: 1}"], 2, 3, 3),
+    ],
+)
+def test_the_forecast_counts_every_copy(
+    configure: Configure, overrides: list[str], checkpoints: int, models: int, weights_each: int
+) -> None:
+    config = configure(*overrides)
+    sizes = model_sizes(config.model.source)
+    weights = sizes.parameters * 4
+    assert checkpoint_bytes(config, sizes) == weights_each * weights
+    assert disk_bytes(config, sizes) == weights * (models + checkpoints * weights_each)
+
+
+def test_without_moments_a_critics_weights_are_still_there(configure: Configure) -> None:
+    gae = ("algorithm.advantage.type=gae", "critic={global_batch_size: 8}", "trainer.save_model_only=true")
+    config = configure(*gae)
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == 2 * 4 * sizes.parameters
+
+
+def test_a_checkpoint_of_adapters_leaves_the_base_out(configure: Configure) -> None:
+    config = configure("model.lora={rank: 8}")
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == 12 * adapter_parameters(config.model.lora, sizes)
+    assert checkpoint_bytes(config, sizes) < sizes.parameters
+
+
+def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16")
+    sizes = model_sizes(config.model.source)
+    assert checkpoint_bytes(config, sizes) == (4 + 8) * sizes.parameters
+    alone = configure("model.dtype=bfloat16", "trainer.save_model_only=true")
+    assert checkpoint_bytes(alone, sizes) == 4 * sizes.parameters
+
+
+def test_frozen_weights_are_in_the_checkpoint_in_their_own_format(configure: Configure) -> None:
+    config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
+    sizes = model_sizes(config.model.source)
+    assert sizes.vision_parameters
+    trained = sizes.parameters - sizes.vision_parameters
+    assert checkpoint_bytes(config, sizes) == (4 + 8) * trained + 2 * sizes.vision_parameters

@@ -1,7 +1,10 @@
 """What texts, machine, storage and prepared rows show is named with its key, before anything starts."""
 
 import json
+import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +14,13 @@ from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.gpu import find_gpu
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
-from tasks.planning.problems import prepared_column_problems, prepared_problems, static_problems, text_problems
+from tasks.planning.problems import (
+    disk_problems,
+    prepared_column_problems,
+    prepared_problems,
+    static_problems,
+    text_problems,
+)
 from tasks.preparation import prepare_run
 from tests.rl_core.planning.gpu_driver import put_driver
 
@@ -166,3 +175,13 @@ def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_
     (problem,) = found("nonsense://bucket/runs")
     assert "nonsense" in problem and "SIGHTLINE_STORAGE" in problem
     assert found("s3://no-such-bucket/runs") == found(f"{tmp_path}/not-mounted") == []
+
+
+def test_a_disk_that_is_short_is_named_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the nearest folder that is there; the run's is not made yet."""
+    config, run = load_config(ROOT / "configs" / "quickstart.yaml"), RunDirectory(tmp_path / "runs" / "not-made-yet")
+    assert disk_problems(config, run) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=(path == tmp_path) * 2**20))
+    (problem,) = disk_problems(config, run)
+    assert problem.where == f"disk of {run.root}"
+    assert re.fullmatch(r"0\.\d\d GiB are needed and 0\.00 GiB are free", problem.what)
