@@ -11,13 +11,8 @@ from rl_core.distributed.place import ALONE, RankPlace
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratorRanks:
-    """The ranks that hold one generator together, as one of them sees them.
-
-    Attributes:
-        place: Which of all ranks this one is.
-        size: How many consecutive ranks hold a generator together.
-        group: Process group of CPU tensors among them; None for a rank with a generator of its own.
-    """
+    """The ranks that hold one generator together, as one of them sees them: `size` consecutive ones. Their process
+    group is of CPU tensors; None for a rank with a generator of its own."""
 
     place: RankPlace
     size: int
@@ -29,7 +24,7 @@ class GeneratorRanks:
         return self.place.rank % self.size == 0
 
     def all_say(self, yes: bool) -> bool:
-        """Whether all ranks of the generator say yes. Each of them must ask the same number of times."""
+        """Whether all ranks of the generator say yes; all of them ask equally often."""
         if self.group is None:
             return yes
         agreed = torch.tensor([int(yes)])

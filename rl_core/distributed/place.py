@@ -10,14 +10,10 @@ machine, and each machine has all of them. `none`: each rank has all of them."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankPlace:
-    """Which of the ranks a worker is, and where it meets the others. It pickles, because the driver deals it out.
+    """Which of the ranks a worker is, and where it meets the others; consecutive ranks share a machine.
 
     Attributes:
-        rank: Number of the worker, from 0.
-        size: Number of ranks.
-        ranks_a_node: How many ranks each machine has; consecutive ranks share a machine.
-        meeting: Address at which the ranks find each other, as `torch.distributed` takes it
-            (`tcp://host:port`); empty for a single rank.
+        meeting: Address at which the ranks find each other (`tcp://host:port`); empty for a single rank.
     """
 
     rank: int

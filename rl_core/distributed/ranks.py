@@ -26,18 +26,15 @@ _LAST_MEETING: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """What ranks that are several share.
+    """What several ranks share. A group that this rank is alone in is None.
 
     Attributes:
-        shards: The ranks over which one replica of the weights is spread, with this one, as a DeviceMesh of the device
-            that computes. None if each of them has all weights.
-        replicas: Process group of the ranks that have the same part of the weights as this one. None if there is one
-            replica.
-        objects: Process group over which small values are exchanged.
-        checkpoints: Process group of those who write and read checkpoints, which a thread may do beside the training.
-        sequence: Process group of the ranks that compute the same sequences together with this one; None if each rank
-            computes its own.
-        generator: Process group of the ranks that hold a generator together with this one; None if each has its own.
+        shards: The ranks over which one replica of the weights is spread.
+        replicas: Those that have the same part of the weights as this one.
+        objects: All ranks, to exchange small values.
+        checkpoints: All ranks, to write and read checkpoints, which a thread may do during the training.
+        sequence: Those that compute the same sequences together with this one.
+        generator: Those that hold a generator together with this one.
         layout: Where weights, gradients and moments lie.
     """
 
@@ -51,12 +48,8 @@ class World:
 
 
 class Ranks:
-    """All ranks. Every method but `close` is called by all of them, in the same order.
-
-    Attributes:
-        place: Which of them this one is.
-        world: Process groups and meshes; None for a rank that is alone, for which every method returns at once.
-    """
+    """All ranks. Every method but `close` is called by all of them, in the same order. A rank that is alone has no
+    `world`, and every method returns at once."""
 
     def __init__(
         self, place: RankPlace, world: World | None, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1
@@ -68,10 +61,8 @@ class Ranks:
 
     @classmethod
     def join(cls, place: RankPlace, layout: Layout, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1) -> Self:
-        """Meet the other ranks; this waits until all have come. A rank that is alone meets nobody.
-
-        Torch's default process group must not exist yet. On a GPU the ranks of a machine take its visible devices in
-        turn.
+        """Meet the other ranks; this waits until all have come. Torch's default process group must not exist yet. On a
+        GPU the ranks of a machine take its visible devices in turn.
 
         Args:
             place: Which of the ranks this one is.
@@ -82,8 +73,7 @@ class Ranks:
 
         Raises:
             RuntimeError: this process has a default process group already, or the others did not come in time.
-            ValueError: `hybrid`, and the machines do not have the same number of ranks; or the ranks cannot be put
-                together in groups of `ranks_a_sequence`, or those of a machine in groups of `ranks_a_generator`.
+            ValueError: the ranks cannot be put together in groups of these sizes, or for `hybrid`.
         """
         if place.size % ranks_a_sequence:
             raise ValueError(f"{place.size} ranks cannot be put together in groups of {ranks_a_sequence}")
@@ -119,14 +109,12 @@ class Ranks:
 
     @property
     def shards(self) -> DeviceMesh | None:
-        """The ranks over which one replica of the weights is spread. None if this rank has all weights, and so makes
-        its passes without the others."""
+        """The ranks over which one replica of the weights is spread; None if this rank has all weights."""
         return None if self.world is None else self.world.shards
 
     @property
     def replicas(self) -> dist.ProcessGroup | None:
-        """The ranks that have the same part of the weights as this one, and so add up their gradients. None if there is
-        one replica."""
+        """The ranks that add up their gradients with this one, having the same weights; None if there are none."""
         return None if self.world is None else self.world.replicas
 
     @property
@@ -136,8 +124,7 @@ class Ranks:
 
     @property
     def learner(self) -> int:
-        """The learner that this rank belongs to, from 0: the ranks that compute the same sequences together are one
-        learner, and every learner computes other groups."""
+        """The learner that this rank belongs to, from 0. The ranks of a learner compute the same sequences together."""
         return self.place.rank // self._ranks_a_sequence
 
     @property
@@ -244,13 +231,7 @@ def _gloo_group() -> dist.ProcessGroup:
 
 def _group_of_neighbours(place: RankPlace, size: int, *, backend: str | None = None) -> dist.ProcessGroup | None:
     """The process group of this rank among groups of `size` consecutive ranks; None for groups of one. Every rank
-    creates every group, in the same order, as torch demands.
-
-    Args:
-        place: Which of the ranks this one is.
-        size: A divisor of the number of ranks.
-        backend: What the group exchanges tensors with; None for that of the default process group.
-    """
+    creates every group, in the same order, as torch demands. Without a `backend` it is that of the default group."""
     if size == 1:
         return None
     groups = [dist.new_group([*range(begin, begin + size)], backend=backend) for begin in range(0, place.size, size)]

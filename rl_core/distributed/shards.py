@@ -21,12 +21,8 @@ def reshard(module: nn.Module) -> None:
 
 
 def whole(tensor: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A tensor as a whole, detached. Every rank calls it, in the same order.
-
-    Args:
-        tensor: A sharded tensor, or any other one, which is returned as it is.
-        dtype: Number format to which a sharded tensor is cast before it is gathered; None keeps its own.
-    """
+    """A tensor as a whole, detached; one that is not sharded as it is. Every rank calls it, in the same order. With
+    `dtype` a sharded tensor is cast before it is gathered."""
     found = tensor.detach()
     if not isinstance(found, DTensor):
         return found

@@ -18,14 +18,12 @@ def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
-    """Set every weight, or this rank's part of it, to what the first rank has read. Every rank calls it. A rank that is
-    alone has read its own.
+    """Set every weight, or this rank's part of it, to what the first rank has read. Every rank calls it.
 
     Args:
         module: The model on the device that computes, whole or sharded.
-        read: Weights by name: those that the first rank has read. Those of the other ranks tell only shapes and number
-            formats.
-        ranks: All ranks.
+        read: Weights by name; those of other ranks than the first tell only shapes and number formats.
+        ranks: All ranks; one that is alone has read its own.
     """
     if ranks.world is None:
         return

@@ -23,7 +23,7 @@ Moment = Literal[
 them, and not their sum."""
 
 Turn = Literal["generate", "update", "save"]
-"""The phases that a run measures (rl_core.workers.peak_memory). The trainer's passes are all in `update`."""
+"""The phases that a run measures (rl_core.workers.usage_meter). The trainer's passes are all in `update`."""
 
 _MOMENTS_OF: Final[dict[Turn, tuple[Moment, ...]]] = {
     "generate": ("weight sync", "sampling"),

@@ -159,12 +159,9 @@ class ActorGroup:
         self._gathered(dict(pending), method, seconds=seconds)
 
     def ready(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
-        """Those references that are ready, at least one of them: [reference] -> rank is what the call waits for. Where
-        `seconds` are given, they are the limit in place of the one on hangs.
-
-        Raises:
-            WorkerDied: a rank has died, or has made no progress for too long; or `seconds` are over.
-        """
+        """Those references that are ready, at least one of them: [reference] -> rank is what the call waits for. Raises
+        WorkerDied if a rank has died, or has made no progress for too long, or after `seconds`, where they are
+        given."""
         if self.is_broken:
             why = f" ({self._problem})" if self._problem else ""
             raise WorkerDied(f"the workers of this run have been ended{why}: open new ones")
@@ -230,16 +227,8 @@ class ActorGroup:
         logs: bool = False,
     ) -> dict[int, Returned | Raised]:
         """[rank] -> what its call has come to, in the order in which they have ended. If the other ranks do not end
-        after an error, they are ended. Where one of them has died, WorkerDied says so: the error is that of a rank
-        which missed it.
-
-        Args:
-            pending: [reference] -> rank of the calls; those that have ended are taken out of it.
-            method: What is called.
-            ready: Waits for the next of them.
-            seconds: Limit on the time until the next one ends; see `ready`.
-            logs: Whether what the ranks have logged is logged here.
-        """
+        after an error, they are ended; where one of them has died, WorkerDied is raised, because the error is that of a
+        rank which missed it. With `logs`, what the ranks have logged is logged here."""
         outcomes: dict[int, Returned | Raised] = {}
         while pending:
             failed = _raised(outcomes)
@@ -298,8 +287,8 @@ class ActorGroup:
     def _end(
         self, problem: str, kind: type[WorkerDied] = WorkerDied, *, error: BaseException | None = None
     ) -> NoReturn:
-        """End all ranks, because one of them is lost: the others would wait for it for ever. If they have been ended
-        before, the problem of that time is the one to report: an ended worker is lost to every other call."""
+        """End all ranks, which would wait for the lost one for ever. If they have been ended before, the problem of
+        that time is the one to report: an ended worker is lost to every other call."""
         self._problem = self._problem or problem
         self.kill()
         if self._partner is not None:

@@ -19,11 +19,7 @@ def is_lost(node_id: str) -> bool:
 
 
 def room_on_machines(a_worker: Mapping[str, float]) -> Sequence[int]:
-    """How many workers each machine that is there has room for now.
-
-    Args:
-        a_worker: The resources that a worker needs, such as `{"CPU": 1.0}`.
-    """
+    """How many workers, which need resources such as `{"CPU": 1.0}`, each machine that is there has room for now."""
     free = available_resources_per_node()
     there = [node["NodeID"] for node in ray.nodes() if _is_there(node)]
     return [

@@ -39,12 +39,7 @@ def deal(groups: Sequence[AnyGroup], workers: int) -> Deal:
 
     Graham, "Bounds on multiprocessing timing anomalies" (1969): the most that a worker gets is at most
     4/3 - 1/(3 workers) times the best possible. Among equal groups the uid decides, among equal workers the number, so
-    that the deal does not depend on the order of the groups.
-
-    Args:
-        groups: The groups of one optimizer batch, or of one pass; no two have the same prompt.
-        workers: Number of workers; with fewer groups than workers some get none.
-    """
+    that the deal does not depend on the order of the groups. No two groups have the same prompt."""
     parts: list[list[int]] = [[] for _ in range(workers)]
     loads = [(0, worker) for worker in range(workers)]
     work = [work_of(group) for group in groups]
@@ -61,11 +56,7 @@ def dealt(items: Sequence[Item], places: Deal) -> list[list[Item]]:
 
 
 def put_back(results: Sequence[Sequence[Item]], places: Deal) -> list[Item]:
-    """The results of the workers in the order of what was dealt; the inverse of `dealt`.
-
-    Raises:
-        ValueError: a worker has another number of results than it had items.
-    """
+    """The results of the workers in the order of what was dealt; the inverse of `dealt`."""
     found = {
         place: result
         for part, of_worker in zip(places, results, strict=True)

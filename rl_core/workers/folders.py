@@ -21,15 +21,8 @@ def base_model(config: RunConfig, run: RunDirectory) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerFolders:
-    """The folders of the model and of the prepared data.
-
-    Attributes:
-        model: Hugging Face folder of the initial model.
-        base: Hugging Face folder of the model that RL starts from; another one if there is a cold start.
-        data: Folder of the prepared data.
-        images_per_prompt: Most images of a prompt in the data.
-        videos_per_prompt: Most videos of a prompt in the data.
-    """
+    """The folders of the model and of the prepared data. `base` is the model that RL starts from: another one than
+    `model` after a cold start."""
 
     model: Path
     base: Path

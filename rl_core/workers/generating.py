@@ -18,11 +18,7 @@ class Generation:
     """The responses to some requests, from all generators of a group.
 
     A response depends on its request alone, so it does not matter which generator answers which block, nor when. All
-    ranks of a generator get its blocks, and the first of them gives the rollouts.
-
-    Attributes:
-        is_running: Whether `rollouts` is being iterated over, and has neither ended nor been closed.
-    """
+    ranks of a generator get its blocks, and the first of them gives the rollouts."""
 
     def __init__(
         self,
@@ -93,8 +89,7 @@ class Generation:
 
     @property
     def _of_others(self) -> dict[Any, int]:
-        """The answers of ranks that give no rollouts: an error of theirs would otherwise leave the first rank of the
-        generator waiting."""
+        """Answers of ranks that give no rollouts: an error of theirs would otherwise leave their first rank waiting."""
         return {ref: rank for ref, rank in self._answers.items() if rank != self._first(rank)}
 
     def _first(self, rank: int) -> int:

@@ -41,15 +41,10 @@ _LONGEST_FOLDER: Final = 30
 
 
 class LocalRay:
-    """The process that holds a local cluster (rl_core.workers.ray_head), and the cluster's folder.
-
-    Attributes:
-        address: The cluster's address, `127.0.0.1:PORT`.
-    """
+    """The process that holds a local cluster (rl_core.workers.ray_head) at `address`, and the cluster's folder."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        """Start a cluster with room for the workers. Raises ConnectionError if it does not start, or not in
-        time."""
+        """Start a cluster with room for the workers. Raises ConnectionError if it does not start in time."""
         only_loopback()
         require_token()
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))

@@ -36,14 +36,7 @@ class LocalWorker(WorkerGroup):
     """A worker with a model of its own, or one of several ranks that train one model.
 
     All ranks get the same calls in the same order. What a call computes with the trainer it computes together: each
-    rank gets its own part of the groups, possibly none of them.
-
-    Attributes:
-        ranks: Those that train together.
-        trainer: Policy, optimizer, reference and critic.
-        generator: Samples responses.
-        state: Takes and loads the trainer's state.
-    """
+    rank gets its own part of the groups, possibly none of them."""
 
     def __init__(
         self,
@@ -56,16 +49,8 @@ class LocalWorker(WorkerGroup):
         place: RankPlace = ALONE,
     ) -> None:
         """Take threads, meet the other ranks, if there are any, and load the policy. The generator starts at the first
-        `wake`.
-
-        Args:
-            config: The run.
-            folders: The folders of model and data.
-            total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
-            total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
-            progress: Shows that the generator is being started; None shows nothing.
-            place: Which of the ranks this worker is. Several need a process each.
-        """
+        `wake`. The arguments are those of `open_workers`, and the worker's place among the ranks, which need a process
+        each."""
         cluster = config.cluster
         take_threads(cluster.devices, fixed=cluster.threads)
         self.ranks = Ranks.join(

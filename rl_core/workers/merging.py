@@ -14,11 +14,7 @@ class WorkersDisagree(RuntimeError):
 
 
 def the_same(values: Sequence[Value], what: str) -> Value:
-    """The value that all workers have found. Two NaNs are the same.
-
-    Raises:
-        WorkersDisagree: the values are not the same.
-    """
+    """The value that all workers have found. Two NaNs are the same. Raises WorkersDisagree."""
     if len({repr(value) for value in values}) > 1:
         found = "; ".join(f"worker {rank}: {value}" for rank, value in enumerate(values))
         raise WorkersDisagree(
@@ -31,14 +27,12 @@ def the_same(values: Sequence[Value], what: str) -> Value:
 def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) -> UpdateResult:
     """The result of an update that several workers have made together: all sums over tokens, what every worker has
     found, and the seconds of the worker that waited least for the others to exchange gradients: the slowest one. Its
-    parts add up to no more than the whole update took.
+    parts add up to no more than the whole update took. Raises WorkersDisagree if gradient norm, learning rate, skipped
+    steps or the agreement with the generator differ.
 
     Args:
         results: [rank] -> what it returned.
         ranks_a_learner: How many consecutive ranks have computed the same groups; their sums count once.
-
-    Raises:
-        WorkersDisagree: gradient norm, learning rate, skipped steps or the agreement with the generator differ.
     """
     return UpdateResult(
         policy=_merged_reports([result.policy for result in results], ranks_a_learner, "update of the policy"),
@@ -72,11 +66,8 @@ def largest(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def all_files(written: Sequence[Mapping[str, FileRecord]]) -> dict[str, FileRecord]:
-    """The records of the files that the workers have written into one folder.
-
-    Raises:
-        WorkersDisagree: two workers have written the same file.
-    """
+    """The records of the files that the workers have written into one folder. Raises WorkersDisagree if two have
+    written the same one."""
     files: dict[str, FileRecord] = {}
     for of_worker in written:
         if both := sorted(files.keys() & of_worker.keys()):

@@ -79,9 +79,7 @@ class RankOpening:
     """The first message to a rank.
 
     Attributes:
-        opening: The arguments of its worker.
-        role: What the worker does.
-        place: Its place among the ranks of this role.
+        place: Its place among the ranks of its role.
         workers_a_machine: Number of workers that share its machine's cores.
         threads: Number of threads with which it computes on a CPU; None for its share of its machine's cores.
     """
@@ -123,12 +121,8 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pulse:
-    """A sign of life of a rank in the middle of a call.
-
-    Attributes:
-        progress: Rollouts and calls that it has finished so far, and the log records that it has written.
-        logs: The log records since its last message.
-    """
+    """A sign of life of a rank in the middle of a call. Its progress counts the rollouts and calls that it has finished
+    and the log records that it has written."""
 
     progress: int
     logs: Sequence[Logged]

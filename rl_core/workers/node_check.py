@@ -31,13 +31,7 @@ _SHARED_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedNodes:
-    """What was found.
-
-    Attributes:
-        nodes: [machine] -> what it has.
-        link_gbit: Gbit/s between the machines; None if there is only one, or if they do not reach each other.
-        problems: Whatever should be changed.
-    """
+    """What was found. The link, in Gbit/s, is None for one machine, and for machines that do not reach each other."""
 
     nodes: Sequence[NodeFacts]
     link_gbit: float | None

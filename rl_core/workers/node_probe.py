@@ -31,17 +31,13 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """What a machine has.
+    """What a machine has. What is not known or not wrong is None.
 
     Attributes:
-        host: Its name.
-        versions: What computes there (rl_core.workers.versions).
-        free_memory_gib: Memory that is free, GiB.
-        free_disk_gib: Free space for temporary files, GiB.
-        free_gpus_gib: [GPU] -> memory of it that is free, GiB; empty without GPUs.
-        unusable_gpu: Why its torch cannot compute on its GPU; None if it can, or has none that it may use.
-        seen: What the machine reads in the file of another one in the run's folder; None if it has no such file.
-        why_unwritable: Why it cannot write into the run's folder; None if it can.
+        free_gpus_gib: [GPU] -> memory of it that is free; empty without GPUs.
+        unusable_gpu: Why its torch cannot compute on its GPU.
+        seen: What the machine reads in a file that the run's process has written into the run's folder.
+        why_unwritable: Why it cannot write into the run's folder.
     """
 
     host: str
@@ -63,12 +59,8 @@ class NodeProbe:
     """A Ray actor that answers for its machine."""
 
     def facts(self, mark: Path, machine: int) -> NodeFacts:
-        """What this machine has.
-
-        Args:
-            mark: A file that the run's process has written into the run's folder; this one writes another beside it.
-            machine: Number of the machine.
-        """
+        """What this machine has. `mark` is a file that the run's process has written into the run's folder; this one
+        writes another one next to it."""
         why = None
         try:
             written_file(mark, machine).write_text(socket.gethostname())
@@ -90,15 +82,8 @@ class NodeProbe:
         return free_meeting(ray.util.get_node_ip_address())
 
     def link(self, place: RankPlace) -> float:
-        """Measure with the probes of the other machines how fast they exchange data, by the library that the workers
-        use: NCCL between GPUs, else gloo. All of them call this at the same time.
-
-        Returns:
-            Gbit/s in each direction, in an all-reduce.
-
-        Raises:
-            RuntimeError: the machines do not reach each other.
-        """
+        """Gbit/s in each direction in an all-reduce with the probes of the other machines, which call this at the same
+        time, by the library that the workers use. Raises RuntimeError if the machines do not reach each other."""
         import torch
         import torch.distributed as dist
 

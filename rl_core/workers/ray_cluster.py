@@ -42,18 +42,12 @@ class ClusterUnavailable(RuntimeError):
 
 
 class RayCluster:
-    """A Ray cluster with room for the workers of a run.
-
-    Attributes:
-        config: The section of the config; after `actors` with the machines and devices that the workers have.
-    """
+    """A Ray cluster with room for the workers of a run. After `actors`, its `config` has the machines and devices that
+    the workers have."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        """Start or join the cluster.
-
-        Raises:
-            ClusterUnavailable: it does not start within `start_timeout_seconds`, or cannot be reached.
-        """
+        """Start or join the cluster. Raises ClusterUnavailable if it does not start within `start_timeout_seconds`, or
+        cannot be reached."""
         self.config = config
         self._local: LocalRay | None = None
         self._room: PlacementGroup | None = None
@@ -85,21 +79,15 @@ class RayCluster:
         return self.config.device == "cuda"
 
     def actors(self) -> list[Any]:
-        """Start an actor for each rank; consecutive ranks share a machine.
-
-        Raises:
-            ClusterUnavailable: the cluster has no room for enough workers within `start_timeout_seconds`.
-        """
+        """Start an actor for each rank; consecutive ranks share a machine. Raises ClusterUnavailable if there is no
+        room for enough workers within `start_timeout_seconds`."""
         self._reserve()
         remote = ray.remote(concurrency_groups=_BESIDE)(RankActor)
         return [self._started(remote, machine=rank // self.config.devices) for rank in range(self.config.ranks)]
 
     def probes(self) -> list[Any]:
-        """Start a NodeProbe on each machine, where it takes the place of one worker until it is killed.
-
-        Raises:
-            ClusterUnavailable: the cluster has no room within `start_timeout_seconds`.
-        """
+        """Start a NodeProbe on each machine, where it takes the place of one worker until it is killed. Raises as
+        `actors`."""
         self._reserve()
         remote = ray.remote(NodeProbe)
         return [self._started(remote, machine=machine) for machine in range(self.config.nodes)]

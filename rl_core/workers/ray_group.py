@@ -54,7 +54,7 @@ class RayWorkerGroup(WorkerGroup):
         progress: Progress,
     ) -> None:
         """Start or join the cluster, start a worker on each device, and load the policy in all of them. The arguments
-        are the same as LocalWorker's; the folders must exist on every machine.
+        are those of `open_workers`; the folders must exist on every machine.
 
         Raises:
             ClusterUnavailable: the cluster cannot be reached, or has no room.

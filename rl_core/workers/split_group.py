@@ -136,14 +136,7 @@ class SplitWorkerGroup(RayWorkerGroup):
 
 @dataclass(kw_only=True, slots=True)
 class Side:
-    """One of the two calls.
-
-    Attributes:
-        call: Makes it.
-        end: Ends the workers to which it is made, and with them the call.
-        was_ended: Whether it was ended because the other call has failed.
-        is_over: Set when the call has returned or failed.
-    """
+    """One of the two calls. `end` ends the workers to which it is made, and with them the call."""
 
     call: Callable[[], object]
     end: Callable[[], object]

@@ -15,15 +15,9 @@ Spans = Sequence[Sequence[Span]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerUsage:
-    """What one worker has used since it was last asked.
-
-    Attributes:
-        host: Name of its machine.
-        device: What it computes on: "CPU with 2 thread(s)", or the name of a card.
-        seconds: Its time by name (rl_core.workers.working_time).
-        peaks: The most memory of each phase in GiB, by name (rl_core.workers.peak_memory).
-        spans: What it did when.
-    """
+    """What one worker has used since it was last asked: its time by name (rl_core.workers.working_time), the most
+    memory of each phase in GiB (rl_core.workers.usage_meter), and what it did when. `device` is "CPU with 2 thread(s)",
+    or the name of a card."""
 
     host: str
     device: str
@@ -34,12 +28,8 @@ class WorkerUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What the workers of a run have used since they were last asked.
-
-    Attributes:
-        workers: [worker] -> what it has used.
-        sent_mib: What was sent to workers in other processes, MiB; None if there are none.
-    """
+    """What the workers of a run have used since they were last asked. `sent_mib` is what was sent to workers in other
+    processes; None if there are none."""
 
     workers: Sequence[WorkerUsage]
     sent_mib: float | None = None

@@ -39,12 +39,7 @@ def sources_digest() -> str:
 
 
 def version_problems(machines: Mapping[str, Mapping[str, str]], *, here: Mapping[str, str]) -> Iterator[Problem]:
-    """Machines whose software is not that of the run's process.
-
-    Args:
-        machines: [name of a machine] -> its versions.
-        here: Those of the run's process.
-    """
+    """Machines whose software is not that of the run's process: [name of a machine] -> its versions."""
     for host, found in machines.items():
         others = [name for name in here if found.get(name) != here[name]]
         if not others:

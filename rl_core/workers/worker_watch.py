@@ -35,12 +35,8 @@ _SILENT: Final = (
 
 
 class WorkerWatch:
-    """Asks every rank for a sign of life about once a second.
-
-    Attributes:
-        processes: [rank] -> where it runs; empty until it is known.
-        hang_seconds: The longest time without any progress.
-    """
+    """Asks every rank for a sign of life about once a second. `processes` is where they run, as soon as that is
+    known."""
 
     def __init__(
         self,
@@ -51,15 +47,7 @@ class WorkerWatch:
         log: Callable[[int, Sequence[Logged]], None],
         last_words: Callable[[int], str],
     ) -> None:
-        """Watch these actors.
-
-        Args:
-            actors: The actors of all ranks, in their order.
-            member: What a rank is called.
-            hang_seconds: The longest time without any progress.
-            log: Takes what a rank has logged.
-            last_words: Finds what a process of this id has written before it died, if that is known.
-        """
+        """Watch these actors; the arguments are those of ActorGroup. What a rank has logged goes to `log`."""
         self.processes: Sequence[Process] = ()
         self._actors = actors
         self._member = member

@@ -23,7 +23,7 @@ def peak_beside_forecast(check: str, turn: Turn, *, peaks: Mapping[str, float], 
     Args:
         check: What must hold.
         turn: The phase.
-        peaks: Peaks as a worker measures them (rl_core.workers.peak_memory).
+        peaks: Peaks as a worker measures them (rl_core.workers.usage_meter).
         forecast: The plan's.
     """
     on_gpu = bool(forecast.host_rows)

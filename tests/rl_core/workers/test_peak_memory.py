@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_core.workers import peak_memory
-from rl_core.workers.peak_memory import PeakMemory
+from rl_core.workers import usage_meter
+from rl_core.workers.usage_meter import PeakMemory
 
 MIB = 1 << 20
 
@@ -47,7 +47,7 @@ def test_what_was_taken_is_forgotten_and_the_phase_goes_on() -> None:
 
 
 def test_a_system_on_which_no_peak_can_begin_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(peak_memory, "_CLEAR", tmp_path / "nowhere" / "clear_refs")
+    monkeypatch.setattr(usage_meter, "_CLEAR", tmp_path / "nowhere" / "clear_refs")
     memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("generate")
     memory.enter("update")
