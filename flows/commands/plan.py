@@ -24,7 +24,6 @@ from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.places import at_once_words, need_of, this_machine
-from rl_core.planning.precision import engine_words, precision_words, settings_words, threads_words, trained_words
 from rl_core.planning.settings import settle
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
@@ -32,7 +31,16 @@ from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
-from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
+from tasks.pages.plan_facts import (
+    engine_words,
+    plan_facts,
+    precision_words,
+    settings_words,
+    threads_words,
+    trained_words,
+    work_rows,
+    workers_title,
+)
 from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import planned_problems
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
@@ -66,10 +74,9 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)
-    if not any(problem.fatal and problem.where.startswith("model.lora") for problem in problems):
-        # Where the run does not fit, the memory is the more worth showing; a run that cannot be has no step time.
-        can_be = not any(problem.fatal and problem.where.startswith(_WITHOUT_STEPS) for problem in problems)
-        _print_forecast(located, run, console, gpu, with_step_time=can_be)
+    # Where the run does not fit, the memory is the more worth showing; a run that cannot be has no step time.
+    can_be = not any(problem.fatal and problem.where.startswith(_WITHOUT_STEPS) for problem in problems)
+    _print_forecast(located, run, console, gpu, with_step_time=can_be)
     code = _print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))

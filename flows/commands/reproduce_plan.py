@@ -16,8 +16,8 @@ from rl_core.evaluation.reproduction import published_band
 from rl_core.planning.batches import batch_plan
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.precision import precision_words, trained_words
 from rl_core.problem import Problem
+from tasks.pages.plan_facts import precision_words, trained_words
 from tasks.reproduction.published_result import dry_run_problems, obstacles, published_of
 
 

@@ -1,16 +1,84 @@
-"""Problems of a run that does not fit into memory."""
+"""A run that does not fit into memory, and the cheapest changes with which it does, by the forecast."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.planning.changes import Change, with_changes
 from rl_core.planning.engine_memory import engine_part, sequence_bytes
-from rl_core.planning.fitting_changes import MemoryLimit, changes_to_more_gpus, fitting_changes
+from rl_core.planning.gpu import Gpu
+from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast
+from rl_core.planning.model_fields import vision_patch_size
+from rl_core.planning.model_rules import division_problems
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.planning.settings import Change, auto_keys, configured, settle, with_changes
+from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.problem import Problem
+
+CHUNKS: Final = (1024, 512, 256)
+"""Smaller values of `model.log_prob_chunk_tokens`. Below the last one the logits hardly count, and the output head
+computes slowly."""
+
+SHORTEST_PROMPT: Final = 256
+"""Prompts are not proposed to be shorter than this, in tokens: an image of 400 x 400 pixels and its question."""
+
+_IMAGE_SHARE: Final = 0.75
+"""The part of a prompt that an image may take, which leaves the rest to text."""
+
+FEWEST_SEQUENCES: Final = 8
+"""Longest sequences in a GPU's KV cache with which a run is taken to fit. With fewer, a decode step reads all weights
+for a few tokens, and generating takes many times as long as it could."""
+
+MOST_GPUS: Final = 64
+"""Most GPUs that are proposed."""
+
+_GPUS_A_MACHINE: Final = 8
+"""GPUs of a usual machine: beyond these another machine is proposed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryLimit:
+    """The memory that a run may take.
+
+    Attributes:
+        gib: That of a GPU, or of the machine if the run computes on its CPU.
+        on_gpu: Which of the two.
+    """
+
+    gib: float
+    on_gpu: bool
+
+    @property
+    def usable_gib(self) -> float:
+        """What a forecast may fill."""
+        return USABLE * self.gib if self.on_gpu else self.gib
+
+    def settled(self, config: RunConfig, sizes: ModelSizes) -> RunConfig:
+        """The config in which no setting is `auto`."""
+        return settle(config, sizes, Gpu(memory_gib=self.gib) if self.on_gpu else None).config
+
+    def forecast(self, config: RunConfig, sizes: ModelSizes) -> MemoryForecast:
+        """What a run takes, with the settings that suit it best."""
+        return memory_forecast(self.settled(config, sizes), sizes, gpu_gib=self.gib if self.on_gpu else None)
+
+    def needed_gib(self, forecast: MemoryForecast) -> float:
+        """The part of a forecast that has to fit."""
+        return forecast.peak_gib if self.on_gpu else forecast.machine_gib
+
+    def fewest_sequences(self, config: RunConfig) -> int:
+        """Longest sequences that the generator's cache has to hold: on a GPU `FEWEST_SEQUENCES`, or all of a step."""
+        return min(FEWEST_SEQUENCES, config.data.rollout_batch_size * config.rollout.n) if self.on_gpu else 1
+
+    def fits(self, config: RunConfig, sizes: ModelSizes) -> bool:
+        """Whether a run fits, with enough sequences in the generator's cache, on workers that there can be."""
+        if not is_possible(config, sizes):
+            return False
+        forecast = self.forecast(config, sizes)
+        is_enough = forecast.cached_sequences >= self.fewest_sequences(config)
+        return is_enough and self.needed_gib(forecast) <= self.usable_gib
 
 
 def memory_problems(
@@ -122,3 +190,129 @@ def _cache_problem(
             f"generating takes many times as long as with {fewest} or more"
         )
     return Problem(where="rollout.gpu_memory_utilization", what=what, fix=_fix(config, sizes, limit), fatal=cached == 0)
+
+
+def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
+    """The cheapest changes with which the run fits, each of which is needed; None if it fits with no such changes.
+
+    They are tried in the order in which a user would rather make them: first those that cost time alone, then those
+    that round more, then those that train less.
+    """
+    made: list[Change] = []
+    for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
+        if change.key.startswith("cluster.") and not is_possible(with_changes(config, [*made, change]), sizes):
+            continue
+        made.append(change)
+        if limit.fits(with_changes(config, made), sizes):
+            return _shown(config, sizes, limit, _needed(config, sizes, limit, made))
+    return None
+
+
+def changes_to_more_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
+    """The changes of the section `cluster` with which the run fits on the fewest GPUs of this size, beyond those that
+    it has; None if no number up to `MOST_GPUS` is enough."""
+    return next((changes for changes in _wider(config) if limit.fits(with_changes(config, changes), sizes)), None)
+
+
+def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Change]:
+    """Every change that takes less memory than what the config says, the cheapest first."""
+    owners = ["actor", "critic"] if config.critic is not None else ["actor"]
+    # The trainer computes the same in smaller passes, or a second time.
+    if on_gpu:
+        yield from (Change.of(key, "auto") for key in auto_keys(config) if configured(config, key) != "auto")
+    else:
+        kinds = ("update", "experience")
+        yield from (
+            Change.of(f"{owner}.micro_batch_size_per_device_for_{kind}", 1) for owner in owners for kind in kinds
+        )
+        if config.trainer.async_save:
+            yield Change.of("trainer.async_save", False)
+        if not config.model.recomputes_activations:
+            yield Change.of("model.gradient_checkpointing", True)
+    smaller = (tokens for tokens in CHUNKS if tokens < config.model.log_prob_chunk_tokens)
+    yield from (Change.of("model.log_prob_chunk_tokens", tokens) for tokens in smaller)
+    yield from _cluster_changes(config)
+    # It rounds more.
+    if config.model.dtype != "bfloat16":
+        yield Change.of("model.dtype", "bfloat16")
+    for owner in owners:
+        if configured(config, f"{owner}.optim.strategy") != "adamw_bf16":
+            yield Change.of(f"{owner}.optim.strategy", "adamw_bf16")
+    # It trains less.
+    if config.model.lora is None:
+        if sizes.vision_parameters and not config.model.freeze_vision_tower:
+            yield Change.of("model.freeze_vision_tower", True)
+        lora = LoraConfig()
+        yield Change(key="model.lora", value=lora, shown=f"{{rank: {lora.rank}}}")
+    yield from _shorter_prompts(config, sizes)
+
+
+def _shorter_prompts(config: RunConfig, sizes: ModelSizes) -> Iterator[Change]:
+    """Prompts of a half, a quarter and so on of the length. Rows with longer ones are left out, and images have to be
+    made smaller with them (`data.max_pixels`)."""
+    pixels_a_token = PATCHES_A_TOKEN * vision_patch_size(sizes.family) ** 2 if sizes.vision_parameters else 0
+    tokens = config.data.max_prompt_length // 2
+    while tokens >= SHORTEST_PROMPT:
+        pixels = int(_IMAGE_SHARE * tokens * pixels_a_token)
+        note = f" with data.max_pixels {pixels}" if 0 < pixels < config.data.max_pixels else ""
+        yield Change(key="data.max_prompt_length", value=tokens, shown=f"{tokens}", note=note)
+        tokens //= 2
+
+
+def _needed(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
+    """Those of the changes without which the run does not fit, given up from the most expensive to the cheapest."""
+    needed = list(changes)
+    for change in reversed(changes):
+        fewer = [other for other in needed if other is not change]
+        if limit.fits(with_changes(config, fewer), sizes):
+            needed = fewer
+    return needed
+
+
+def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
+    """The changes with what `auto` becomes."""
+    settled = limit.settled(with_changes(config, changes), sizes)
+    return [
+        Change.of(change.key, configured(settled, change.key)) if change.value == "auto" else change
+        for change in changes
+    ]
+
+
+def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
+    """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
+    its layers equally."""
+    problems = (*config.cluster.problems(), *division_problems(config, sizes))
+    return not any(problem.fatal for problem in problems)
+
+
+def _cluster_changes(config: RunConfig) -> Iterator[Change]:
+    """Changes with which the workers that a run has share more of what each of them holds now, those that cost less
+    time first. Not all of them are possible."""
+    cluster = config.cluster
+    if cluster.is_split:
+        yield Change.of("cluster.placement", "colocated")
+    if cluster.nodes > 1 and cluster.sharding == "none":
+        yield Change.of("cluster.sharding", "hybrid")
+    if cluster.ranks > 1 and cluster.sharding != "full":
+        yield Change.of("cluster.sharding", "full")
+    for key, size in {
+        "cluster.tensor_parallel_size": cluster.tensor_parallel_size,
+        "cluster.sequence_parallel_size": cluster.sequence_parallel_size,
+    }.items():
+        yield from (Change.of(key, more) for more in range(size + 1, cluster.devices + 1))
+
+
+def _wider(config: RunConfig) -> Iterator[list[Change]]:
+    """Changes that spread a run over more GPUs, the fewest first: over a machine and then over more of them, twice as
+    many each time, with generators on one worker, on two and so on."""
+    cluster = config.cluster
+    devices, nodes = cluster.devices, cluster.nodes
+    while 2 * nodes * devices <= MOST_GPUS:
+        devices, nodes = (2 * devices, nodes) if 2 * devices <= _GPUS_A_MACHINE else (devices, 2 * nodes)
+        wanted = {"nodes": nodes, "devices": devices, "sharding": "full"}
+        if nodes > 1 and cluster.address == "local":
+            wanted["address"] = "auto"
+        spread = [Change.of(f"cluster.{key}", value) for key, value in wanted.items() if getattr(cluster, key) != value]
+        yield spread
+        for size in range(cluster.tensor_parallel_size + 1, devices + 1):
+            yield [*spread, Change.of("cluster.tensor_parallel_size", size)]

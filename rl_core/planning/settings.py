@@ -1,17 +1,18 @@
-"""Settles the settings that are `auto`: what they are on the machine that is found, and why.
+"""Settings by their dotted keys: the config with another value, and what `auto` becomes on the machine that is found.
 
-Everything here is a function of the config, the model's sizes and the GPU, so that it can be asked for any GPU on any
+What settles them is a function of the config, the model's sizes and the GPU, so that it can be asked for any GPU on any
 machine. A number in the config is obeyed. On a CPU `auto` is what the defaults have always been.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, Self, TypeVar, get_args
+
+from pydantic import BaseModel
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.changes import changed, configured
 from rl_core.planning.engine_memory import DRIVER_BYTES
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, USABLE, memory_forecast
@@ -33,6 +34,54 @@ LARGEST_SHARE: Final = 0.9
 
 _PASSES: Final = ("update", "experience")
 _GPU_SHARE: Final = "rollout.gpu_memory_utilization"
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """Another value of a setting.
+
+    Attributes:
+        key: Its dotted key.
+        value: What it is set to; `auto` leaves it to the forecast.
+        shown: The value as a config file has it; with `auto`, what it becomes.
+        note: What has to be changed with it, for a person.
+    """
+
+    key: str
+    value: Any
+    shown: str
+    note: str = ""
+
+    @classmethod
+    def of(cls, key: str, value: Any) -> Self:
+        """The change of a key to a plain value."""
+        return cls(key=key, value=value, shown=str(value).lower() if isinstance(value, bool) else str(value))
+
+    def __str__(self) -> str:
+        return f"{self.key} to {self.shown}{self.note}"
+
+
+def configured(section: BaseModel, key: str) -> Any:
+    """The value of a key, such as `trainer.offload`."""
+    value: Any = section
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def changed(section: Section, key: str, value: Any) -> Section:
+    """A copy with another value of a key, which is taken to be valid."""
+    name, _, rest = key.partition(".")
+    return section.model_copy(update={name: changed(getattr(section, name), rest, value) if rest else value})
+
+
+def with_changes(section: Section, changes: Sequence[Change]) -> Section:
+    """A copy with these changes, of which a later one of the same key counts."""
+    for change in changes:
+        section = changed(section, change.key, change.value)
+    return section
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

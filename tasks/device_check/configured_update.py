@@ -9,8 +9,8 @@ import torch
 from rl_core.config.loading import load_config
 from rl_core.environment import ALLOCATOR
 from rl_core.planning.batches import WorkerShare
-from rl_core.planning.changes import changed
 from rl_core.planning.memory_rows import GIB
+from rl_core.planning.settings import changed
 from rl_core.planning.step_time import ARITHMETIC, CardTime
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group

@@ -73,7 +73,7 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
     named = {problem.where for problem in problems}
     problems += [problem for problem in text_problems(config) if problem.where not in named]
     is_here = gpu is None or not gpu.is_elsewhere
-    if is_here and not has_fatal(problems, ("model.source", "model.lora")):
+    if is_here and not has_fatal(problems, ("model.source",)):
         problems += disk_problems(config, run)
     return [*problems, *storage_problems(config)]
 
@@ -120,11 +120,12 @@ def text_problems(config: RunConfig) -> list[Problem]:
 
 def _template_problems(config: RunConfig) -> Iterator[Problem]:
     data, cold_start = config.data, config.cold_start
-    try:
-        PromptTemplate.load(data.prompt_template)
-    except ValueError as error:
-        what = str(error).removeprefix(f"data.prompt_template {data.prompt_template}: ")
-        yield Problem(where="data.prompt_template", what=what, fix=f"correct {data.prompt_template}")
+    if data.prompt_template is not None:
+        try:
+            PromptTemplate.load(data.prompt_template)
+        except ValueError as error:
+            what = str(error).removeprefix(f"data.prompt_template {data.prompt_template}: ")
+            yield Problem(where="data.prompt_template", what=what, fix=f"correct {data.prompt_template}")
     if data.override_chat_template is not None:
         try:
             check_chat_template(read_utf8(Path(data.override_chat_template)))

@@ -35,6 +35,13 @@ class StageStatus:
         return self.status.startswith("finished")
 
 
+_UNCOUNTED = StageStatus(stage="training", status="to do; the rows are counted first")
+
+
+def _to_do(stage: str) -> StageStatus:
+    return StageStatus(stage=stage, status="to do")
+
+
 def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> bool:
     """Whether the rows of this config were prepared in a run. Raises ValueError where a data source or a file that the
     config names cannot be read."""
@@ -43,14 +50,14 @@ def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> b
 
 def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, *, reuse: bool) -> dict[str, str]:
     """The digests of the stages. If there is no run that could have finished one of them, no data is read; the digests
-    then match no run.
+    then match no run. Raises ValueError where a data source or a file that the config names cannot be read."""
+    is_read = _may_be_finished(run, reuse=reuse)
+    return stage_digests(config, files if is_read else NamedFiles(lambda _: "not read"))
 
-    Raises:
-        ValueError: a data source or a file that the config names cannot be read.
-    """
-    if run.root.is_dir() or (reuse and next(other_runs(run), None) is not None):
-        return stage_digests(config, files)
-    return stage_digests(config, NamedFiles(lambda _: "not read"))
+
+def _may_be_finished(run: RunDirectory, *, reuse: bool) -> bool:
+    """Whether there is any run that may have finished a stage."""
+    return run.root.is_dir() or (reuse and next(other_runs(run), None) is not None)
 
 
 def stage_statuses(
@@ -73,10 +80,13 @@ def stage_statuses(
         plan: The batch plan; None where the number of rows is not known.
         files: How the files that the config names are read; when None, from where the config says.
     """
-    named = files or NamedFiles()
-    view = _View(config, run, digests, reuse=reuse, files=named)
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
+    if not _may_be_finished(run, reuse=reuse):
+        training = _same_status(1, plan.epochs, "to do") if plan else [_UNCOUNTED]
+        return [*map(_to_do, before), *training, *map(_to_do, after)]
+    named = files or NamedFiles()
+    view = _View(config, run, digests, reuse=reuse, files=named)
     return [
         *map(view.status, before),
         *view.training(epoch_chain(config, digests, epochs=plan.epochs, files=named) if plan else None),
@@ -102,9 +112,7 @@ class _View:
         self._digests = digests
         self._reuse = reuse
         self._parts = stage_parts(config, digests, files)
-        is_asked = run.root.is_dir() or any(True for _ in self._others())
-        # Without any finished stage there is nothing to compare with.
-        self._software = software_of_stages(config, files) if is_asked else {}
+        self._software = software_of_stages(config, files)
         self._made_by: dict[str, Software] = {}
 
     def status(self, stage: str) -> StageStatus:
@@ -130,7 +138,7 @@ class _View:
         whole = self._wanted("training")
         self._made_by["training"] = whole.software
         if chain is None:
-            return [StageStatus(stage="training", status="to do; the rows are counted first")]
+            return [_UNCOUNTED]
         wanted = WantedTraining.of(whole, chain=chain, trainer=self._config.trainer)
         store = CheckpointStore(self._run.checkpoints, save_limit=self._config.trainer.save_limit)
         own = training_start(self._run, wanted, store)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.fitting_changes import MemoryLimit, is_possible
 from rl_core.planning.gpu import A_CPU, CARDS, Card, Gpu, card_named
 from rl_core.planning.memory import memory_forecast
+from rl_core.planning.memory_rules import MemoryLimit, is_possible
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.rules import value_problems
 from rl_core.planning.settings import settle

@@ -8,9 +8,9 @@ from typing import Final
 
 from rl_core.config.loading import validate_config
 from rl_core.config.run import RunConfig
-from rl_core.planning.fitting_changes import FEWEST_SEQUENCES
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
+from rl_core.planning.memory_rules import FEWEST_SEQUENCES
 from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
 from rl_core.planning.settings import settle

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from flows.cli import app
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
-from rl_core.planning.precision import threads_words
 from rl_core.run_directory import RunDirectory
 from tasks.cache.software import digest_of_code
+from tasks.pages.plan_facts import threads_words
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.servers import free_port
 from tests.tasks.finished_run import finish_stage

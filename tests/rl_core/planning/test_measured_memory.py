@@ -10,12 +10,11 @@ import pytest
 from benchmarks.gpu_memory_cases import BASE, CHOSEN, GPU_GIB, cases, forecast
 from benchmarks.gpu_memory_table import PHASES, case_of, with_table
 from rl_core.config.loading import load_config
-from rl_core.planning.changes import configured
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, memory_forecast
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import configured, settle
 
 ROOT = Path(__file__).parents[3]
 ROWS = json.loads((ROOT / "benchmarks" / "results" / "gpu_memory.json").read_text())["rows"]

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from rl_core.planning.fitting_changes import MemoryLimit
+from rl_core.planning.memory_rules import MemoryLimit
 from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
 from tools.docs import gpu_table as table

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from rl_core.config.run import RunConfig
-from rl_core.planning.changes import Change, with_changes
-from rl_core.planning.fitting_changes import MemoryLimit, changes_to_more_gpus, fitting_changes
-from rl_core.planning.memory_rules import memory_problems
+from rl_core.planning.memory_rules import MemoryLimit, changes_to_more_gpus, fitting_changes, memory_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.settings import Change, with_changes
 
 Configure = Callable[..., RunConfig]
 
