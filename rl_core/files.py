@@ -8,20 +8,16 @@ process leaves them behind, and `sweep_temporaries` removes them at the next sta
 
 import errno
 import glob
-import hashlib
 import json
 import os
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from rl_core.known_hashes import known_hash, note_hash
 
 NOTHING_THERE = "nothing is there"
 """The usual reason why there is no file."""
@@ -43,9 +39,6 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-
-_HASHING_THREADS = 8
-"""Number of files that are hashed at a time."""
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
@@ -91,7 +84,7 @@ def check_regular(path: Path) -> None:
         ValueError: it is something else, or cannot be accessed; the message says which.
     """
     try:
-        _check_kind(path)
+        check_kind(path)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -118,7 +111,7 @@ def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
 def read_utf8(path: Path) -> str:
     """The content of a text file. Raises ValueError, with the path, if it is not UTF-8 or not a regular file; and
     OSError."""
-    _check_kind(path)
+    check_kind(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -135,7 +128,7 @@ def cut_file(path: Path, size: int) -> None:
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file. Raises ValueError if the file is not JSON or not a regular file, and OSError."""
-    _check_kind(path)
+    check_kind(path)
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -232,38 +225,6 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content, hexadecimal. A large file that this process has hashed before, and that has not
-    changed since, is not read again (rl_core/known_hashes.py).
-
-    Raises:
-        ValueError: it is not a regular file.
-        OSError: it cannot be read.
-    """
-    _check_kind(path)
-    known = known_hash(path)
-    if known is not None:
-        return known
-    with path.open("rb") as file:
-        status = os.fstat(file.fileno())
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    note_hash(status, found)
-    return found
-
-
-def hash_files(paths: Sequence[Path]) -> list[str]:
-    """The SHA-256 of each file, several at a time. Raises the first error of `hash_file`."""
-    with ThreadPoolExecutor(_HASHING_THREADS, thread_name_prefix="hash") as threads:
-        return list(threads.map(hash_file, paths))
-
-
-def folder_hashes(folder: Path) -> dict[str, str]:
-    """Relative path (with `/`) -> SHA-256, for every file below `folder`."""
-    paths = files_below(folder)
-    names = (path.relative_to(folder).as_posix() for path in paths)
-    return dict(zip(names, hash_files(paths), strict=True))
-
-
 @contextmanager
 def committed_folder(final: Path) -> Iterator[Path]:
     """Yields an empty temporary folder beside `final`. At the end of the block it is flushed and takes `final`'s place.
@@ -357,7 +318,7 @@ def sweep_temporaries(parent: Path) -> None:
             path.unlink()
 
 
-def _check_kind(path: Path) -> None:
+def check_kind(path: Path) -> None:
     """Raises ValueError if `path` is not a regular file, and OSError if it cannot be accessed."""
     try:
         mode = path.stat().st_mode

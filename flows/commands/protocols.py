@@ -12,6 +12,7 @@ from flows.commands.protocol_results import print_comparison, print_protocol_res
 from flows.printing import say
 from flows.process.bars import LogLines, TerminalBars
 from flows.process.temporary_folder import own_temporary_folder
+from rl_core.digests import hash_file
 from rl_core.evaluation.protocol_result import (
     ProtocolResult,
     compare_protocol_results,
@@ -21,7 +22,6 @@ from rl_core.evaluation.protocol_result import (
 )
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
-from rl_core.files import hash_file
 from rl_core.progress import Progress
 from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore, WriteState
+from rl_core.digests import FileRecord
 
 _logger = logging.getLogger(__name__)
 

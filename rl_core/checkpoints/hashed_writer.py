@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from rl_core.checkpoints.manifest import FileRecord
+from rl_core.digests import FileRecord
 
 MOST_FILES = 8
 """Files that one worker writes at a time. Hashing and copying take a core for each, at about 0.5 GB/s."""
@@ -88,7 +88,7 @@ class _HashingStream:
 
     def record(self) -> FileRecord:
         """Size and hash of what was written so far."""
-        return FileRecord(bytes=self._size, sha256=self._digest.hexdigest())
+        return FileRecord(size=self._size, sha256=self._digest.hexdigest())
 
 
 def _write_file(path: Path, items: Sequence[WriteItem], planner: SavePlanner) -> tuple[list[WriteResult], FileRecord]:

@@ -1,19 +1,19 @@
 """The manifest of a checkpoint: its place in the run, and its files with their hashes."""
 
-import hashlib
 import json
 import math
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final
 
-from rl_core.files import atomic_write_json, files_below, hash_files, read_json
-from rl_core.known_hashes import note_hash
+from pydantic import TypeAdapter
+
+from rl_core.digests import FileRecord, RelativeName, note_hash, records_below, sealed, unsealed
+from rl_core.files import atomic_write_json, files_below, read_json
 
 MANIFEST_NAME = "manifest.json"
-_FORMAT = 1
 
 
 class DamagedCheckpoint(ValueError):
@@ -53,20 +53,6 @@ class CheckpointInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileRecord:
-    """A file's size in bytes and SHA-256."""
-
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of_all(cls, paths: Sequence[Path]) -> list[Self]:
-        """The records of existing files, which are read and hashed several at a time."""
-        found = hash_files(paths)
-        return [cls(bytes=path.stat().st_size, sha256=sha256) for path, sha256 in zip(paths, found, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
     """A complete checkpoint: its folder, its place in the run, and its files by relative path."""
 
@@ -82,7 +68,16 @@ class Checkpoint:
     @property
     def num_bytes(self) -> int:
         """Size of all its files."""
-        return sum(record.bytes for record in self.files.values())
+        return sum(record.size for record in self.files.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Manifest:
+    info: CheckpointInfo
+    files: Mapping[RelativeName, FileRecord]
+
+
+_MANIFEST: Final = TypeAdapter(_Manifest)
 
 
 def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, FileRecord]) -> None:
@@ -99,38 +94,40 @@ def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, 
     paths = {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
     if not paths:
         raise ValueError(f"a checkpoint of step {info.step} without any file was about to be written to {folder}")
-    unknown = [name for name in paths if name not in written]
-    read = zip(unknown, FileRecord.of_all([paths[name] for name in unknown]), strict=True)
-    files = {**written, **dict(read)}
+    files = {**written, **records_below(folder, [path for name, path in paths.items() if name not in written])}
     for name, path in paths.items():
         note_hash(path.stat(), files[name].sha256)
-    records = {name: asdict(files[name]) for name in paths}
-    content = {"format": _FORMAT, "info": _as_json(info), "files": records}
-    atomic_write_json(folder / MANIFEST_NAME, content | {"sha256": _digest(content)})
+    _check_json(info)
+    manifest = _Manifest(info=info, files={name: files[name] for name in paths})
+    atomic_write_json(folder / MANIFEST_NAME, sealed(_MANIFEST.dump_python(manifest, mode="json")))
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint's manifest and compare the sizes of its files (cheap, because no file is read).
 
     Raises:
-        DamagedCheckpoint: the manifest is missing, altered or of another format, or a file is missing or has another
-            size.
+        DamagedCheckpoint: the manifest is missing or altered, or a file is missing or has another size.
     """
-    content = _read_manifest(folder)
-    files = {name: FileRecord(**record) for name, record in content["files"].items()}
-    for name, record in files.items():
+    path = folder / MANIFEST_NAME
+    try:
+        manifest = _MANIFEST.validate_python(unsealed(read_json(path)))
+    except FileNotFoundError:
+        raise DamagedCheckpoint(f"{folder}: there is no {MANIFEST_NAME}") from None
+    except ValueError as error:
+        raise DamagedCheckpoint(f"{path} cannot be used: {error}") from None
+    for name, record in manifest.files.items():
         size = _size_of(folder / name)
-        if size != record.bytes:
-            found = "is missing" if size is None else f"has {size} bytes instead of {record.bytes}"
+        if size != record.size:
+            found = "is missing" if size is None else f"has {size} bytes instead of {record.size}"
             raise DamagedCheckpoint(f"{folder}: {name} {found}")
-    return Checkpoint(folder=folder, info=CheckpointInfo(**content["info"]), files=files)
+    return Checkpoint(folder=folder, info=manifest.info, files=manifest.files)
 
 
 def verify(checkpoint: Checkpoint) -> None:
     """Read every file and compare its hash. Raises DamagedCheckpoint with the first file that differs."""
-    found = FileRecord.of_all([checkpoint.folder / name for name in checkpoint.files])
-    for (name, record), here in zip(checkpoint.files.items(), found, strict=True):
-        if here != record:
+    found = records_below(checkpoint.folder, [checkpoint.folder / name for name in checkpoint.files])
+    for name, record in checkpoint.files.items():
+        if found[name] != record:
             raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
 
 
@@ -143,33 +140,12 @@ def _size_of(path: Path) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _as_json(info: CheckpointInfo) -> dict[str, Any]:
-    """`info` as JSON. Refuses values that JSON would change (a tuple, a key that is a number), because a resumed run
-    would get a different state."""
+def _check_json(info: CheckpointInfo) -> None:
+    """Refuse values that JSON would change (a tuple, a key that is a number), because a resumed run would get a
+    different state."""
     content = asdict(info)
     changed = [key for key, value in content.items() if json.loads(json.dumps(value, allow_nan=False)) != value]
     if changed:
         raise ValueError(
             f"{', '.join(changed)} of step {info.step} would be different when read back from JSON: {content}"
         )
-    return content
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST_NAME
-    try:
-        content = dict(read_json(path))
-    except FileNotFoundError:
-        raise DamagedCheckpoint(f"{folder}: there is no {MANIFEST_NAME}") from None
-    except (ValueError, TypeError):
-        raise DamagedCheckpoint(f"{path} is not a JSON object") from None
-    if content.pop("sha256", None) != _digest(content):
-        raise DamagedCheckpoint(f"{path} was altered: its own SHA-256 does not match")
-    if content["format"] != _FORMAT:
-        raise DamagedCheckpoint(f"{path} has format {content['format']}, this version reads format {_FORMAT}")
-    return content
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON, with which damage to the manifest itself is detected."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from rl_core.checkpoints.hashed_writer import HashedWriter
 from rl_core.checkpoints.host_copy import State
-from rl_core.checkpoints.manifest import FileRecord
+from rl_core.digests import FileRecord
 from rl_core.files import relative_name
 
 _METADATA_CLASSES = {

@@ -11,11 +11,11 @@ from rl_core.checkpoints.manifest import (
     Checkpoint,
     CheckpointInfo,
     DamagedCheckpoint,
-    FileRecord,
     read_checkpoint,
     verify,
     write_manifest,
 )
+from rl_core.digests import FileRecord
 from rl_core.events import LogEvent
 from rl_core.files import committed_folder, remove_folder, sweep_temporaries
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-from rl_core.digests import file_digest
+from rl_core.digests import FileRecord, file_digest
 
 MANIFEST_FILE = "manifest.json"
 
@@ -57,13 +57,13 @@ class DataManifest(BaseModel, frozen=True, extra="forbid"):
         fingerprint: Identity of everything that the data depends on (rl_core.data.fingerprint).
         splits: Summaries by name: "train", "validation", and "cold_start" where the config has a source for it.
         images: Number of different images in the store.
-        files: SHA-256 by file name.
+        files: By name.
     """
 
     fingerprint: str
     splits: dict[str, SplitSummary]
     images: int
-    files: dict[str, str]
+    files: dict[str, FileRecord]
 
     @classmethod
     def read(cls, folder: Path) -> "DataManifest":
@@ -80,6 +80,6 @@ class DataManifest(BaseModel, frozen=True, extra="forbid"):
         """Names of files that are missing or have other content than when they were prepared."""
         return [
             name
-            for name, digest in self.files.items()
-            if not (folder / name).is_file() or file_digest(folder / name) != digest
+            for name, file in self.files.items()
+            if not (folder / name).is_file() or file_digest(folder / name) != file.sha256
         ]

@@ -18,7 +18,8 @@ from rl_core.data.manifest import MANIFEST_FILE, DataManifest
 from rl_core.data.prepared import IMAGES_FILE, REJECTED_FILE, SCHEMA, rows_file, rows_table
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
 from rl_core.data.split_counts import SplitCounts, split_problems
-from rl_core.files import atomic_write_json, committed_folder, folder_hashes
+from rl_core.digests import folder_records
+from rl_core.files import atomic_write_json, committed_folder
 from rl_core.progress import Advance, Progress
 from rl_core.sources.rows import BadRow, Row, RowReader
 from rl_core.sources.source import DataSource
@@ -62,7 +63,7 @@ def prepare_dataset(
             fingerprint=fingerprint,
             splits={split.name: split.summary() for split in splits},
             images=image_count,
-            files=folder_hashes(folder),
+            files=folder_records(folder),
         )
         atomic_write_json(folder / MANIFEST_FILE, manifest.model_dump(mode="json"))
     return manifest

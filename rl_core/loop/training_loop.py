@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.checkpoints.background import BackgroundSaver
-from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
+from rl_core.digests import FileRecord
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
 from rl_core.loop.reference_kl import kl_controller

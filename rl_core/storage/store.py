@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from rl_core.storage.record import Record, StoredFile, parse_record
+from rl_core.digests import FileRecord
+from rl_core.storage.record import Record, parse_record
 
 if TYPE_CHECKING:
     from rl_core.storage.place import Place
@@ -123,7 +124,7 @@ class RunStore:
             self._records = {other: kept for other, kept in self.records().items() if other != name}
             self._remove_objects(self._named_objects([record]))
 
-    def fetch(self, files: Mapping[str, StoredFile], locate: Locate) -> None:
+    def fetch(self, files: Mapping[str, FileRecord], locate: Locate) -> None:
         """Copy files of records from the storage to the paths that `locate` returns; existing files are replaced.
 
         Raises:
@@ -138,14 +139,14 @@ class RunStore:
         except FileNotFoundError:
             return None  # another process has removed it in the meantime
 
-    def _put(self, source: Path, path: str, file: StoredFile) -> None:
+    def _put(self, source: Path, path: str, file: FileRecord) -> None:
         name = f"objects/{file.sha256}"
         if self._place.put(source, name, size=file.size) != file.sha256:
             raise SourceChanged(f"{path} does not match its manifest, so it is not copied")
         if self._verify and self._place.digest(name) != file.sha256:
             raise StorageDamaged(f"{path} was copied, but the storage returns different content")
 
-    def _get(self, file: StoredFile, target: Path) -> None:
+    def _get(self, file: FileRecord, target: Path) -> None:
         name = f"objects/{file.sha256}"
         try:
             found = self._place.get(name, target)

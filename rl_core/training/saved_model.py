@@ -16,7 +16,6 @@ from torch import nn
 from torch.distributed import ProcessGroup
 
 from rl_core.checkpoints.host_copy import HostCopies, State
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.sharded import (
     load_model_state,
     load_optimizer_state,
@@ -24,6 +23,7 @@ from rl_core.checkpoints.sharded import (
     optimizer_state,
     save_sharded,
 )
+from rl_core.digests import FileRecord
 from rl_core.distributed.shards import by_part, local_part, reshard
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.split_adamw import SplitAdamW, join, split

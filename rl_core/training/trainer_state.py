@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rl_core.checkpoints.host_copy import HostCopies
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.checkpoints.probe import Probe, write_probe
 from rl_core.data.images import ImageStore
+from rl_core.digests import FileRecord
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.files import atomic_write_json, read_json
 from rl_core.training.probing import Prober

@@ -11,7 +11,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
-from rl_core.files import NOTHING_THERE, hash_file, why_no_file
+from rl_core.digests import hash_file
+from rl_core.files import NOTHING_THERE, why_no_file
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.files import files_of, files_of_module
 from rl_core.user_code.modules import import_file

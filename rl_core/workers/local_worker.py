@@ -9,12 +9,12 @@ from threading import Lock
 import torch
 from typing_extensions import override
 
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.device import take_threads
+from rl_core.digests import FileRecord
 from rl_core.distributed.place import ALONE, RankPlace
 from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from rl_core.checkpoints.manifest import FileRecord
+from rl_core.digests import FileRecord
 from rl_core.training.batches import OptimizerStepReport, UpdateResult
 
 Value = TypeVar("Value")

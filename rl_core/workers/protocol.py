@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
+from rl_core.digests import FileRecord
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import (

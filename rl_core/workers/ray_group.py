@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
+from rl_core.digests import FileRecord
 from rl_core.distributed.place import RankPlace
 from rl_core.environment import asked_threads
 from rl_core.problem import raise_if_fatal

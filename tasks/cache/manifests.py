@@ -3,17 +3,25 @@
 See docs/architecture.md, "The run directory is the truth".
 """
 
-import dataclasses
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rl_core.digests import digest_of
-from rl_core.files import atomic_write_json, hash_file, hash_files, is_regular, read_json, relative_name
+from pydantic import TypeAdapter
+
+from rl_core.digests import (
+    FileRecord,
+    RelativeName,
+    digest_of,
+    hash_file,
+    hash_of_start,
+    records_below,
+    sealed,
+    unsealed,
+)
+from rl_core.files import atomic_write_json, is_regular, read_json
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from tasks.cache.software import Software, differences, in_words, made_again
@@ -21,21 +29,6 @@ from tasks.cache.stage_parts import Parts, stages_before, what_changed
 
 GROWING_FILE = "metrics.jsonl"
 """The log that later epochs append to. A manifest covers the bytes that were there when its stage ended."""
-
-_BLOCK_BYTES = 1 << 20
-_OWN_HASH = "sha256"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Output:
-    """A file as a stage left it. `sha256` is the hash of its first `size` bytes."""
-
-    sha256: str
-    size: int
-
-    def __post_init__(self) -> None:
-        if self.size < 0:
-            raise ValueError(f"a file cannot have {self.size} bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +49,16 @@ class StageManifest:
 
     stage: str
     digest: str
-    outputs: Mapping[str, Output]
+    outputs: Mapping[RelativeName, FileRecord]
     result: Mapping[str, Any]
     seconds: float
     finished_at: str
     reused_from: str | None = field(default=None)
     parts: Mapping[str, str] = field(default_factory=dict)
     software: Software = field(default_factory=dict)
+
+
+_MANIFEST: Final = TypeAdapter(StageManifest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,19 +111,13 @@ def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:
     return read_manifest(run, last.stem) if last else None
 
 
-def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, Output]:
+def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, FileRecord]:
     """Hash every file at or below `paths`; keys are relative to `root`.
 
     Raises:
         FileNotFoundError: a path does not exist, so the stage did not write what it should have written.
     """
-    files = sorted(file for path in paths for file in _files_at(path))
-    return dict(zip((file.relative_to(root).as_posix() for file in files), _describe(files), strict=True))
-
-
-def _describe(files: Sequence[Path]) -> list[Output]:
-    sizes = [file.stat().st_size for file in files]
-    return [Output(sha256=sha256, size=size) for sha256, size in zip(hash_files(files), sizes, strict=True)]
+    return records_below(root, sorted(file for path in paths for file in _files_at(path)))
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -142,19 +132,14 @@ def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
     ensure_held(run.lock)
     path = run.stage_manifest(manifest.stage)
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = dataclasses.asdict(manifest)
-    atomic_write_json(path, record | {_OWN_HASH: _digest(record)})
+    atomic_write_json(path, sealed(_MANIFEST.dump_python(manifest, mode="json")))
 
 
 def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
     """Read the manifest of a stage; None when there is none, or when it is damaged."""
     try:
-        record = dict(read_json(run.stage_manifest(stage)))
-        if record.pop(_OWN_HASH) != _digest(record):
-            return None
-        outputs = {relative_name(path): Output(**output) for path, output in record.pop("outputs").items()}
-        return StageManifest(outputs=outputs, **record)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _MANIFEST.validate_python(unsealed(read_json(run.stage_manifest(stage))))
+    except (OSError, ValueError):
         return None  # not written by write_manifest (it may name a file outside of the run): the stage is run again
 
 
@@ -164,11 +149,7 @@ def is_recorded(run: RunDirectory, stage: str, digest: str | None) -> bool:
     return manifest is not None and manifest.digest == digest
 
 
-def _digest(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
+def altered_output(root: Path, outputs: Mapping[str, FileRecord]) -> str | None:
     """A sentence about the first output that is missing or has changed; None when all outputs are as the manifest
     says."""
     for path, output in outputs.items():
@@ -178,7 +159,7 @@ def altered_output(root: Path, outputs: Mapping[str, Output]) -> str | None:
     return None
 
 
-def _problem_of(file: Path, output: Output) -> str | None:
+def _problem_of(file: Path, output: FileRecord) -> str | None:
     if not is_regular(file):
         return "is missing"
     try:
@@ -189,17 +170,6 @@ def _problem_of(file: Path, output: Output) -> str | None:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return None if found == output.sha256 else "was altered"
-
-
-def hash_of_start(file: Path, size: int) -> str:
-    """SHA-256 of the first `size` bytes of a file, hexadecimal."""
-    digest = hashlib.sha256()
-    remaining = size
-    with file.open("rb") as stream:
-        while remaining and (block := stream.read(min(remaining, _BLOCK_BYTES))):
-            digest.update(block)
-            remaining -= len(block)
-    return digest.hexdigest()
 
 
 def _files_at(path: Path) -> list[Path]:

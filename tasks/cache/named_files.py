@@ -11,7 +11,8 @@ from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
-from rl_core.files import hash_file, read_utf8
+from rl_core.digests import hash_file
+from rl_core.files import read_utf8
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
 from rl_core.user_code.function import file_named, find_function

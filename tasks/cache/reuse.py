@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from rl_core.config.run import RunConfig
+from rl_core.digests import FileRecord
 from rl_core.files import link_or_copy
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import (
     GROWING_FILE,
-    Output,
     StageManifest,
     WantedStage,
     altered_output,
@@ -147,7 +147,7 @@ def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) 
     return taken
 
 
-def _bring(outputs: Mapping[str, Output], source: RunDirectory, into: RunDirectory) -> bool:
+def _bring(outputs: Mapping[str, FileRecord], source: RunDirectory, into: RunDirectory) -> bool:
     """Bring files from another run. Returns whether they are here as the manifest says."""
     try:
         for path, output in outputs.items():
@@ -183,7 +183,7 @@ def bring_folder(
     return False
 
 
-def take_file(source: Path, target: Path, output: Output) -> None:
+def take_file(source: Path, target: Path, output: FileRecord) -> None:
     """Link a file of a finished stage, or copy the part of the growing log that belongs to the stage."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)

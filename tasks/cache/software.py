@@ -15,9 +15,9 @@ from typing import Final
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.device import cpu_words
-from rl_core.digests import digest_of
+from rl_core.digests import digest_of, hash_files
 from rl_core.environment import threads_of_a_worker
-from rl_core.files import files_below, hash_files
+from rl_core.files import files_below
 from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.mixture import MixtureSource

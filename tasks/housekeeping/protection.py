@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rl_core.digests import FileRecord
 from rl_core.files import lies_below
 from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import Output, StageManifest, altered_output, read_manifest
+from tasks.cache.manifests import StageManifest, altered_output, read_manifest
 from tasks.housekeeping.champions import Champions
 from tasks.housekeeping.overview import RunOverview
 
@@ -103,7 +104,7 @@ def _is_pruned(other: RunDirectory, manifest: StageManifest, path: str) -> bool:
     return manifest.stage != max((epoch.stem for epoch in epochs), default=manifest.stage)
 
 
-def _linked(run: RunDirectory, other: RunDirectory, path: str, output: Output) -> bool:
+def _linked(run: RunDirectory, other: RunDirectory, path: str, output: FileRecord) -> bool:
     try:
         theirs = (other.root / path).lstat()
         return theirs.st_size == output.size and os.path.samestat(theirs, (run.root / path).lstat())

@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_core.files import files_named, hash_file
+from rl_core.digests import hash_file
+from rl_core.files import files_named
 from rl_core.randomness import keyed_seed
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource

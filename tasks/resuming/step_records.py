@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.config.training import TrainerConfig
+from rl_core.digests import FileRecord
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import Output, StageManifest, altered_output
+from tasks.cache.manifests import StageManifest, altered_output
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +26,7 @@ def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Pat
     return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
 
 
-def records_of(epoch: StageManifest) -> dict[str, Output]:
+def records_of(epoch: StageManifest) -> dict[str, FileRecord]:
     """The files of a finished epoch other than checkpoints."""
     return {path: output for path, output in epoch.outputs.items() if not path.startswith("checkpoints/")}
 
@@ -72,7 +73,7 @@ def _lost_files(
                 return
 
 
-def _problem(run: RunDirectory, known: Mapping[str, Output], file: Path) -> str | None:
+def _problem(run: RunDirectory, known: Mapping[str, FileRecord], file: Path) -> str | None:
     """What is wrong with a file, as a sentence; None when it is as its manifest says, or exists and is in no
     manifest."""
     name = file.relative_to(run.root).as_posix()

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rl_core.checkpoints.manifest import MANIFEST_NAME, Checkpoint, DamagedCheckpoint, read_checkpoint
-from rl_core.files import files_below, hash_file
+from rl_core.digests import FileRecord, file_digest, hash_of_start
+from rl_core.files import files_below
 from rl_core.records.metrics_log import step_files
 from rl_core.run_directory import RunDirectory
-from rl_core.storage.record import Record, StoredFile
-from tasks.cache.manifests import StageManifest, hash_of_start, read_manifest
+from rl_core.storage.record import Record
+from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.resuming.training_start import Chain, begun_epoch, started_file
 
 SETTINGS = "settings"
@@ -48,75 +49,62 @@ def progress_of(progress: Record | None, chain: Chain) -> int:
     return int(progress.facts["step"]) if begun is None or tuple(begun) in chain else 0
 
 
-class Contents:
-    """Reads a run's folder. The hash of a file that does not change is computed once."""
+def records_of_run(run: RunDirectory) -> list[Record]:
+    """The records, in the order in which they are copied: a record comes after the records that it refers to."""
+    stages = [_stage(run, manifest) for manifest in _manifests(run)]
+    checkpoints = complete_checkpoints(run)
+    return [
+        Record(name=SETTINGS, facts={}, files=_existing(run, run.config, run.events, *files_below(run.inputs))),
+        *stages,
+        *(_checkpoint(run, checkpoint) for checkpoint in checkpoints),
+        *_progress(run, checkpoints, stages),
+    ]
 
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
-        self._hashes: dict[tuple[Path, int, int], str] = {}
 
-    def records(self) -> list[Record]:
-        """The records, in the order in which they are copied: a record comes after the records that it refers to."""
-        run = self._run
-        stages = [self._stage(manifest) for manifest in _manifests(run)]
-        checkpoints = complete_checkpoints(run)
-        settings = self._existing(run.config, run.events, *files_below(run.inputs))
-        return [
-            Record(name=SETTINGS, facts={}, files=settings),
-            *stages,
-            *map(self._checkpoint, checkpoints),
-            *self._progress(checkpoints, stages),
-        ]
+def _stage(run: RunDirectory, manifest: StageManifest) -> Record:
+    """The record of a stage, without checkpoints that retention has removed."""
+    files = {
+        path: output
+        for path, output in manifest.outputs.items()
+        if not path.startswith("checkpoints/") or (run.root / path).is_file()
+    }
+    files |= _existing(run, run.stage_manifest(manifest.stage))
+    facts = {"digest": manifest.digest, "last_step": manifest.result.get("last_step")}
+    return Record(name=stage_record(manifest.stage), facts=facts, files=files)
 
-    def _stage(self, manifest: StageManifest) -> Record:
-        """The record of a stage, without checkpoints that retention has removed."""
-        files = {
-            path: StoredFile(sha256=output.sha256, size=output.size)
-            for path, output in manifest.outputs.items()
-            if not path.startswith("checkpoints/") or (self._run.root / path).is_file()
-        }
-        files |= self._existing(self._run.stage_manifest(manifest.stage))
-        facts = {"digest": manifest.digest, "last_step": manifest.result.get("last_step")}
-        return Record(name=stage_record(manifest.stage), facts=facts, files=files)
 
-    def _checkpoint(self, checkpoint: Checkpoint) -> Record:
-        folder = checkpoint.folder.relative_to(self._run.root).as_posix()
-        files = {
-            f"{folder}/{name}": StoredFile(sha256=file.sha256, size=file.bytes)
-            for name, file in checkpoint.files.items()
-        }
-        files |= self._existing(checkpoint.folder / MANIFEST_NAME)
-        score = None if checkpoint.info.interim else checkpoint.info.validation_score
-        facts = {"step": checkpoint.step, "validation_score": score}
-        return Record(name=f"{_CHECKPOINT}{checkpoint.step:06d}", facts=facts, files=files)
+def _checkpoint(run: RunDirectory, checkpoint: Checkpoint) -> Record:
+    folder = checkpoint.folder.relative_to(run.root).as_posix()
+    files = {f"{folder}/{name}": file for name, file in checkpoint.files.items()}
+    files |= _existing(run, checkpoint.folder / MANIFEST_NAME)
+    score = None if checkpoint.info.interim else checkpoint.info.validation_score
+    facts = {"step": checkpoint.step, "validation_score": score}
+    return Record(name=f"{_CHECKPOINT}{checkpoint.step:06d}", facts=facts, files=files)
 
-    def _progress(self, checkpoints: Sequence[Checkpoint], stages: Sequence[Record]) -> Iterator[Record]:
-        if not checkpoints:
-            return
-        run, newest = self._run, checkpoints[-1].step
-        # An epoch that ends after the newest checkpoint is not fetched as finished (tasks.storage.fetching).
-        held = {path for stage in stages if (stage.facts["last_step"] or 0) <= newest for path in stage.files}
-        folders = (run.rollouts(0).parent, run.validation(0).parent)
-        steps = [path for folder in folders for _, path in step_files(folder)]
-        loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
-        begun = begun_epoch(run)
-        facts = {"step": newest, "begun": [begun.name, begun.digest] if begun else None}
-        yield Record(
-            name=PROGRESS, facts=facts, files=self._existing(run.metrics, run.timings, started_file(run), *loose)
-        )
 
-    def _existing(self, *paths: Path) -> dict[str, StoredFile]:
-        return {path.relative_to(self._run.root).as_posix(): self._described(path) for path in paths if path.is_file()}
+def _progress(run: RunDirectory, checkpoints: Sequence[Checkpoint], stages: Sequence[Record]) -> Iterator[Record]:
+    if not checkpoints:
+        return
+    newest = checkpoints[-1].step
+    # An epoch that ends after the newest checkpoint is not fetched as finished (tasks.storage.fetching).
+    held = {path for stage in stages if (stage.facts["last_step"] or 0) <= newest for path in stage.files}
+    folders = (run.rollouts(0).parent, run.validation(0).parent)
+    steps = [path for folder in folders for _, path in step_files(folder)]
+    loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
+    begun = begun_epoch(run)
+    facts = {"step": newest, "begun": [begun.name, begun.digest] if begun else None}
+    yield Record(name=PROGRESS, facts=facts, files=_existing(run, run.metrics, run.timings, started_file(run), *loose))
 
-    def _described(self, path: Path) -> StoredFile:
-        """Size and hash of a file; of a log only its present bytes, since more are appended while it is copied."""
-        status = path.stat()
-        if path.suffix == ".jsonl":
-            return StoredFile(sha256=hash_of_start(path, status.st_size), size=status.st_size)
-        key = (path, status.st_size, status.st_mtime_ns)
-        if key not in self._hashes:
-            self._hashes[key] = hash_file(path)
-        return StoredFile(sha256=self._hashes[key], size=status.st_size)
+
+def _existing(run: RunDirectory, *paths: Path) -> dict[str, FileRecord]:
+    return {path.relative_to(run.root).as_posix(): _described(path) for path in paths if path.is_file()}
+
+
+def _described(path: Path) -> FileRecord:
+    """Size and hash of a file; of a log only its present bytes, since more are appended while it is copied."""
+    size = path.stat().st_size
+    sha256 = hash_of_start(path, size) if path.suffix == ".jsonl" else file_digest(path)
+    return FileRecord(sha256=sha256, size=size)
 
 
 def complete_checkpoints(run: RunDirectory) -> list[Checkpoint]:

@@ -20,7 +20,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.storage.record import Record
 from rl_core.storage.store import RunStore, TakenOver
 from tasks.resuming.training_start import Chain
-from tasks.storage.contents import PROGRESS, Contents, complete_checkpoints, is_of_training, progress_of
+from tasks.storage.contents import PROGRESS, complete_checkpoints, is_of_training, progress_of, records_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,6 @@ class Copier:
         self._store = store
         self._run = run
         self._log_event = log_event
-        self._contents = Contents(run)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage")
         self._turn = threading.Condition()
         self._waiting: _Snapshot | None = None
@@ -104,7 +103,7 @@ class Copier:
 
     def _snapshot(self) -> _Snapshot:
         links = self._run.root / f".storage.tmp-{os.getpid()}" / f"{next(self._numbers)}"
-        records = self._contents.records()
+        records = records_of_run(self._run)
         known = self._store.known()
         for record in records:
             for path, file in record.files.items():

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from rl_core.digests import FileRecord
 from rl_core.files import fsync_tree, link_or_copy, remove_folder, replace_folder, scratch_folder
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
-from rl_core.storage.record import Record, StoredFile
+from rl_core.storage.record import Record
 from rl_core.storage.store import RunStore, StorageDamaged
 from tasks.cache.reuse import discard_stage, remove_paths
 from tasks.resuming.training_start import Chain, manifests_of_epochs, started_file
@@ -135,7 +136,7 @@ def _fetch_best(store: RunStore, held: RunDirectory, checkpoints: Iterable[Recor
         store.fetch(best.files, lambda path: held.root / path)
 
 
-def _files(records: Iterable[Record], *, checkpoints: bool) -> dict[str, StoredFile]:
+def _files(records: Iterable[Record], *, checkpoints: bool) -> dict[str, FileRecord]:
     """The files of the records; where several records have a path, the file of the last record."""
     files = {path: file for record in records for path, file in record.files.items()}
     return {path: file for path, file in files.items() if checkpoints or not path.startswith("checkpoints/")}

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rl_core.checkpoints.manifest import FileRecord
 from rl_core.config.run import RunConfig
+from rl_core.digests import FileRecord
 from rl_core.loop.collecting import Collector, NextPrompts
 from rl_core.loop.learning import learn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch

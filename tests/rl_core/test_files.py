@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_core import files
+from rl_core.digests import folder_records
 
 KillRunner = Callable[..., int]
 
@@ -113,17 +114,17 @@ def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temp
 ) -> None:
     final = tmp_path / "stage"
     _write_folder(final, "old")
-    before = files.folder_hashes(final)
+    before = folder_records(final)
     with pytest.raises(TypeError, match="must be str"):
         _write_folder(final, 42)
-    assert files.folder_hashes(final) == before
+    assert folder_records(final) == before
     assert hidden(tmp_path) == []
 
 
 def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     final = tmp_path / "stage"
     _write_folder(final, "old")
-    before = files.folder_hashes(final)
+    before = folder_records(final)
     rename, calls = os.rename, []
 
     def failing(source: Path, target: Path) -> None:
@@ -135,7 +136,7 @@ def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "rename", failing)
     with pytest.raises(OSError, match="went away"):
         _write_folder(final, "new")
-    assert files.folder_hashes(final) == before
+    assert folder_records(final) == before
     assert hidden(tmp_path) == []
 
 
@@ -145,7 +146,7 @@ def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
     path, folder = small_disk / "file", small_disk / "folder"
     files.atomic_write_bytes(path, b"old")
     _write_folder(folder, "old")
-    before = files.folder_hashes(small_disk)
+    before = folder_records(small_disk)
     with pytest.raises(OSError) as of_file:
         files.atomic_write_bytes(path, bytes(2 << 20))
     with (
@@ -154,7 +155,7 @@ def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
     ):
         (temporary / "big").write_bytes(bytes(2 << 20))
     assert of_file.value.errno == of_folder.value.errno == errno.ENOSPC
-    assert files.folder_hashes(small_disk) == before
+    assert folder_records(small_disk) == before
     assert hidden(small_disk) == []
 
 
@@ -166,7 +167,7 @@ def test_a_temporary_of_an_earlier_process_with_this_pid_is_not_mixed_in(
     leftover.mkdir()
     (leftover / "stale").write_text("stale")
     _write_folder(final, "new")
-    assert "stale" not in files.folder_hashes(final)
+    assert "stale" not in folder_records(final)
 
 
 def test_a_sweep_leaves_everything_else_alone(tmp_path: Path) -> None:
@@ -196,17 +197,17 @@ def test_json_that_no_other_reader_would_take_is_refused_before_anything_is_writ
     contents=st.dictionaries(st.sampled_from(["a", "b", "inner/a", "inner/deep/c"]), st.binary(max_size=9), min_size=1)
 )
 @settings(deadline=None, max_examples=30)
-def test_folder_hashes_tell_apart_any_two_contents(contents: dict[str, bytes]) -> None:
+def test_folder_records_tell_apart_any_two_contents(contents: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for relative, data in contents.items():
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             (folder / relative).write_bytes(data)
-        before = files.folder_hashes(folder)
+        before = folder_records(folder)
         assert list(before) == sorted(contents)
         for relative in contents:
             (folder / relative).write_bytes(contents[relative] + b"\0")
-            after = files.folder_hashes(folder)
+            after = folder_records(folder)
             assert {name for name in before if after[name] != before[name]} == {relative}
             before = after
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
-from rl_core.files import folder_hashes
+from rl_core.digests import FileRecord, folder_records
 from rl_core.loop import batch_queue, training_loop
 from rl_core.loop.collecting import Collected, NextPrompts
 from rl_core.loop.learning import Learned
@@ -336,5 +336,5 @@ def recorded(run: RunDirectory) -> int:
 
 def results(run: RunDirectory) -> dict[str, str]:
     """What must not depend on how often the run was ended."""
-    answers = {f"validations/{name}": digest for name, digest in folder_hashes(run.validation(0).parent).items()}
+    answers = {f"validations/{name}": digest for name, digest in folder_records(run.validation(0).parent).items()}
     return hashes(run.root, ("metrics.jsonl", "rollouts/*", "checkpoints/**/*")) | answers

@@ -74,21 +74,6 @@ def test_an_upgrade_is_told_noted_and_made_anew_in_other_runs_alone(
     assert "✓ prepare: finished in" in text and "other software" not in text
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_says_that_it_does_not_say(tmp_path: Path) -> None:
-    assert ended(tmp_path)[0] == 0
-    (run,) = map(RunDirectory, tmp_path.iterdir())
-    manifest = json.loads(run.stage_manifest("prepare").read_text())
-    for name in ("software", "made_from", "sha256"):
-        del manifest[name]
-    run.stage_manifest("prepare").write_text(json.dumps(manifest))
-    code, text = ended(tmp_path)
-    assert code == 0 and "✓ prepare: finished before" in text
-    assert "warning prepare stands; it does not say by which software it was made" in text
-    (event,) = events(run, "software-changed")
-    assert event["changes"] == {}
-    assert "✓ prepare: finished in" in ended(tmp_path, "rollout.n=8")[1]
-
-
 def events(run: RunDirectory, kind: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, run.events.read_text().splitlines()) if event["kind"] == kind]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.checkpoints.background import BackgroundSaver
-from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore, WriteState
+from rl_core.digests import FileRecord
 
 
 def info(step: int) -> CheckpointInfo:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rl_core.checkpoints.disk import DiskFull, check_room, free_bytes
-from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
+from rl_core.digests import FileRecord
 
 
 def test_too_little_room_is_named_with_both_numbers_and_what_to_do(small_disk: Path) -> None:

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from rl_core.checkpoints import hashed_writer
 from rl_core.checkpoints.sharded import load_sharded, save_sharded
-from rl_core.files import folder_hashes, hash_file
+from rl_core.digests import folder_records, hash_file
 
 
 def state(seed: int = 0, *, size: int = 50) -> dict[str, object]:
@@ -44,8 +44,8 @@ def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path: Path) -> 
     assert len(names) > 2
     assert written.keys() == names
     for name, record in written.items():
-        assert (record.bytes, record.sha256) == ((tmp_path / name).stat().st_size, hash_file(tmp_path / name))
-    sizes = sorted(record.bytes for record in written.values())
+        assert (record.size, record.sha256) == ((tmp_path / name).stat().st_size, hash_file(tmp_path / name))
+    sizes = sorted(record.size for record in written.values())
     assert sizes[-1] < 2 * sizes[0], "about equal"
     expected, found = state(), {**state(seed=1), "names": [], "count": 0}
     load_sharded(tmp_path, found)
@@ -57,7 +57,7 @@ def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path: Path) -> 
 def test_equal_states_give_equal_files_whichever_thread_is_faster(tmp_path: Path) -> None:
     for number in range(5):
         save_sharded(tmp_path / f"{number}", state())
-    assert all(folder_hashes(tmp_path / "0") == folder_hashes(tmp_path / f"{number}") for number in range(1, 5))
+    assert all(folder_records(tmp_path / "0") == folder_records(tmp_path / f"{number}") for number in range(1, 5))
 
 
 def test_a_disk_that_is_full_in_one_of_the_threads_is_an_error(
@@ -77,5 +77,5 @@ def test_size_and_hash_are_those_of_the_whole_file(parts: list[bytes]) -> None:
     for part in parts:
         stream.write(memoryview(part))
     record = stream.record()
-    assert (record.bytes, stream.tell()) == (len(file.getvalue()), len(file.getvalue()))
+    assert (record.size, stream.tell()) == (len(file.getvalue()), len(file.getvalue()))
     assert record.sha256 == hashlib.sha256(file.getvalue()).hexdigest()

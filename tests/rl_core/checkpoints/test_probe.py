@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
+from rl_core.digests import folder_records
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
-from rl_core.files import folder_hashes
 from rl_core.types import VideoClip
 from tests.rl_core.merged_models import Merged, make_probe
 from tests.rl_core.models.builders import Bench
@@ -93,7 +93,7 @@ def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: Callabl
 def test_equal_weights_give_an_equal_probe(merged: Callable[[str], Merged], tmp_path: Path) -> None:
     family = merged("qwen2_5_vl")
     write_probe(tmp_path, make_probe(family.bench, family.groups))
-    assert folder_hashes(tmp_path) == folder_hashes(family.probe_folder)
+    assert folder_records(tmp_path) == folder_records(family.probe_folder)
 
 
 def test_the_probe_says_what_its_numbers_are(merged: Callable[[str], Merged]) -> None:

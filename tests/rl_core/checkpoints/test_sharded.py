@@ -19,7 +19,7 @@ from rl_core.checkpoints.sharded import (
     optimizer_state,
     save_sharded,
 )
-from rl_core.files import folder_hashes
+from rl_core.digests import folder_records
 from tests.rl_core.bomb import Bomb
 
 
@@ -113,7 +113,7 @@ def test_equal_states_give_equal_files_wherever_they_lie(tmp_path: Path) -> None
         optimizer = adamw(model)
         train(model, optimizer, 2, seed=1)
         save(tmp_path / name, model, optimizer)
-    assert folder_hashes(tmp_path / "a") == folder_hashes(tmp_path / "another/folder")
+    assert folder_records(tmp_path / "a") == folder_records(tmp_path / "another/folder")
 
 
 def test_every_number_format_and_plain_value_comes_back_equal(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entrie
         save_sharded(tmp_path / name, optimizer_state(model, optimizer))
         for parameter, entries in optimizer.state.items():
             optimizer.state[parameter] = dict(reversed(entries.items()))
-    assert folder_hashes(tmp_path / "one") == folder_hashes(tmp_path / "other")
+    assert folder_records(tmp_path / "one") == folder_records(tmp_path / "other")
 
 
 def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_core.checkpoints.manifest import CheckpointInfo, DamagedCheckpoint, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo, DamagedCheckpoint
 from rl_core.checkpoints.store import CheckpointStore, WriteState
+from rl_core.digests import FileRecord
 from rl_core.files import files_below
 
 

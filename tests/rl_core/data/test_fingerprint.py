@@ -101,17 +101,6 @@ def test_a_local_folder_as_hub_source_is_its_content(tmp_path):
     assert source.fingerprint() != before
 
 
-def test_a_file_is_read_again_only_when_it_changed(tmp_path, monkeypatch):
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    first = file_digest(path)
-    with monkeypatch.context() as patch:
-        patch.setattr("rl_core.digests.hash_file", None)  # a second reading would fail
-        assert file_digest(path) == first
-    rewrite(path, b"two")
-    assert file_digest(path) != first
-
-
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="nothing cannot be read: No such file"):
         file_digest(tmp_path / "nothing")

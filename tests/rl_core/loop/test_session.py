@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.checkpoints.manifest import CheckpointInfo, FileRecord
+from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.config.run import RunConfig
+from rl_core.digests import FileRecord
 from rl_core.loop.session import Session
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import RunLogs

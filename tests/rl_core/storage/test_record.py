@@ -3,13 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.storage.record import Record, StoredFile, parse_record
+from rl_core.digests import FileRecord
+from rl_core.storage.record import Record, parse_record
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
-files = st.builds(StoredFile, sha256=st.text("0123456789abcdef", min_size=64, max_size=64), size=st.integers(0, 2**50))
+files = st.builds(FileRecord, sha256=st.text("0123456789abcdef", min_size=64, max_size=64), size=st.integers(0, 2**50))
 paths = st.text(st.characters(exclude_characters="/.\x00", exclude_categories=["Cs"]), min_size=1)
 records = st.builds(
     Record, name=st.text(), facts=st.dictionaries(st.text(), json_values), files=st.dictionaries(paths, files)
@@ -36,6 +37,6 @@ def test_whatever_else_lies_there_is_none(data: bytes) -> None:
 
 
 def test_a_path_that_leads_out_of_the_run_is_none() -> None:
-    file = StoredFile(sha256="0" * 64, size=1)
+    file = FileRecord(sha256="0" * 64, size=1)
     for path in ("../victim", "/etc/passwd", "data/../../victim"):
         assert parse_record(Record(name="stage", facts={}, files={path: file}).to_bytes()) is None

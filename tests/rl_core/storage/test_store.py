@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_core.digests import FileRecord
 from rl_core.storage.place import Place
-from rl_core.storage.record import Record, StoredFile
+from rl_core.storage.record import Record
 from rl_core.storage.store import RunStore, SourceChanged, StorageDamaged, TakenOver
 from tests.rl_core.storage.servers import S3Server
 
@@ -24,7 +25,7 @@ def record_of(folder: Path, name: str, contents: Mapping[str, bytes], **facts: A
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
     files = {
-        path: StoredFile(sha256=hashlib.sha256(data).hexdigest(), size=len(data)) for path, data in contents.items()
+        path: FileRecord(sha256=hashlib.sha256(data).hexdigest(), size=len(data)) for path, data in contents.items()
     }
     return Record(name=name, facts=facts, files=files)
 

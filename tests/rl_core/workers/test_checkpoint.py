@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rl_core.checkpoints.probe import differences, plain_distribution, read_probe
-from rl_core.files import folder_hashes, hash_file
+from rl_core.digests import folder_records, hash_file
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.training.probing import ProbeMismatch, probe_groups
@@ -41,10 +41,10 @@ def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_
     worker.take_snapshot(model_only=model_only, probe=probe, copy=True)
     worker.update(batch)
     assert worker.write_snapshot(tmp_path / "snapshot") == expected
-    assert folder_hashes(tmp_path / "snapshot") == folder_hashes(tmp_path / "state")
+    assert folder_records(tmp_path / "snapshot") == folder_records(tmp_path / "state")
     for name, record in expected.items():
         path = tmp_path / "state" / name
-        assert (path.stat().st_size, hash_file(path)) == (record.bytes, record.sha256)
+        assert (path.stat().st_size, hash_file(path)) == (record.size, record.sha256)
     with pytest.raises(RuntimeError, match="call take_snapshot first"):
         worker.write_snapshot(tmp_path / "again")
 

@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from rl_core.checkpoints.manifest import FileRecord
+from rl_core.digests import FileRecord
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.training.optimizer import StepOutcome
@@ -78,7 +78,7 @@ def test_the_largest_of_each_name_counts() -> None:
 
 
 def test_the_files_of_all_workers_are_one_checkpoint() -> None:
-    one, other = ({name: FileRecord(bytes=1, sha256=name)} for name in ("a", "b"))
+    one, other = ({name: FileRecord(size=1, sha256=name)} for name in ("a", "b"))
     assert all_files([one, other]) == one | other
     with pytest.raises(WorkersDisagree, match="two workers have written a"):
         all_files([one, one])

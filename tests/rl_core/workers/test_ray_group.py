@@ -20,8 +20,8 @@ import ray
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
+from rl_core.digests import folder_records
 from rl_core.environment import ALLOCATOR, with_these_sources
-from rl_core.files import folder_hashes
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.progress import SilentProgress
 from rl_core.rollout.requests import requests_for
@@ -157,7 +157,7 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
                 [as_bytes(part) for part in old],
                 result,
                 written,
-                folder_hashes(folder),
+                folder_records(folder),
                 each.policy_version,
             )
         )
@@ -221,7 +221,7 @@ def test_a_snapshot_is_written_in_the_middle_of_a_generation(
         next(rollouts)
         written = thread.submit(group.write_snapshot, tmp_path).result(60)
         rollouts.close()
-    assert folder_hashes(tmp_path).keys() >= written.keys()
+    assert folder_records(tmp_path).keys() >= written.keys()
     with pytest.raises(RuntimeError, match="call take_snapshot first"):
         group.write_snapshot(tmp_path / "again")
 
@@ -368,7 +368,7 @@ def test_two_workers_train_the_model_that_one_trains(
     assert as_bytes(loaded) == [part.tobytes() for part in found.log_probs]
     assert version == 1
     assert used.sent_mib > 0
-    assert written.keys() <= folder_hashes(tmp_path).keys()
+    assert written.keys() <= folder_records(tmp_path).keys()
 
 
 @pytest.mark.slow

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.digests import FileRecord
 from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
-from tasks.cache.manifests import Output, StageManifest
+from tasks.cache.manifests import StageManifest
 from tasks.pages.markdown import _said, links_page, markdown_table, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
@@ -19,7 +20,7 @@ def manifest(stage: str, result: dict, **more: object) -> StageManifest:
     return StageManifest(
         stage=stage,
         digest="abc",
-        outputs={"a": Output(sha256="0", size=1_500_000)},
+        outputs={"a": FileRecord(sha256="0", size=1_500_000)},
         result=result,
         seconds=61.0,
         finished_at="2026-01-01T00:00:00+00:00",

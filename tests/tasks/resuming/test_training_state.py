@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from rl_core.checkpoints.store import CheckpointStore
+from rl_core.digests import FileRecord
 from rl_core.files import files_below
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLockLost, lock_owner
-from tasks.cache.manifests import Output, StageManifest, read_manifest, write_manifest
+from tasks.cache.manifests import StageManifest, read_manifest, write_manifest
 from tasks.cache.reuse import take_file
 from tasks.resuming.training_start import Chain, TrainingStart, begun_epoch
 from tasks.resuming.training_state import complete_epochs, settle_training
@@ -257,7 +258,7 @@ def test_a_run_that_changes_while_it_is_taken_over_costs_this_one_nothing(
     train(run, 1)
     train(other, 2)
 
-    def retention(source: Path, target: Path, output: Output) -> None:
+    def retention(source: Path, target: Path, output: FileRecord) -> None:
         (checkpoint(other, 4) / "state").unlink(missing_ok=True)
         take_file(source, target, output)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.files import atomic_write_text, folder_hashes
+from rl_core.digests import folder_records
+from rl_core.files import atomic_write_text
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
@@ -62,7 +63,7 @@ def test_a_stage_that_the_copy_has_is_fetched_and_recognised(
     assert find_complete(here, WantedStage(name="cold-start", digest="d1"), fetch=storage.bring_stage) is None
     assert find_complete(here, PREPARED, fetch=storage.bring_stage) == read_manifest(copied, "prepare")
     assert {path.name for path in here.root.iterdir()} == {"data", "stages"}
-    assert folder_hashes(here.data) == folder_hashes(copied.data)
+    assert folder_records(here.data) == folder_records(copied.data)
 
 
 def test_what_a_run_begins_with_is_fetched_by_an_empty_folder(

@@ -1,15 +1,15 @@
-"""A large file is hashed once, and again as soon as it has changed."""
+"""A file is hashed once, and again as soon as it has changed; sealed JSON is read back or refused."""
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rl_core import files
-from rl_core.files import hash_file, hash_files
-from rl_core.known_hashes import LEAST_BYTES, known_hash, note_hash
+from rl_core import digests
+from rl_core.digests import LEAST_BYTES, file_digest, hash_file, hash_files, note_hash, sealed, unsealed
 
 
 def sha256(path: Path) -> str:
@@ -27,7 +27,7 @@ def large(tmp_path: Path) -> Path:
 def test_a_large_file_is_read_once_also_under_another_name(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = hash_file(large)
     assert found == sha256(large)
-    monkeypatch.setattr(files.hashlib, "file_digest", None)  # a second reading would fail
+    monkeypatch.setattr(digests.hashlib, "file_digest", None)  # a second reading would fail
     folder = large.parent.rename(large.parent.with_name("renamed"))
     assert hash_file(folder / "large") == found
     os.link(folder / "large", folder / "linked")
@@ -60,12 +60,25 @@ def _replace(path: Path) -> None:
 def test_a_file_that_has_changed_is_read_again(large: Path, change: Callable[[Path], None]) -> None:
     before = hash_file(large)
     change(large)
-    assert known_hash(large) is None
     assert hash_file(large) == sha256(large) != before
 
 
-def test_a_small_file_is_always_read(tmp_path: Path) -> None:
+def test_a_small_file_is_always_read_unless_it_is_an_input(tmp_path: Path) -> None:
     path = tmp_path / "small"
     path.write_bytes(bytes(LEAST_BYTES - 1))
-    note_hash(path.stat(), "wrong")
-    assert hash_file(path) == sha256(path)
+    note_hash(path.stat(), "noted")
+    assert file_digest(path) == "noted"
+    assert hash_file(path) == file_digest(path) == sha256(path)
+
+
+@pytest.mark.parametrize("content", [{}, {"a": [1, None], "b": {"c": "d"}}])
+def test_a_sealed_object_is_read_back(content: dict[str, object]) -> None:
+    assert unsealed(json.loads(json.dumps(sealed(content)))) == content
+
+
+@pytest.mark.parametrize(
+    "content", [None, [1], {}, {"a": 1}, {**sealed({"a": 1}), "a": 2}, {**sealed({"a": 1}), "b": 0}]
+)
+def test_anything_else_is_refused(content: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a JSON object|its own SHA-256 does not match"):
+        unsealed(content)
