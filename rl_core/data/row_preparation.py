@@ -22,7 +22,7 @@ from rl_core.types import Prompt, VideoClip
 
 _CHUNK_ROWS = 64
 _NAMED_ROWS = 5
-_LETTERS_A_TOKEN = 100  # more than any tokenizer reaches on any text
+_LETTERS_PER_TOKEN = 100  # more than any tokenizer reaches on any text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +158,7 @@ def _hopeless_length(row: Row, limits: Limits) -> str | None:
     """What makes a row longer than any prompt may be, without counting its tokens; None where they must be counted.
     Megabytes of text or thousands of images would take minutes to prepare."""
     letters = len(row.question) + sum(len(turn.content) for turn in row.history)
-    if letters > _LETTERS_A_TOKEN * limits.max_prompt_length:
+    if letters > _LETTERS_PER_TOKEN * limits.max_prompt_length:
         return f"{letters} letters"
     shown = len(row.images) + len(row.videos)
     return f"{shown} images and videos" if shown > limits.max_prompt_length else None

@@ -16,7 +16,7 @@ from PIL import Image
 from tests.rl_core.data.samples import png_bytes, write_video
 
 GOOD = {"problem": "What is 2 + 2?", "answer": "four", "images": [], "level": 1}
-"""A row that must survive whatever stands beside it."""
+"""A row that must survive whatever other rows its file has."""
 
 _LETTERS = st.characters(codec=None, exclude_categories=())
 _TOKENS = (

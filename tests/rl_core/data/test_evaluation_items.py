@@ -20,7 +20,7 @@ def render(tiny_folder, source: LocalSource, store: Path):
         return render_items(source, renderer, limits=LIMITS, images=images, progress=SilentProgress())
 
 
-def test_items_become_prompts_and_those_that_cannot_are_told(
+def test_items_become_prompts_and_those_that_cannot_are_named(
     tiny_folder, write_jsonl, write_image, tmp_path: Path
 ) -> None:
     """In the columns of R1-V's files: an image's path, a question without a place for it, a number as the truth."""

@@ -76,11 +76,11 @@ def read(source: LocalSource, *, named: str) -> list[Row | BadRow]:
         rows = list(reader)
         assert source.fingerprint() == source.fingerprint()
     except ValueError as error:
-        said = sentence(error)
+        message = sentence(error)
     else:
-        said = ""
-    if said:
-        assert named in said
+        message = ""
+    if message:
+        assert named in message
         return []
     assert [row.index for row in rows] == list(range(reader.row_count))
     for row in rows:
@@ -128,7 +128,7 @@ def test_the_lines_of_a_file(folder: Path, data: st.DataObject, wrapping: str, e
 @drawn
 @given(data=st.data())
 def test_a_bad_row_costs_itself(folder: Path, renderer: ChatRenderer, data: st.DataObject) -> None:
-    """Two good rows survive whatever stands between and beside them."""
+    """Two good rows survive whatever stands between them."""
     good = json.dumps(hostile.GOOD).encode()
     before, between = (data.draw(st.lists(hostile.lines(folder), max_size=2)) for _ in range(2))
     path = folder / "mixed.jsonl"
@@ -251,11 +251,11 @@ def test_a_whole_preparation(
                 config, model_folder=tiny_folder("qwen2_5_vl"), out=Path(scratch) / "out", progress=SilentProgress()
             )
         except ValueError as error:
-            said = sentence(error)
+            message = sentence(error)
         else:
-            said = ""
-        if said:
-            assert "train" in said
+            message = ""
+        if message:
+            assert "train" in message
             assert max_bad_share == 0.0 or overlong == "error", "one good row is there"
             return
         named = (Path(scratch) / "out" / "rejected.jsonl").read_text().splitlines()

@@ -37,7 +37,7 @@ def test_a_usual_name_with_unusual_values_is_passed_over(write_jsonl):
     assert (found.source.columns.prompt_key, found.source.columns.answer_key) == ("question", "answer")
 
 
-def test_images_without_places_are_put_first_and_said_so(write_jsonl):
+def test_images_without_places_are_put_first_with_a_remark(write_jsonl):
     found = inspect_data(local(write_jsonl([{"problem": "How many?", "image": "a.png", "answer": "1"}])))
     assert found.source.columns.images_first
     assert next(iter(found.source.open())).question == "<image>How many?"

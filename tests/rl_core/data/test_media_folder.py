@@ -26,7 +26,7 @@ def found_for(write_jsonl, tmp_path):
     return find
 
 
-def test_beside_the_rows_nothing_is_to_be_said(found_for, tmp_path):
+def test_a_folder_of_images_next_to_the_rows_needs_no_remark(found_for, tmp_path):
     lay(tmp_path, "rows/images/a.png")
     assert found_for(["images/a.png"]) == (None, None)
     assert found_for([str(tmp_path / "rows" / "images" / "a.png")]) == (None, None)

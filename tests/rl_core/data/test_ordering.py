@@ -100,7 +100,7 @@ def order_of(levels, epoch):
     return epoch_of(arrangement({"a": 8}, levels=levels), batches=3, batch_size=2, epoch=epoch).ravel().tolist()
 
 
-def test_rows_of_equal_numbers_are_shuffled_anew_each_epoch():
+def test_rows_of_equal_numbers_are_shuffled_in_every_epoch():
     orders = {tuple(order_of([1] * 4 + [2] * 4, epoch)) for epoch in range(5)}
     assert len(orders) == 5
 

@@ -57,7 +57,7 @@ def test_another_name_of_a_class_is_another_content(folder):
     assert local(folder).fingerprint() != before
 
 
-def test_the_format_can_be_said_and_needs_its_folders(folder, tmp_path):
+def test_the_format_can_be_named_and_needs_its_folders(folder, tmp_path):
     (folder / "labels.jsonl").write_text('{"problem": "?", "answer": "1"}\n')
     assert len(list(local(folder).open())) == 1
     assert len(list(local(folder, format="imagefolder").open())) == 3
@@ -67,7 +67,7 @@ def test_the_format_can_be_said_and_needs_its_folders(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.csv"])
-def test_a_folder_of_images_beside_rows_is_no_class(tmp_path, name):
+def test_a_folder_of_images_with_a_table_of_rows_is_no_class(tmp_path, name):
     for folder in ("images", "masks"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.png").write_bytes(png_bytes())

@@ -1,4 +1,4 @@
-"""Rows that a function of a user's yields: in real files, imported as a run imports them."""
+"""Rows that a user's function yields: in real files, imported as a run imports them."""
 
 import os
 import sys
@@ -77,20 +77,20 @@ import numpy as np
 from PIL import Image
 def rows():
     yield {"q": "<image>?", "picture": Image.new("RGB", (8, 8)), "a": np.int64(3), "from": "drawn"}
-    yield {"q": "<image>?", "picture": "beside.png", "a": np.float32(0.5), "from": "kept"}
+    yield {"q": "<image>?", "picture": "neighbour.png", "a": np.float32(0.5), "from": "kept"}
 """
     columns = {"prompt_key": "q", "image_key": "picture", "answer_key": "a", "data_source_key": "from"}
     source = written(text, columns=columns)
     folder = Path(source.function.rpartition(":")[0]).parent
-    (folder / "beside.png").write_bytes(png_bytes())
+    (folder / "neighbour.png").write_bytes(png_bytes())
     drawn, kept = source.open()
-    assert isinstance(drawn.images[0], Image.Image) and kept.images == (folder / "beside.png",)
+    assert isinstance(drawn.images[0], Image.Image) and kept.images == (folder / "neighbour.png",)
     assert [(row.answer, type(row.answer), row.data_source) for row in (drawn, kept)] == [
         (3, int, "drawn"),
         (0.5, float, "kept"),
     ]
     (elsewhere,) = list(source.model_copy(update={"media_dir": str(tmp_path)}).open())[1:]
-    assert elsewhere.images == (tmp_path / "beside.png",)
+    assert elsewhere.images == (tmp_path / "neighbour.png",)
 
 
 def test_a_row_that_cannot_be_used_is_counted_and_named(written: Written) -> None:
@@ -223,10 +223,10 @@ def test_the_fingerprint_is_the_code_and_its_arguments(written: Written, tmp_pat
         written(SUMS, limit=2),
     ]
     prints = [before, *(source.fingerprint() for source in others)]
-    neighbour = written("from beside_of_mine import X\n" + SUMS)
-    beside = Path(neighbour.function.rpartition(":")[0]).parent / "beside_of_mine.py"
+    neighbour = written("from neighbour_of_mine import X\n" + SUMS)
+    imported = Path(neighbour.function.rpartition(":")[0]).parent / "neighbour_of_mine.py"
     for text in ("X = 1\n", "X = 2\n"):
-        beside.write_text(text)
+        imported.write_text(text)
         prints.append(neighbour.fingerprint())
     assert len(set(prints)) == len(prints)
 

@@ -272,7 +272,7 @@ def _reward(e: Reference, files: Mapping[str, str], accuracy_key: str) -> Flat:
         "reward.function": f"{files[file]}:{function or 'main'}",
         **(flat({"reward": {"kwargs": kwargs}}) if kwargs else {"reward.kwargs": {}}),
         "reward.reward_type": e["worker.reward.reward_type"] or "batch",
-        "reward.timeout_seconds": 10.0,  # told: EasyR1 waits for ever
+        "reward.timeout_seconds": 10.0,  # printed: EasyR1 waits for ever
         "reward.batch_timeout_seconds": 120.0,
         "reward.load_timeout_seconds": 120.0,
         "evaluation.accuracy_key": accuracy_key,
@@ -369,10 +369,10 @@ def _trainer(e: Reference) -> Flat:
     return {
         **{f"trainer.{name}": e[f"trainer.{name}"] for name in same},
         "trainer.val_freq": e["trainer.val_freq"] if e["trainer.val_freq"] > 0 else -1,
-        "trainer.save_freq": e["trainer.save_freq"] if e["trainer.save_freq"] > 0 else 5,  # told
+        "trainer.save_freq": e["trainer.save_freq"] if e["trainer.save_freq"] > 0 else 5,  # printed
         "trainer.save_on_epoch_end": e["trainer.save_freq"] < 1,
-        "trainer.save_limit": e["trainer.save_limit"] if e["trainer.save_limit"] > 0 else 3,  # told
-        "trainer.critic_warmup": e["trainer.critic_warmup"] if has_critic else 0,  # told
+        "trainer.save_limit": e["trainer.save_limit"] if e["trainer.save_limit"] > 0 else 3,  # printed
+        "trainer.critic_warmup": e["trainer.critic_warmup"] if has_critic else 0,  # printed
         "trainer.offload": _offload(e),
         "tracking.val_generations_to_log": e["trainer.val_generations_to_log"],
     }
@@ -395,7 +395,7 @@ def _tracking(e: Reference) -> Flat:
     }
 
 
-def told(e: Reference) -> dict[str, bool]:
+def printed(e: Reference) -> dict[str, bool]:
     """[key of EasyR1] whether an import has to speak of it: it cannot do what is asked for, or does it otherwise."""
     optim, fsdp, rollout = "worker.actor.optim", "worker.actor.fsdp", "worker.rollout"
     longest = e["data.max_prompt_length"] + e["data.max_response_length"]

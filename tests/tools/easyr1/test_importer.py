@@ -313,12 +313,12 @@ def test_the_reward_file_is_of_the_type_that_easyr1_takes_it_for(
     importing: Import, checkout: Path, text: str, reward_type: str | None, accuracy_key: str
 ) -> None:
     (checkout / "own.py").write_text(text)
-    unsaid = [f"worker.reward.reward_function={checkout}/own.py", "worker.reward.reward_type=null"]
-    config = valid(importing(*unsaid))
+    unnamed = [f"worker.reward.reward_function={checkout}/own.py", "worker.reward.reward_type=null"]
+    config = valid(importing(*unnamed))
     assert (config.reward.reward_type, config.evaluation.accuracy_key) == (reward_type, accuracy_key)
-    said = importing(*unsaid, "worker.reward.reward_type=sequential")
-    assert valid(said).reward.reward_type == "sequential"
-    differing = [note.text for note in said.differing if note.key == "worker.reward.reward_function"]
+    named = importing(*unnamed, "worker.reward.reward_type=sequential")
+    assert valid(named).reward.reward_type == "sequential"
+    differing = [note.text for note in named.differing if note.key == "worker.reward.reward_function"]
     assert any("does not contain the name `accuracy`" in text for text in differing) == (accuracy_key == "overall")
 
 

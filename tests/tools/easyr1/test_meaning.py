@@ -15,9 +15,9 @@ from tests.tools.easyr1.meaning import (
     Reference,
     command_line,
     flat,
+    printed,
     resolved,
     sightline_config,
-    told,
 )
 from tools.easyr1.importer import Imported, import_easyr1
 from tools.easyr1.table import KEYS
@@ -83,7 +83,7 @@ def test_what_is_not_the_same_is_printed_and_nothing_else(importing: Import, cas
     e = reference(case)
     imported = importing(case)
     named = {note.key for note in (*imported.lost, *imported.differing)}
-    assert named == {key for key, is_told in told(e).items() if is_told}
+    assert named == {key for key, is_printed in printed(e).items() if is_printed}
     text = imported.text("From EasyR1")
     assert all(f"{note.key} = " in text for note in (*imported.lost, *imported.differing))
 
@@ -95,7 +95,7 @@ def test_every_key_of_easyr1_has_a_meaning_here_or_none_there() -> None:
     for case in BOTH:
         e = reference(case)
         meant(e)
-        told(e)
+        printed(e)
         asked |= e.asked
     held_alike = {name for name in KEYS if name.startswith(("worker.ref.", "worker.critic.fsdp.", "worker.critic.off"))}
     as_policy = {name for name in KEYS if name.startswith("worker.critic.model.")}
@@ -105,11 +105,11 @@ def test_every_key_of_easyr1_has_a_meaning_here_or_none_there() -> None:
     assert not asked & WITHOUT_EFFECT
 
 
-def test_everything_that_may_be_told_is_told_in_some_case_and_not_in_another() -> None:
+def test_everything_that_may_be_printed_is_printed_in_some_case_and_not_in_another() -> None:
     answers: dict[str, set[bool]] = {}
     for case in BOTH:
-        for key, is_told in told(reference(case)).items():
-            answers.setdefault(key, set()).add(bool(is_told))
+        for key, is_printed in printed(reference(case)).items():
+            answers.setdefault(key, set()).add(bool(is_printed))
     assert {key for key, seen in answers.items() if len(seen) == 1} == {"worker.reward.reward_function"}
 
 
