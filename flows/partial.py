@@ -33,7 +33,7 @@ def _partial(stages: Stages, description: str) -> PartialFlow:
         """
         request = RunRequest(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
         # These stages measure the run as it was, and not with rewards that were edited since.
-        return in_run(request, lambda run: carry_out(run, stages), is_settled=stages in ("evaluate", "merge"))
+        return in_run(request, lambda run: carry_out(run, stages), is_frozen=stages in ("evaluate", "merge"))
 
     decorate = flow(
         name=stages,

@@ -38,12 +38,12 @@ class ResolvedRun:
     reuse: bool
     is_continued: bool = False
 
-    def files(self, *, is_settled: bool = False) -> NamedFiles:
+    def files(self, *, is_frozen: bool = False) -> NamedFiles:
         """How the files that the config names are read: from where the config says; or, for a continued run, as the
-        run's folder keeps them (rewards only if `is_settled`)."""
+        run's folder keeps them (rewards only if `is_frozen`)."""
         if not self.is_continued:
             return NamedFiles()
-        return files_of_run(self.config, self.run, is_settled=is_settled)
+        return files_of_run(self.config, self.run, is_frozen=is_frozen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

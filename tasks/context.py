@@ -43,7 +43,7 @@ class RunContext:
         tracking: The run in MLflow.
         storage: The copy of the run elsewhere.
         manifests: [stage] -> manifest of the stages that are finished, in order.
-        trained_by: The software that made the training so far; empty before `settle` of tasks.train.
+        trained_by: The software that made the training so far; empty before the training.
         told: Changes of the software that were already reported.
     """
 

@@ -30,7 +30,7 @@ from tasks.results.run_facts import environment_facts
 from tasks.results.worker_rows import devices_words, worker_rows
 from tasks.resuming.step_records import step_files
 from tasks.resuming.training_start import WantedTraining, training_start
-from tasks.resuming.training_state import mark_started, settle_training
+from tasks.resuming.training_state import mark_started, take_up_training
 from tasks.run_pages import show_plan, steps_shown
 from tasks.staging import StageOutcome, present, recognised, record, tell_of_software, tracked_stage
 from tasks.storage.fetching import finish_fetching
@@ -100,7 +100,7 @@ def settle(run: str) -> range:
     wanted = wanted_training(context, chain)
     finish_fetching(context.run)
     context.storage.bring_training(chain, here=lambda: training_start(context.run, wanted, store).step)
-    start = settle_training(context.run, wanted, store, elsewhere=context.reuse)
+    start = take_up_training(context.run, wanted, store, elsewhere=context.reuse)
     context.storage.copy()
     if start.step:
         goes_on = "training is complete" if start.ended else f"training goes on after step {start.step}"

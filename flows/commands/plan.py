@@ -98,7 +98,7 @@ def _print_stages(
     statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
     console.print(_stage_table(statuses))
     if plan is not None and rows is not None:
-        print_batches(config, plan, console, rows_told=rows.told)
+        print_batches(config, plan, console, rows_origin=rows.origin)
     return rows.problems(config) if rows else []
 
 
@@ -111,10 +111,10 @@ def _stage_table(statuses: list[StageStatus]) -> Table:
     return table
 
 
-def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_told: str = "") -> None:
-    """Print the numbers that follow from the batch sizes, and how a step is dealt to several workers; `rows_told` says
+def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_origin: str = "") -> None:
+    """Print the numbers that follow from the batch sizes, and how a step is dealt to several workers; `rows_origin` is
     where a number of rows comes from that may still change."""
-    console.print(_batch_table(config, plan, rows_told))
+    console.print(_batch_table(config, plan, rows_origin))
     if rows := work_rows(config, plan):
         table = Table(title=workers_title(config), title_justify="left")
         for column in ("", "together", "each"):
@@ -124,10 +124,10 @@ def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_
         console.print(table)
 
 
-def _batch_table(config: RunConfig, plan: BatchPlan, rows_told: str) -> Table:
+def _batch_table(config: RunConfig, plan: BatchPlan, rows_origin: str) -> Table:
     table = Table(title="Batches", title_justify="left", show_header=False)
-    if rows_told:
-        table.add_row("the rows", rows_told)
+    if rows_origin:
+        table.add_row("the rows", rows_origin)
     for name, value in plan_facts(config, plan).items():
         table.add_row(name, value)
     return table

@@ -53,4 +53,4 @@ def _manifest(resolved: ResolvedRun) -> StageManifest | None:
 
 
 def _digest(resolved: ResolvedRun) -> str:
-    return stage_digests(resolved.config, resolved.files(is_settled=True))["report"]
+    return stage_digests(resolved.config, resolved.files(is_frozen=True))["report"]

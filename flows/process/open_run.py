@@ -51,7 +51,7 @@ def name_of_run() -> str:
 
 
 def in_run(
-    request: RunRequest, body: Callable[[RunContext], Result], *, is_settled: bool = False
+    request: RunRequest, body: Callable[[RunContext], Result], *, is_frozen: bool = False
 ) -> Result | State[Any]:
     """Open the run that a flow was asked for, and call `body` with its context, which tasks find too.
 
@@ -62,7 +62,7 @@ def in_run(
     Args:
         request: The run.
         body: Carries out the run's stages.
-        is_settled: Do not read the files that the config names again; the run is taken as it was.
+        is_frozen: Do not read the files that the config names again; the run is taken as it was.
 
     Returns:
         The result of `body`, or the final state of the flow run.
@@ -72,15 +72,15 @@ def in_run(
     with watcher:
         resolved = request.resolved(start())
         watcher.run = resolved.run
-        with _opened(resolved, watcher, is_settled=is_settled) as run:
+        with _opened(resolved, watcher, is_frozen=is_frozen) as run:
             return body(run)
     return ended_early(watcher, flow_run_id())
 
 
 @contextmanager
-def _opened(resolved: ResolvedRun, watcher: Watcher, *, is_settled: bool) -> Iterator[RunContext]:
+def _opened(resolved: ResolvedRun, watcher: Watcher, *, is_frozen: bool) -> Iterator[RunContext]:
     with ExitStack() as stack:
-        context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_settled=is_settled)
+        context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_frozen=is_frozen)
         try:
             yield context
         except Exception:
@@ -108,7 +108,7 @@ def start() -> datetime:
 
 
 def _open(
-    resolved: ResolvedRun, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_settled: bool
+    resolved: ResolvedRun, watcher: Watcher, stack: ExitStack, *, flow_run_id: str, is_frozen: bool
 ) -> RunContext:
     run = resolved.run
     stack.enter_context(RunLock(run.lock))
@@ -123,7 +123,7 @@ def _open(
     storage = RunStorage.of_config(resolved.config, run, log_event=logs.log_event)
     storage.bring_beginnings()
     atomic_write_text(run.config, dump_config(resolved.config))
-    files = resolved.files(is_settled=is_settled)
+    files = resolved.files(is_frozen=is_frozen)
     # Every data file is read.
     with watcher.stop.breaking_off(), watcher.progress.wait("check whether the data has changed"):
         digests = stage_digests(resolved.config, files)

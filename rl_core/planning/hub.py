@@ -4,11 +4,10 @@ same time and with a time limit, so that nothing else has to wait for a hub that
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, Literal
 
@@ -129,7 +128,7 @@ def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
     """Ask the hub for every name whose commit is not known from the cache. Nothing is asked while HF_HUB_OFFLINE is
     set."""
     names = [name for name in hub_names(config) if name.may_have_changed]
-    return [] if constants.HF_HUB_OFFLINE else _asked(names, _ask, seconds=seconds)
+    return [] if constants.HF_HUB_OFFLINE else _asked(names, seconds)
 
 
 def hub_problems(answers: Sequence[HubAnswer]) -> list[Problem]:
@@ -170,20 +169,21 @@ def _problems(answer: HubAnswer) -> Iterator[Problem]:
         )
 
 
-def _asked(names: Sequence[HubName], ask: Callable[[HubName, float], HubAnswer], *, seconds: float) -> list[HubAnswer]:
-    """The answers that come in time. The threads are not waited for, since name resolution cannot be interrupted."""
-    answers: SimpleQueue[HubAnswer] = SimpleQueue()
-    for name in names:
-        threading.Thread(target=lambda name=name: answers.put(ask(name, seconds)), daemon=True).start()
+def _asked(names: Sequence[HubName], seconds: float) -> list[HubAnswer]:
+    """The answers that come in time. Threads that are late go on by themselves, since the resolution of a host's name
+    cannot be interrupted."""
+    answers: dict[HubName, HubAnswer] = {}
+
+    def ask(name: HubName) -> None:
+        answers[name] = _ask(name, seconds)
+
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
     until = monotonic() + seconds
-    came: dict[HubName, HubAnswer] = {}
-    while len(came) < len(names):
-        try:
-            answer = answers.get(timeout=max(0.0, until - monotonic()))
-        except Empty:
-            break
-        came[answer.name] = answer
-    return [came.get(name) or HubAnswer(name=name, state="silent") for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - monotonic()))
+    return [answers.get(name) or HubAnswer(name=name, state="silent") for name in names]
 
 
 def _ask(name: HubName, seconds: float) -> HubAnswer:

@@ -46,16 +46,16 @@ class FilesOfRun(NamedFiles):
         run: The run.
         kept: Its record.
         is_prepared: Whether data, weights and templates are fixed, even if the originals have changed.
-        is_settled: Whether the files of the functions are fixed too. Until then the originals are read, so that a
+        is_frozen: Whether the copies of the functions' files are read too. Until then the originals are, so that a
             mistake in them can be corrected.
     """
 
-    def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_settled: bool) -> None:
+    def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_frozen: bool) -> None:
         super().__init__()
         self._run = run
         self._kept = kept
         self._is_prepared = is_prepared
-        self._is_settled = is_settled
+        self._is_frozen = is_frozen
 
     @property
     def directory(self) -> Path:
@@ -70,7 +70,7 @@ class FilesOfRun(NamedFiles):
 
     def function_file(self, path: str) -> Path:
         """Where the file of a reward, a loss, an estimator or a filter is read."""
-        return self._place(path, prefers_copy=self._is_settled)
+        return self._place(path, prefers_copy=self._is_frozen)
 
     def source_code(self, path: str) -> Path:
         """Where a data source's file with a user's code is read."""
@@ -107,13 +107,13 @@ class FilesOfRun(NamedFiles):
         return first if first.is_file() else second
 
 
-def files_of_run(config: RunConfig, run: RunDirectory, *, is_settled: bool = False) -> NamedFiles:
+def files_of_run(config: RunConfig, run: RunDirectory, *, is_frozen: bool = False) -> NamedFiles:
     """How the files that a run's config names are read: from the run's folder, as far as it keeps them.
 
     Args:
         config: The run's config.
         run: The run, which may not have started.
-        is_settled: Whether the files of the functions are fixed; in a finished run they always are.
+        is_frozen: Whether the copies of the functions' files are read; in a finished run they always are.
 
     Raises:
         ValueError: a file that the config names is neither there nor kept.
@@ -121,12 +121,12 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_settled: bool = Fal
     kept = read_kept(run)
     if kept is None:
         return NamedFiles()
-    digests = stage_digests(config, FilesOfRun(run, kept, is_prepared=True, is_settled=True))
+    digests = stage_digests(config, FilesOfRun(run, kept, is_prepared=True, is_frozen=True))
     return FilesOfRun(
         run,
         kept,
         is_prepared=_is_finished(run, "prepare", digests["prepare"]),
-        is_settled=is_settled or _is_finished(run, "report", digests["report"]),
+        is_frozen=is_frozen or _is_finished(run, "report", digests["report"]),
     )
 
 

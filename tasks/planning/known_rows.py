@@ -19,12 +19,12 @@ class KnownRows:
 
     Attributes:
         count: The number.
-        told: Where the number comes from, if training may have fewer rows; empty if it will have exactly this number.
+        origin: Where the number comes from, if training may have fewer rows; empty if it will have exactly this number.
         is_exact: False for an estimate.
     """
 
     count: int
-    told: str = ""
+    origin: str = ""
     is_exact: bool = True
 
     def plan(self, config: RunConfig) -> BatchPlan | None:
@@ -36,7 +36,7 @@ class KnownRows:
 
     def problems(self, config: RunConfig) -> list[Problem]:
         """Problems with this number of rows: fatal where a batch is certainly larger, else a warning."""
-        if not self.told or divisibility_problems(config):
+        if not self.origin or divisibility_problems(config):
             return []
         found = row_problems(config, self.count)
         is_certain = self.is_exact and self.count < config.data.rollout_batch_size
@@ -54,12 +54,12 @@ def known_rows(
     if config.data.train.known_rows is not None:
         return KnownRows(count=config.data.train.known_rows)
     if glance is not None and glance.rows is not None:
-        told = (
+        origin = (
             f"{'as many as are there' if glance.is_exact else 'an estimate'}; unusable and overlong ones are left out"
         )
-        return KnownRows(count=glance.rows, is_exact=glance.is_exact, told=told)
+        return KnownRows(count=glance.rows, is_exact=glance.is_exact, origin=origin)
     if config.published is not None:
-        return KnownRows(count=config.published.train_rows, is_exact=False, told="as many as the published run had")
+        return KnownRows(count=config.published.train_rows, is_exact=False, origin="as many as the published run had")
     return None
 
 

@@ -30,7 +30,7 @@ from tasks.resuming.training_start import (
 logger = logging.getLogger(__name__)
 
 
-def settle_training(
+def take_up_training(
     run: RunDirectory, wanted: WantedTraining, store: CheckpointStore, *, elsewhere: bool
 ) -> TrainingStart:
     """Decide from where training goes on, and bring this run's files into that state. Called once for each start of a

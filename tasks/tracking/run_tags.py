@@ -23,7 +23,7 @@ def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
         "config": config_digest(config),
         "recipe": recipe_digest(config),
         "seed": f"{config.seed}",
-        "protocol": f"held-out@{protocol_digest(config, files_of_run(config, run, is_settled=True))}",
+        "protocol": f"held-out@{protocol_digest(config, files_of_run(config, run, is_frozen=True))}",
         "sightline.experiment": config.experiment,
         "sightline.folder": str(run.root.absolute()),
     }

@@ -59,8 +59,8 @@ class Place:
 
     def call(self, *overrides: str, config: str = CONFIG) -> State:
         """One call of the flow; its final state."""
-        settled = [f"tracking.mlflow_uri={self.mlflow_uri}", "trainer.max_steps=2", "trainer.val_freq=-1"]
-        given = [*settled, *overrides] if config == CONFIG else []
+        always = [f"tracking.mlflow_uri={self.mlflow_uri}", "trainer.max_steps=2", "trainer.val_freq=-1"]
+        given = [*always, *overrides] if config == CONFIG else []
         return baseline(config=config, overrides=given, runs_dir=str(self.runs_dir), return_state=True)
 
 

@@ -41,7 +41,7 @@ def test_a_tagged_run_takes_nothing_over_and_neither_does_its_continuation(tmp_p
 
 
 @pytest.mark.parametrize("change", [{"overrides": ["seed=2"]}, {"tag": "20260101T000000"}])
-def test_a_runs_config_is_settled(tmp_path: Path, change: dict) -> None:
+def test_a_runs_config_is_frozen(tmp_path: Path, change: dict) -> None:
     with pytest.raises(ConfigError, match="whose config cannot change"):
         resolve_run(made(tmp_path), **change)
 

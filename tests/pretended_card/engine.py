@@ -80,7 +80,7 @@ def _config(config: RunConfig, *, eager: bool) -> RunConfig:
 
 
 def _chosen(engine: VllmEngine) -> dict[str, Any]:
-    """What vLLM settled on."""
+    """What vLLM chose."""
     core = engine._engine.engine_core.engine_core
     runner = core.model_executor.driver_worker.worker.model_runner
     vllm = engine._engine.vllm_config

@@ -33,7 +33,7 @@ from rl_core.workers.protocol import Loaded
 from rl_core.workers.usage import Usage
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
 from tasks.resuming.training_start import TrainingStart, WantedTraining
-from tasks.resuming.training_state import mark_started, settle_training
+from tasks.resuming.training_state import mark_started, take_up_training
 from tasks.train import epoch_outputs
 from tests.results import hashes
 from tests.rl_core.builders import make_group, make_prompt
@@ -216,7 +216,7 @@ def attempt(run: RunDirectory, geometry: Geometry, end: End | None = None, *, el
     with unsynced():
         run.root.mkdir(parents=True, exist_ok=True)
         store = CheckpointStore(run.checkpoints, save_limit=geometry.save_limit)
-        start = settle_training(run, geometry.wanted, store, elsewhere=elsewhere)
+        start = take_up_training(run, geometry.wanted, store, elsewhere=elsewhere)
         return _train(run, geometry, start, end)
 
 

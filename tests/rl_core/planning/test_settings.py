@@ -90,7 +90,7 @@ def test_published_models_fit_one_card(configure: Configure, size: str, card: in
     )
 
 
-def test_what_fits_nowhere_is_settled_to_the_least_and_refused(configure: Configure) -> None:
+def test_what_fits_nowhere_is_frozen_to_the_least_and_refused(configure: Configure) -> None:
     settled, problems = on_card(configure, "7B", 24)
     assert "memory of the GPU" in problems
     assert settled.values["trainer.offload"] == "all"

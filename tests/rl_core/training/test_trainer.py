@@ -1,5 +1,5 @@
 """Which pass a trainer makes first through its models changes no number. With several ranks this is not a matter of
-course: FSDP2 settles in a model's first pass which parameters have a gradient, and in which number format."""
+course: FSDP2 decides in a model's first pass which parameters have a gradient, and in which number format."""
 
 from collections.abc import Sequence
 from itertools import permutations, product

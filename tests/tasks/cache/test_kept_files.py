@@ -115,7 +115,7 @@ def test_files_of_the_same_names_elsewhere_are_others(begun: Begun) -> None:
     write(Path.cwd(), {name: text + "# another\n" for name, text in FILES.items() if not name.startswith("data/")})
     assert begun.digests() == expected
     stand(begun, "prepare")
-    assert begun.digests(is_settled=True) == expected
+    assert begun.digests(is_frozen=True) == expected
 
 
 def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> None:
@@ -155,14 +155,14 @@ def test_what_is_shown_and_named_is_the_config_as_it_was_written(begun: Begun) -
     assert config_digest(elsewhere) != config_digest(begun.config), "so it must never be hashed"
 
 
-def test_a_reward_can_be_mended_until_the_run_is_settled(begun: Begun) -> None:
+def test_a_reward_can_be_mended_until_the_run_is_frozen(begun: Begun) -> None:
     stand(begun, "prepare")
     before = begun.digests()
     (begun.project / "rewards" / "grading" / "scale.py").write_text("RIGHT = 2.0\n")
     mended = begun.digests()
     changed = {stage for stage in before if before[stage] != mended[stage]}
     assert changed >= {"training", "train-epoch-001", "evaluate-base"} and "prepare" not in changed
-    assert begun.digests(is_settled=True) == before
+    assert begun.digests(is_frozen=True) == before
     finish_stage(begun.run, "report", {}, digest=before["report"])
     assert begun.digests() == before, "a finished run stays finished"
 

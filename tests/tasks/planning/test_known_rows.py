@@ -136,7 +136,7 @@ def test_rows_are_known_before_they_are_prepared(config: RunConfig, tmp_path: Pa
     digests = stage_digests(config)
     train = glance_at(config)["data.train"]
     rows = known_rows(config, run, digests, train)
-    assert rows is not None and rows.count == 9 and "left out" in rows.told
+    assert rows is not None and rows.count == 9 and "left out" in rows.origin
     assert known_rows(config, run, digests) is None
     assert rows.problems(config) == []
     large = config_of(

@@ -20,7 +20,7 @@ from rl_core.run_lock import RunLock, RunLockLost, lock_owner
 from tasks.cache.manifests import StageManifest, read_manifest, write_manifest
 from tasks.cache.reuse import take_file
 from tasks.resuming.training_start import Chain, TrainingStart, begun_epoch
-from tasks.resuming.training_state import complete_epochs, settle_training
+from tasks.resuming.training_state import complete_epochs, take_up_training
 from tests.tasks.continued import End, Geometry, Workers, attempt, intact, results, unsynced
 
 GEOMETRY = Geometry(steps_per_epoch=2, epochs=3, save_freq=99, save_limit=3)
@@ -43,7 +43,7 @@ def settle(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = T
     wanted = dataclasses.replace(geometry.wanted, chain=geometry.chain if chain is None else chain)
     store = CheckpointStore(run.checkpoints, save_limit=wanted.trainer.save_limit)
     with unsynced():
-        return settle_training(run, wanted, store, elsewhere=elsewhere)
+        return take_up_training(run, wanted, store, elsewhere=elsewhere)
 
 
 ANOTHER = [(stage, f"{digest} of another config") for stage, digest in GEOMETRY.chain]
@@ -103,7 +103,7 @@ def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_
     assert intact(run) == [2] and run.rollouts(3).exists()
     wanted = dataclasses.replace(GEOMETRY.wanted, software={"torch": software})
     with unsynced():
-        start = settle_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
+        start = take_up_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
     assert start.step == 2
     assert run.rollouts(3).exists() == kept
 
@@ -307,7 +307,7 @@ def test_the_own_training_goes_on_with_other_software_and_notes_both(run: RunDir
     start = settle(run, software=newer)
     assert (names(start.epochs), start.step, start.trained_by) == (EPOCHS[:1], 3, GEOMETRY.software)
     assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
-    made_by = [settled_epoch(run, number).software for number in (1, 2, 3)]
+    made_by = [finished_epoch(run, number).software for number in (1, 2, 3)]
     both = {"torch": "2.0; 2.1 after step 3"}
     assert made_by == [GEOMETRY.software, both, both]
     assert settle(other, software=newer).epochs == []
@@ -330,7 +330,7 @@ def test_a_training_that_starts_again_was_made_by_what_is_here_now(run: RunDirec
     start = settle(run, software=newer)
     assert (start.step, start.trained_by, start.made_by(newer)) == (0, {}, newer)
     assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
-    assert all(settled_epoch(run, number).software == newer for number in (1, 2, 3))
+    assert all(finished_epoch(run, number).software == newer for number in (1, 2, 3))
 
 
 def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, other: RunDirectory) -> None:
@@ -377,13 +377,13 @@ def test_a_training_whose_lock_was_removed_and_taken_writes_nothing_more(
         with pytest.raises(RunLockLost):
             attempt(run, GEOMETRY)
         assert {path: path.read_bytes() for path in files_below(run.root)} == before
-        for write in (lambda: attempt(run, GEOMETRY), lambda: write_manifest(run, settled_epoch(run))):
+        for write in (lambda: attempt(run, GEOMETRY), lambda: write_manifest(run, finished_epoch(run))):
             with pytest.raises(RunLockLost):
                 write()
         assert {path: path.read_bytes() for path in files_below(run.root)} == before
 
 
-def settled_epoch(run: RunDirectory, number: int = 1) -> StageManifest:
+def finished_epoch(run: RunDirectory, number: int = 1) -> StageManifest:
     manifest = read_manifest(run, EPOCHS[number - 1])
     assert manifest is not None
     return manifest
