@@ -25,7 +25,7 @@ from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop, is_saved
 from rl_core.loop.validation import Validator
-from rl_core.planning.batches import batch_plan, prompts_a_draw, steps_an_epoch
+from rl_core.planning.batches import batch_plan, prompts_per_draw, steps_per_epoch
 from rl_core.progress import Progress
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.rewards.pool import RewardPool
@@ -173,16 +173,13 @@ class Session:
     def _warn_of_a_better_one(self, checkpoint: Checkpoint) -> None:
         """Warn if a better checkpoint was saved: retention keeps the best one, so it must have been damaged or removed,
         and it cannot be made again."""
-        steps_per_epoch = steps_an_epoch(self.config, len(self._datasets["train"]))
+        steps = steps_per_epoch(self.config, len(self._datasets["train"]))
         scores = {
             int(line["step"]): float(line["val/accuracy"])
             for line in read(self.run.metrics)
             if "val/accuracy" in line
             and line["step"] > 0
-            and (
-                line["step"] == checkpoint.step
-                or is_saved(line["step"], steps_per_epoch=steps_per_epoch, config=self.config)
-            )
+            and (line["step"] == checkpoint.step or is_saved(line["step"], steps_per_epoch=steps, config=self.config))
         }
         first = min(scores, key=lambda step: (-scores[step], step), default=checkpoint.step)
         if first != checkpoint.step:
@@ -226,7 +223,7 @@ class Session:
         parts = LoopParts(
             workers=self.workers,
             rewards=self.rewards,
-            loader=self._loader("train", prompts_a_draw(self.config), arranged=True),
+            loader=self._loader("train", prompts_per_draw(self.config), arranged=True),
             validator=validator,
             store=self.store,
             recorder=StepRecorder(self.run),

@@ -18,7 +18,7 @@ from rl_core.loop.reference_kl import kl_controller
 from rl_core.loop.step import StepRecord
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.validation import Validation, Validator
-from rl_core.planning.batches import steps_an_epoch
+from rl_core.planning.batches import steps_per_epoch
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import StopRequest
@@ -72,7 +72,7 @@ class TrainingLoop:
     def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
         self._config = config
         self._parts = parts
-        self._steps_per_epoch = steps_an_epoch(config, parts.loader.num_rows)
+        self._steps_per_epoch = steps_per_epoch(config, parts.loader.num_rows)
         kl = config.algorithm.kl
         self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
         self._batches = BatchQueue(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig, experience_sequences, update_sequences
+from rl_core.config.training import ActorConfig, CriticConfig, update_sequences
 from rl_core.problem import Problem, raise_if_fatal
 
 
@@ -30,7 +30,6 @@ class BatchPlan:
             while the critic warms up.
         total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
         update_token_budget: Most tree tokens of a forward and backward pass.
-        experience_token_budget: Most tree tokens of a pass through the reference.
         parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
             spread; each of them computes the prompt again.
     """
@@ -48,7 +47,6 @@ class BatchPlan:
     total_optimizer_steps: int
     total_critic_steps: int
     update_token_budget: int
-    experience_token_budget: int
     parts_per_longest_group: int
 
 
@@ -56,24 +54,23 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
     """The plan for `train_rows` prepared rows. Raises PlanError with every batch size that does not fit."""
     raise_if_fatal([*divisibility_problems(config), *row_problems(config, train_rows)])
     prompts, n = config.data.rollout_batch_size, config.rollout.n
-    steps_per_epoch = steps_an_epoch(config, train_rows)
-    total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps_per_epoch
-    optimizer_steps = optimizer_steps_a_step(config, config.actor)
+    steps = steps_per_epoch(config, train_rows)
+    total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps
+    optimizer_steps = optimizer_steps_per_step(config, config.actor)
     return BatchPlan(
         train_rows=train_rows,
         prompts_per_step=prompts,
-        prompts_per_draw=prompts_a_draw(config),
+        prompts_per_draw=prompts_per_draw(config),
         samples_per_step=prompts * n,
         optimizer_steps_per_step=optimizer_steps,
         samples_per_optimizer_step=config.actor.global_batch_size * n,
-        steps_per_epoch=steps_per_epoch,
-        rows_left_out_per_epoch=train_rows - steps_per_epoch * prompts,
-        epochs=math.ceil(total_steps / steps_per_epoch),
+        steps_per_epoch=steps,
+        rows_left_out_per_epoch=train_rows - steps * prompts,
+        epochs=math.ceil(total_steps / steps),
         total_steps=total_steps,
         total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
-        total_critic_steps=total_steps * optimizer_steps_a_step(config, config.critic) if config.critic else 0,
+        total_critic_steps=total_steps * optimizer_steps_per_step(config, config.critic) if config.critic else 0,
         update_token_budget=update_token_budget(config),
-        experience_token_budget=longest_sequence(config) * experience_sequences(config.actor),
         parts_per_longest_group=_parts_per_longest_group(config),
     )
 
@@ -86,20 +83,20 @@ def most_passes(config: RunConfig, plan: BatchPlan, groups: int) -> int:
     return math.ceil(groups / at_once) if at_once else groups * plan.parts_per_longest_group
 
 
-def prompts_a_draw(config: RunConfig) -> int:
+def prompts_per_draw(config: RunConfig) -> int:
     """Prompts that are taken from the loader at a time."""
     filtering = config.algorithm.online_filtering
     return (filtering.mini_rollout_batch_size if filtering else None) or config.data.rollout_batch_size
 
 
-def steps_an_epoch(config: RunConfig, train_rows: int) -> int:
+def steps_per_epoch(config: RunConfig, train_rows: int) -> int:
     """Training steps of an epoch. Group filtering does not change it: what it leaves out is made up from the rows of
     the next epoch."""
-    draw = prompts_a_draw(config)
+    draw = prompts_per_draw(config)
     return train_rows // draw * draw // config.data.rollout_batch_size
 
 
-def optimizer_steps_a_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
+def optimizer_steps_per_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
     """Optimizer steps of one training step of the policy or the critic, all PPO epochs together."""
     return config.data.rollout_batch_size // owner.global_batch_size * owner.ppo_epochs
 
@@ -144,7 +141,7 @@ def _remainder_problem(rollout: int, optimizer: int, *, key: str) -> Problem:
 def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
     """Every setting that does not fit the number of training rows."""
     batch = config.data.rollout_batch_size
-    if steps := steps_an_epoch(config, train_rows):
+    if steps := steps_per_epoch(config, train_rows):
         return _pace_problems(config, steps)
     if train_rows >= batch:
         return [_draw_problem(config, train_rows)]
@@ -158,7 +155,7 @@ def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
 
 
 def _draw_problem(config: RunConfig, train_rows: int) -> Problem:
-    draw, batch = prompts_a_draw(config), config.data.rollout_batch_size
+    draw, batch = prompts_per_draw(config), config.data.rollout_batch_size
     return Problem(
         where="algorithm.online_filtering.mini_rollout_batch_size",
         what=f"whole draws of {draw} of the {train_rows} training rows give {train_rows // draw * draw} prompts an "
@@ -205,7 +202,7 @@ def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
 
 
 def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
-    optimizer_steps = steps * max(1, optimizer_steps_a_step(config, owner))
+    optimizer_steps = steps * max(1, optimizer_steps_per_step(config, owner))
     if owner.optim.lr_warmup_steps >= optimizer_steps:
         yield Problem(
             where=f"{name}.optim.lr_warmup_steps",
@@ -253,28 +250,22 @@ def _listed(numbers: list[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """How many of a number of things a worker gets. The numbers of two workers differ by one at most if the things are
-    equally large; otherwise they are balanced by size.
-
-    Attributes:
-        least: The smaller number; 0 if there are fewer things than workers.
-        most: The larger number.
-    """
+    """How many of a number of things a worker gets, at the least and at the most. The numbers of two workers differ by
+    one if the things are equally large; otherwise they are balanced by size."""
 
     least: int
     most: int
 
     @classmethod
     def of(cls, things: int, workers: int) -> "Share":
-        """The shares of `things` dealt to `workers`."""
+        """The share of one of the workers to whom `things` are dealt."""
         return cls(least=things // workers, most=-(-things // workers))
 
     def times(self, each: int) -> "Share":
-        """The shares if every thing is `each` others."""
+        """The share if every thing is `each` others."""
         return Share(least=self.least * each, most=self.most * each)
 
     def __str__(self) -> str:
-        """`3`, or `3 or 4`."""
         return f"{self.least}" if self.least == self.most else f"{self.least} or {self.most}"
 
 
@@ -283,14 +274,12 @@ class WorkerShare:
     """The part of one worker.
 
     Attributes:
-        workers: Number of workers, one on each device.
         engines: Number of generators: workers that generate / `cluster.tensor_parallel_size`.
         learners: Number of parts that an update is dealt into: workers that train / `cluster.sequence_parallel_size`.
         prompts: Prompts that a generator answers in a step; each has `rollout.n` responses.
         groups: Groups of an optimizer step that a part computes.
     """
 
-    workers: int
     engines: int
     learners: int
     prompts: Share
@@ -303,7 +292,6 @@ class WorkerShare:
         engines = cluster.generators // cluster.tensor_parallel_size
         learners = cluster.trainers // cluster.sequence_parallel_size
         return cls(
-            workers=cluster.ranks,
             engines=engines,
             learners=learners,
             prompts=Share.of(config.data.rollout_batch_size, engines),

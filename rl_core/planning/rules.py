@@ -7,7 +7,7 @@ from rl_core.algorithms.losses.gspo import ResponseRatioLoss
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
-from rl_core.planning.batches import divisibility_problems, prompts_a_draw, row_problems
+from rl_core.planning.batches import divisibility_problems, prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import offline_problems
 from rl_core.planning.machine_rules import file_problems, machine_problems, model_path_problems
@@ -261,7 +261,7 @@ def _idle_problems(config: RunConfig) -> Iterator[Problem]:
     """Batches with fewer prompts than workers: a prompt with its responses is computed by one of them."""
     learners, critic = config.cluster.trainers // config.cluster.sequence_parallel_size, config.critic
     batches = {
-        "data.rollout_batch_size": prompts_a_draw(config),
+        "data.rollout_batch_size": prompts_per_draw(config),
         "actor.global_batch_size": config.actor.global_batch_size,
         **({} if critic is None else {"critic.global_batch_size": critic.global_batch_size}),
     }

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import ActorConfig, CriticConfig
-from rl_core.planning.batches import optimizer_steps_a_step
+from rl_core.planning.batches import WorkerShare, optimizer_steps_per_step
 from rl_core.planning.engine_memory import engine_part, kv_bytes_per_token
 from rl_core.planning.gpu import Card
 from rl_core.planning.model_sizes import ModelSizes
@@ -104,17 +104,17 @@ class CardTime:
     def step(self, in_flight: int) -> StepTime:
         """A step whose generators decode at most so many sequences at a time."""
         config, cluster, algorithm = self.config, self.config.cluster, self.config.algorithm
-        batch, learners = config.data.rollout_batch_size, cluster.trainers // cluster.sequence_parallel_size
+        batch, share = config.data.rollout_batch_size, WorkerShare.of(config)
         forwards = sum((algorithm.old_log_probs == "recompute", algorithm.kl is not None, config.critic is not None))
-        update = forwards * self.passes(-(-batch // learners), has_gradient=False)
+        update = forwards * self.passes(-(-batch // share.learners), has_gradient=False)
         owners: list[ActorConfig | CriticConfig] = [config.actor, *([config.critic] if config.critic else [])]
         for owner in owners:
-            one = self.passes(-(-owner.global_batch_size // learners)) + self.optimizer()
-            update += optimizer_steps_a_step(config, owner) * one
+            one = self.passes(-(-owner.global_batch_size // share.learners)) + self.optimizer()
+            update += optimizer_steps_per_step(config, owner) * one
         weights = self.sizes.parameters * BYTES[config.model.dtype]
         sent = weights / (LINK * self.card.link) if cluster.is_split or shards(cluster) > 1 else 0.0
         return StepTime(
-            generate=self.generate(-(-batch * cluster.tensor_parallel_size // cluster.generators), in_flight),
+            generate=self.generate(share.prompts.most, in_flight),
             update=update,
             sync=LAYER_SYNC * len(self.sizes.linear_layers) + 2 * weights / (BANDWIDTH * self.card.bandwidth) + sent,
             is_overlapped=cluster.is_split and config.rollout.staleness > 0,

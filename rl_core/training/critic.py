@@ -11,7 +11,7 @@ from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.files import read_json
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
-from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step
+from rl_core.planning.batches import longest_sequence, optimizer_steps_per_step
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport
 from rl_core.training.host_memory import HostWeights
 from rl_core.training.log_prob_pass import compute_values
@@ -54,7 +54,7 @@ class Critic:
             config=critic.optim,
             max_grad_norm=critic.max_grad_norm,
             total_steps=total_steps,
-            steps_at_once=optimizer_steps_a_step(config, critic),
+            steps_at_once=optimizer_steps_per_step(config, critic),
             in_host_memory=config.trainer.offloads != "none",
         )
         self._weights = HostWeights(model) if config.trainer.offloads == "all" else None

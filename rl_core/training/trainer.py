@@ -23,7 +23,7 @@ from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.sharding import shard
 from rl_core.models.trained_part import choose_trained_part
 from rl_core.models.value import ValueModel, load_value_model
-from rl_core.planning.batches import longest_sequence, optimizer_steps_a_step, update_token_budget
+from rl_core.planning.batches import longest_sequence, optimizer_steps_per_step, update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, UpdateBatch, UpdateResult
@@ -124,7 +124,7 @@ class Trainer:
                 config=actor.optim,
                 max_grad_norm=actor.max_grad_norm,
                 total_steps=self._total_optimizer_steps,
-                steps_at_once=optimizer_steps_a_step(self.config, actor),
+                steps_at_once=optimizer_steps_per_step(self.config, actor),
                 in_host_memory=self._keeps_moments_in_host_memory,
             )
         return self._optimizer

@@ -11,7 +11,7 @@ from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.prompts import PromptTemplate
 from rl_core.files import files_below, read_utf8
-from rl_core.planning.batches import prompts_a_draw, row_problems
+from rl_core.planning.batches import prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import HubAnswer, hub_problems
 from rl_core.planning.machine_rules import unusable_gpu
@@ -244,7 +244,7 @@ def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
 
 
 def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:
-    weights, batch_size = config.data.source_weights, prompts_a_draw(config)
+    weights, batch_size = config.data.source_weights, prompts_per_draw(config)
     if weights is None or rows.rows < batch_size:
         return  # row_problems reports that there are too few rows
     try:

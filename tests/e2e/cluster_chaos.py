@@ -44,15 +44,15 @@ from tests.results import differences
 from tests.servers import started, wait_until
 
 EPOCHS: Final = 9
-STEPS_AN_EPOCH: Final = 2
-STEPS: Final = EPOCHS * STEPS_AN_EPOCH
+STEPS_PER_EPOCH: Final = 2
+STEPS: Final = EPOCHS * STEPS_PER_EPOCH
 TIMEOUT: Final = 1500.0
 LONGEST_NOTICE: Final = 10.0
 
 SETTINGS: Final = (
     "cold_start=null",
     "reward={function: length, kwargs: {target_length: 24, max_length: 48}}",
-    f"data.train.size={8 * STEPS_AN_EPOCH}",
+    f"data.train.size={8 * STEPS_PER_EPOCH}",
     "data.validation.size=2",
     "data.rollout_batch_size=8",
     "rollout={n: 8, max_response_length: 48}",
@@ -168,10 +168,10 @@ def chaos(root: Path, *, runs: int, seed: int, output: Path | None) -> list[Outc
         for number in range(runs + 1):
             random = Random(f"{seed} {number}")
             if number == 0:
-                kills = kills_that_leave_one_worker(random, steps_an_epoch=STEPS_AN_EPOCH)
+                kills = kills_that_leave_one_worker(random, steps_per_epoch=STEPS_PER_EPOCH)
                 outcome = hit_without_replacement(machines, root / f"{number}", kills, unbroken)
             else:
-                kills = drawn_kills(random, epochs=EPOCHS, steps_an_epoch=STEPS_AN_EPOCH)
+                kills = drawn_kills(random, epochs=EPOCHS, steps_per_epoch=STEPS_PER_EPOCH)
                 outcome = hit(machines, root / f"{number}", kills, unbroken)
             print(outcome, flush=True)
             outcomes.append(outcome)

@@ -49,11 +49,11 @@ class Noticed:
     seconds: float
 
 
-def drawn_kills(random: Random, *, epochs: int, steps_an_epoch: int) -> list[Kill]:
+def drawn_kills(random: Random, *, epochs: int, steps_per_epoch: int) -> list[Kill]:
     """One in each epoch but the last, since an epoch is tried again twice; a third of them end a machine."""
     return [
         Kill(
-            step=random.randint((epoch - 1) * steps_an_epoch + 1, epoch * steps_an_epoch),
+            step=random.randint((epoch - 1) * steps_per_epoch + 1, epoch * steps_per_epoch),
             phase=random.choice(PHASES),
             part=round(random.random(), 3),
             what="the other machine" if random.random() < 1 / 3 else random.choice(WORKERS),
@@ -62,13 +62,13 @@ def drawn_kills(random: Random, *, epochs: int, steps_an_epoch: int) -> list[Kil
     ]
 
 
-def kills_that_leave_one_worker(random: Random, *, steps_an_epoch: int) -> list[Kill]:
+def kills_that_leave_one_worker(random: Random, *, steps_per_epoch: int) -> list[Kill]:
     """A machine goes and none comes in its place; some steps later another one is there, and the worker that was left
     dies."""
     kinds: list[tuple[What, bool]] = [("the other machine", False), ("worker of the head", True)]
     return [
         Kill(
-            step=number * steps_an_epoch + 2,
+            step=number * steps_per_epoch + 2,
             phase=random.choice(PHASES),
             part=round(random.random(), 3),
             what=what,

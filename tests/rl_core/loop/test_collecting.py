@@ -16,7 +16,7 @@ from rl_core.loop.collecting import Collected, Collector, policy_versions
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step import StepRecord
-from rl_core.planning.batches import prompts_a_draw
+from rl_core.planning.batches import prompts_per_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 from rl_core.types import GenerationRequest, Group, RolloutKey, RolloutStream, Sampling
@@ -66,7 +66,7 @@ def sample(worker, parity, config, prepared_run) -> Sample:
             recorded=recorded,
         )
         dataset = PreparedDataset.open(prepared_run.data, "train")
-        loader = PromptLoader(dataset, batch_size=prompts_a_draw(drawing), seed=config.seed, shuffle=True)
+        loader = PromptLoader(dataset, batch_size=prompts_per_draw(drawing), seed=config.seed, shuffle=True)
         with awake_generator(worker):
             return collector.collect(loader.next_batch)
 

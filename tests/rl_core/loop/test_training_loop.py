@@ -35,7 +35,7 @@ from rl_core.loop.scoring import TooManyFailedRewards, check_failed_share
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
 from rl_core.loop.validation import Validator
-from rl_core.planning.batches import prompts_a_draw
+from rl_core.planning.batches import prompts_per_draw
 from rl_core.progress import Advance, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
@@ -73,7 +73,7 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
         parts = LoopParts(
             workers=worker,
             rewards=pool,
-            loader=PromptLoader(train, batch_size=prompts_a_draw(config), seed=config.seed, shuffle=True),
+            loader=PromptLoader(train, batch_size=prompts_per_draw(config), seed=config.seed, shuffle=True),
             validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
             store=CheckpointStore(run.checkpoints, save_limit=2),
             recorder=StepRecorder(run),

@@ -41,7 +41,7 @@ def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
     assert (plan.samples_per_step, plan.samples_per_optimizer_step) == (64, 32)
     assert (plan.optimizer_steps_per_step, plan.steps_per_epoch, plan.rows_left_out_per_epoch) == (2, 6, 4)
     assert (plan.epochs, plan.total_steps, plan.total_optimizer_steps) == (2, 12, 24)
-    assert (plan.update_token_budget, plan.experience_token_budget) == (4 * 80, 16 * 80)
+    assert plan.update_token_budget == 4 * 80
 
 
 def test_small_draws_of_a_filter_make_the_steps_that_they_fill(configure: Configure) -> None:
