@@ -1,18 +1,18 @@
 """A user's function in place of a built-in loss, estimator or filter."""
 
-import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import field_validator
+from typing_extensions import override
 
 from rl_core.algorithms.section import AlgorithmSection
 from rl_core.problem import Problem
 from rl_core.section import Kwargs, refuse_secrets
 from rl_core.user_code.failures import failure_text
-from rl_core.user_code.function import file_named, find_function, nearest
+from rl_core.user_code.function import file_named, find_function, function_problems
 
 
 class CustomFunction(AlgorithmSection):
@@ -56,17 +56,9 @@ class CustomFunction(AlgorithmSection):
             told = failure_text(error, find_function(absolute).file.parent)
             raise ValueError(f"{self.function}: {told}") from error
 
+    @override
     def problems(self) -> Iterator[Problem]:
-        """Why the function cannot be called, as far as its source tells; it is not run."""
-        try:
-            definition = find_function(self.function).text.functions.get(self.label)
-        except ValueError as error:
-            yield Problem("function", f"{error}", "correct the path or the name")
-            return
-        if isinstance(definition, ast.AsyncFunctionDef):
-            yield Problem("function", f"`{self.label}` is an `async def`", "name a plain function")
-        elif definition is not None and not definition.decorator_list:  # a decorator may change the arguments
-            yield from _argument_problems(definition, self.kwargs)
+        yield from function_problems(self.function, self.kwargs, takes_input=True)
 
     @property
     def is_well_written(self) -> bool:
@@ -77,22 +69,3 @@ class CustomFunction(AlgorithmSection):
 @lru_cache
 def _loaded(function: str) -> Callable[..., Any]:
     return find_function(function).load()
-
-
-def _argument_problems(definition: ast.FunctionDef, kwargs: Mapping[str, object]) -> Iterator[Problem]:
-    """Problems of a function without a parameter for its input, with unknown arguments, or with missing arguments."""
-    name, arguments = definition.name, definition.args
-    by_place = [*arguments.posonlyargs, *arguments.args]
-    if not by_place and arguments.vararg is None:
-        yield Problem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
-        return
-    optional = len(arguments.defaults)
-    wanted = [each.arg for each in by_place[1 : len(by_place) - optional]]
-    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    wanted += [each.arg for each, default in pairs if default is None]
-    taken = [each.arg for each in (*by_place[1:], *arguments.kwonlyargs) if each not in arguments.posonlyargs]
-    if missing := [each for each in wanted if each not in kwargs]:
-        yield Problem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
-    if arguments.kwarg is None and (unknown := [each for each in kwargs if each not in taken]):
-        hint = nearest(unknown[0], taken)
-        yield Problem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")

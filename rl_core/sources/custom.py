@@ -1,6 +1,5 @@
 """The `custom` source: rows that a user's function yields."""
 
-import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from rl_core.section import Kwargs, refuse_secrets
 from rl_core.sources.columns import Columns, RowParser
 from rl_core.sources.rows import BadRow, Row
 from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
-from rl_core.user_code.function import UserFunction, file_named, find_function, nearest
+from rl_core.user_code.function import UserFunction, file_named, find_function, function_problems
 
 FINGERPRINT: Final = "fingerprint"
 """Name of an optional function of the same file, `fingerprint(**kwargs) -> str`, which tells what else the rows depend
@@ -92,14 +91,7 @@ class CustomSource(DataSource):
 
     @override
     def problems(self) -> Iterator[Problem]:
-        try:
-            function = find_function(self.function)
-        except ValueError as error:
-            yield Problem("function", str(error), "correct the path or the name")
-            return
-        definition = function.text.functions.get(function.name)
-        if definition is not None:
-            yield from _argument_problems(definition, self.kwargs)
+        yield from function_problems(self.function, self.kwargs, takes_input=False)
 
     @override
     def trial_problems(self) -> Iterator[Problem]:
@@ -248,31 +240,6 @@ class CustomReader:
 def _plain(value: object) -> object:
     """A number of NumPy as a number of Python; any other value as it is."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _argument_problems(
-    definition: ast.FunctionDef | ast.AsyncFunctionDef, kwargs: Mapping[str, object]
-) -> Iterator[Problem]:
-    """Arguments that a function does not take, and required arguments that are missing."""
-    if isinstance(definition, ast.AsyncFunctionDef):
-        yield Problem("function", f"`{definition.name}` is an `async def`", "name a plain function")
-        return
-    if definition.decorator_list:
-        return  # which may take other arguments
-    arguments = definition.args
-    by_place = [*arguments.posonlyargs, *arguments.args]
-    wanted = [argument.arg for argument in by_place[: len(by_place) - len(arguments.defaults)]]
-    wanted += [
-        argument.arg
-        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if default is None
-    ]
-    taken = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
-    if missing := [name for name in wanted if name not in kwargs]:
-        yield Problem("kwargs", f"`{definition.name}` wants {', '.join(missing)}", "give them a value")
-    if arguments.kwarg is None and (unknown := [name for name in kwargs if name not in taken]):
-        named = f"`{definition.name}` takes no {', '.join(unknown)}{nearest(unknown[0], taken)}"
-        yield Problem("kwargs", named, "correct the names")
 
 
 def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:

@@ -1,11 +1,12 @@
 """A user's function (or class) as a config names it: `path/to/file.py:name`, or `package.module:name` of an installed
 package."""
 
+import ast
 import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from rl_core.digests import hash_file
 from rl_core.files import NOTHING_THERE, why_no_file
+from rl_core.problem import Problem
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.files import files_of, files_of_module
 from rl_core.user_code.modules import import_file
@@ -124,6 +126,47 @@ def find_function(written: str) -> UserFunction:
     if not text.may_define(name):
         raise ValueError(f"{written!r}: {file} defines no `{name}`{nearest(name, sorted(text.names))}")
     return UserFunction(written=written, name=name, file=file, module=None if path else place, text=text)
+
+
+def function_problems(written: str, kwargs: Mapping[str, object], *, takes_input: bool) -> Iterator[Problem]:
+    """Why the function of a section cannot be called with the section's `kwargs`, as far as its source shows. It is not
+    run.
+
+    Args:
+        written: The function as the config names it.
+        kwargs: Its keyword arguments.
+        takes_input: Whether it is called with one more argument, its input, before these.
+    """
+    try:
+        function = find_function(written)
+    except ValueError as error:
+        yield Problem("function", f"{error}", "correct the path or the name")
+        return
+    definition = function.text.functions.get(function.name)
+    if isinstance(definition, ast.AsyncFunctionDef):
+        yield Problem("function", f"`{function.name}` is an `async def`", "name a plain function")
+    elif definition is not None and not definition.decorator_list:  # a decorator may change the arguments
+        yield from _argument_problems(definition, kwargs, takes_input=takes_input)
+
+
+def _argument_problems(
+    definition: ast.FunctionDef, kwargs: Mapping[str, object], *, takes_input: bool
+) -> Iterator[Problem]:
+    name, arguments = definition.name, definition.args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    if takes_input and not by_place and arguments.vararg is None:
+        yield Problem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
+        return
+    first = 1 if takes_input else 0
+    wanted = [each.arg for each in by_place[first : len(by_place) - len(arguments.defaults)]]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    wanted += [each.arg for each, default in pairs if default is None]
+    taken = [each.arg for each in (*by_place[first:], *arguments.kwonlyargs) if each not in arguments.posonlyargs]
+    if missing := [each for each in wanted if each not in kwargs]:
+        yield Problem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
+    if arguments.kwarg is None and (unknown := [each for each in kwargs if each not in taken]):
+        hint = nearest(unknown[0], taken)
+        yield Problem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")
 
 
 def _existing(written: str, path: Path) -> Path:
