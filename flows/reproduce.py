@@ -16,8 +16,7 @@ from flows.run_set import PlannedRun
 from rl_core.run_directory import RUNS_DIR
 from tasks.pages.artifacts import PAGES
 from tasks.reproduction.baseline_set import Member
-from tasks.reproduction.record import conclude, markdown
-from tasks.reproduction.seeds import seeds_tracking
+from tasks.reproduction.record import conclude, markdown, seeds_tracking
 
 Baselines = Annotated[list[str], Field(min_length=1)]
 

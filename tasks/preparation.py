@@ -1,16 +1,20 @@
 """The work of the stage `prepare`: it writes the configured model, and the rows as prompts of that model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from rl_core.config.model import TinyModel
+from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.data.chat import replace_chat_template
 from rl_core.data.fingerprint import preparation_fingerprint
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
-from rl_core.files import committed_folder
+from rl_core.data.prompts import corpus
+from rl_core.files import committed_folder, link_or_copy, read_utf8
+from rl_core.planning.model_sizes import check_architecture
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
-from tasks.initial_model import write_initial_model
+from rl_core.templates import target_template
 
 
 def prepare_run(
@@ -44,3 +48,60 @@ def prepare_run(
     return prepare_dataset(
         config.data, model_folder=folder, out=run.data, progress=progress, cold_start_source=own_source
     )
+
+
+_OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]
+"""Files of a hub checkpoint that Sightline does not read."""
+
+_TARGET_WEIGHT = 1000
+"""How often the answer format is in the training text of a tiny model's tokenizer: as often as a frequent word of the
+prompts, so that the format becomes few tokens."""
+
+
+def write_initial_model(config: RunConfig, folder: Path) -> None:
+    """Fill an empty folder with the configured model: a tiny model is built, the files of a checkpoint are linked, and
+    either gets the configured chat template.
+
+    Raises:
+        ValueError: the sizes of a tiny model do not fit together, or the checkpoint is of an architecture that
+            Sightline does not train.
+        OSError: the checkpoint cannot be read or downloaded.
+    """
+    source = config.model.source
+    if isinstance(source, TinyModel):
+        from rl_core.models.tiny import build_tiny_model
+
+        texts = corpus(config.data, _extra_texts(config))
+        build_tiny_model(source, folder, corpus=texts, seed=config.seed, dtype=config.model.dtype)
+    else:
+        for path in checkpoint_files(source):
+            link_or_copy(path.resolve(), folder / path.name)
+        check_architecture(folder / "config.json")  # before anything loads it
+    if config.data.override_chat_template is not None:
+        replace_chat_template(folder, read_utf8(Path(config.data.override_chat_template)))
+
+
+def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
+    """The files of a checkpoint's folder, which is downloaded first when it is on the hub. Raises OSError when there is
+    neither a folder nor a checkpoint of that name."""
+    folder = Path(source.path)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(source.path, revision=source.revision, ignore_patterns=_OTHER_FORMATS))
+        except OSError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise OSError(
+                f"model.source.path: there is no folder {source.path}, and the hub gave no checkpoint of that name "
+                f"({reason}); correct the path or model.source.revision, or see that this machine reaches the hub"
+            ) from error
+    yield from (path for path in sorted(folder.iterdir()) if path.is_file())
+
+
+def _extra_texts(config: RunConfig) -> list[str]:
+    """Texts in the format of the cold start's targets."""
+    if config.cold_start is None:
+        return []
+    form = target_template(config.cold_start.target_template)
+    return [form.render(answer="", question="")] * _TARGET_WEIGHT

@@ -22,7 +22,7 @@ import pyarrow
 import pytest
 import yaml
 
-from flows.process.work_pool import DEVICES
+from flows.commands.server import DEVICES
 from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
 from rl_core.run_directory import RUNS_DIR

@@ -1,16 +1,109 @@
 """`sightline reproduce`: published baselines by their names, from the plan to their status."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.reproduce_plan import print_baseline_plan
+from flows.commands.plan import print_batches
 from flows.printing import say
-from flows.reproducing import BaselineSet
+from flows.reproducing import BaselineSet, PlannedBaseline
 from flows.run_set import RunSet
+from flows.seed_group import seeds_text
+from rl_core.config.run import RunConfig
+from rl_core.config.stages import PublishedConfig
+from rl_core.evaluation.protocols.registry import protocol_named
+from rl_core.evaluation.reproduction import published_band
 from rl_core.files import read_json
+from rl_core.planning.batches import batch_plan
+from rl_core.planning.memory import memory_forecast
+from rl_core.planning.model_sizes import model_sizes
+from rl_core.problem import Problem
+from tasks.pages.plan_facts import precision_words, trained_words
+from tasks.reproduction.published_result import dry_run_problems, obstacles, published_of
+
+
+def print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
+    """Print what the runs of a baseline would be, which differ in their seed only. Returns whether they could work.
+
+    Raises:
+        ValueError: the config has no section `published`.
+    """
+    plan = plans[0]
+    problems = dry_run_problems(plan.resolved.config)
+    _print_plan(plan.resolved.config, plan.baseline, problems, console)
+    if len(plans) > 1:
+        seeds = seeds_text([plan.resolved.config.seed for plan in plans])
+        console.print(f"seeds {seeds}: {len(plans)} runs as above, judged together", highlight=False, soft_wrap=True)
+    return not any(problem.fatal for problem in problems)
+
+
+def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Problem], console: Console) -> None:
+    published = published_of(config)
+    console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
+    console.print(_published_table(published))
+    if not any(problem.fatal for problem in problems):
+        print_batches(config, batch_plan(config, published.train_rows), console)
+    console.print(_memory_table(config))
+    console.print(_hours_words(published), highlight=False, soft_wrap=True)
+    for obstacle in obstacles(config, baseline):
+        say(console, obstacle, label="[yellow]not comparable[/yellow]")
+    for problem in problems:
+        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
+        say(console, str(problem), label=label)
+
+
+def _published_table(published: PublishedConfig) -> Table:
+    table = Table(title="Published", title_justify="left", show_header=False)
+    protocol = protocol_named(published.protocol)
+    table.add_row("number", published_words(published))
+    table.add_row("source", published.source)
+    table.add_row("conditions", published.conditions)
+    table.add_row("protocol", f"{protocol.name}, digest {protocol.digest()}; prompt: {protocol.prompt_origin}")
+    table.add_row("reference", f"{published.total_steps} steps, {published.steps_per_epoch} an epoch")
+    return table
+
+
+def published_words(published: PublishedConfig) -> str:
+    """The published number and the accuracies that reproduce it."""
+    band = published_band(published)
+    if published.accuracy is None or band is None:
+        return "none"
+    before = "" if published.accuracy_before is None else f"{published.accuracy_before:.2f} -> "
+    tolerated = f"{band[0]:.3f} or more" if published.at_least else f"{band[0]:.3f} to {band[1]:.3f}"
+    return f"{before}{published.accuracy:.2f} on {published.items} items; reproduced by {tolerated}"
+
+
+def _memory_table(config: RunConfig) -> Table:
+    workers = config.cluster.ranks
+    whose = "one worker with the whole model" if workers == 1 else f"each of {workers} workers"
+    table = Table(title=f"Memory of {whose}", title_justify="left", show_header=False)
+    table.add_row("trained", trained_words(config.model))
+    table.add_row("precision", precision_words(config.model, config.actor.optim))
+    sizes = model_sizes(config.model.source)
+    if sizes is None:
+        table.add_row("not known: the model is not here yet, or its parameters could not be counted")
+        return table
+    forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
+    table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")
+    for row in forecast.rows:
+        if row.num_bytes:
+            table.add_row(row.name, f"{row.gib:.1f} GiB")
+    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB, and a KV cache beside the engine's weights")
+    return table
+
+
+def _hours_words(published: PublishedConfig) -> str:
+    speed = published.speed
+    if speed is None:
+        return "expected hours: not known, the reference gives no speed"
+    hours = published.total_steps * speed.seconds_per_step / 3600
+    return (
+        f"expected hours: {hours:.1f} on {speed.num_devices} x {speed.device} at the reference's "
+        f"{speed.seconds_per_step:g} s a step, {hours * speed.num_devices:.0f} of one such device ({speed.source})"
+    )
+
 
 _COLOURS = {"good": "green", "regressed": "red", "failed": "red", "undecided": "yellow", "not comparable": "yellow"}
 

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from flows.commands.tables import print_evaluations, print_summary
 from flows.printing import say
-from flows.process.bars import LogLines, TerminalBars
+from flows.process.bars import progress_on
 from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest, resume_command
@@ -46,7 +46,7 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
     if not brief:
         console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
     with ExitStack() as stack:
-        watcher = Watcher(progress=stack.enter_context(_progress(console)))
+        watcher = Watcher(progress=stack.enter_context(progress_on(console)))
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
         error = _call(flow, request, watcher.progress)
@@ -106,13 +106,9 @@ def carry_out_set(
 
 
 def _flow(name: str) -> Any:
-    from flows import baseline, partial
+    from flows import baseline
 
-    return baseline.baseline if name == "baseline" else getattr(partial, f"{name}_part")
-
-
-def _progress(console: Console) -> AbstractContextManager[Progress]:
-    return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
+    return getattr(baseline, name if name == "baseline" else f"{name}_part")
 
 
 @contextmanager

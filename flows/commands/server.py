@@ -1,15 +1,86 @@
-"""`sightline server`: Prefect's server, workers that run deployments, and MLflow, on this machine only."""
+"""`sightline server`: Prefect's server, workers that run deployments, and MLflow, on this machine only. A group of
+devices, GPUs of this machine or a Ray cluster, belongs to one training at a time."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from flows.commands.ui import PageServer, Serving, page_servers, worker_server
-from flows.process.device_groups import check_groups, environment_of
-from flows.process.work_pool import DEVICES, OTHERS, limit_devices
+from flows.process.embedded_server import named_when_away
 
 POOL = "local"
 """Name of the work pool in prefect.yaml."""
+
+DEVICES = "devices"
+"""Name of the queue in prefect.yaml. It allows one run for each group of devices, because two runs on the same devices
+would run out of memory."""
+
+OTHERS = "default"
+"""Name of the queue of deployments that need no device."""
+
+_BY_GROUPS = "one run for each group of devices of `sightline server --group`"
+"""The description of a queue whose limit was set here and not by a person."""
+
+_GPUS = re.compile(r"\d+(,\d+)*")
+_CLUSTER = re.compile(r"[^\s:/,]+:\d+")
+
+
+def limit_devices(api_url: str, pool: str, *, groups: int = 0) -> None:
+    """Create the queue in an existing work pool, or limit the queue that a deployment created.
+
+    Args:
+        api_url: Address of Prefect's server.
+        pool: Name of the work pool.
+        groups: Number of groups of devices, each of which takes one run; 0 if all devices are one group. Then a limit
+            that a person has set stays.
+
+    Raises:
+        PrefectAway: the server does not answer.
+    """
+    limit, said = max(1, groups), _BY_GROUPS if groups else ""
+    with (
+        temporary_settings({PREFECT_API_URL: api_url}),
+        named_when_away(api_url),
+        get_client(sync_client=True) as client,
+    ):
+        try:
+            client.create_work_queue(name=DEVICES, concurrency_limit=limit, description=said, work_pool_name=pool)
+        except ObjectAlreadyExists:
+            queue = client.read_work_queue_by_name(DEVICES, work_pool_name=pool)
+            if groups or queue.concurrency_limit is None or queue.description == _BY_GROUPS:
+                client.update_work_queue(queue.id, concurrency_limit=limit, description=said)
+
+
+def check_groups(groups: Sequence[str]) -> None:
+    """Raises ValueError if a group is neither numbers of GPUs nor the address of a cluster, or if two groups share a
+    device."""
+    for group in groups:
+        if not _GPUS.fullmatch(group) and not _CLUSTER.fullmatch(group):
+            raise ValueError(
+                f"{group!r} is no group of devices: name GPUs by their numbers, such as 0,1, or a Ray cluster by its "
+                f"address, HOST:PORT"
+            )
+    times = Counter(device for group in groups for device in _devices(group))
+    if shared := [device for device, number in times.items() if number > 1]:
+        raise ValueError(
+            f"{', '.join(shared)} would be given to two trainings at once: each device belongs to one group"
+        )
+
+
+def environment_of(group: str) -> Mapping[str, str]:
+    """The variables with which a process uses this group alone: a config with `cluster.address: auto` joins the cluster
+    that RAY_ADDRESS names."""
+    return {"CUDA_VISIBLE_DEVICES": group} if _GPUS.fullmatch(group) else {"RAY_ADDRESS": group}
+
+
+def _devices(group: str) -> list[str]:
+    """One name for each device that nobody else may have."""
+    return [f"GPU {number}" for number in group.split(",")] if _GPUS.fullmatch(group) else [group]
 
 
 def serve_with_workers(

@@ -2,18 +2,24 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Timer
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from rl_core.progress import Advance
+from rl_core.progress import Advance, Progress
 
 _SECONDS_BETWEEN_LINES = 20.0
 _SHORT_SECONDS = 2.0
 """A shorter wait is not mentioned."""
+
+
+def progress_on(console: Console) -> AbstractContextManager[Progress]:
+    """Bars on a terminal, lines elsewhere."""
+    return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
 
 
 class TerminalBars:
@@ -21,7 +27,7 @@ class TerminalBars:
 
     def __init__(self, console: Console) -> None:
         self._open = 0
-        self._bars = Progress(
+        self._bars = rich_progress.Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=32),
             MofNCompleteColumn(),

@@ -3,6 +3,7 @@
 The flow owns it; tasks look it up by the run's name, because workers and reward pools cannot be pickled.
 """
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,6 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
-from rl_core.garbage import collect_and_skip_living
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
 from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
@@ -83,7 +83,8 @@ class Session:
                     progress=self._progress,
                 )
             # Otherwise every eighth step or so has a collection of garbage that takes 0.4 s, in which the workers wait.
-            collect_and_skip_living()
+            gc.collect()
+            gc.freeze()
         return self._workers
 
     @cached_property

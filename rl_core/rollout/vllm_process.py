@@ -1,5 +1,6 @@
 """Prepares the process for vLLM, and undoes changes that vLLM makes to it."""
 
+import gc
 import logging
 import os
 import warnings
@@ -9,7 +10,6 @@ from contextlib import contextmanager
 import torch
 
 from rl_core.environment import disable_telemetry
-from rl_core.garbage import collect_and_skip_living
 
 _VARIABLES = {
     # The engine runs in this process: weights are passed by reference, and a step is a function call.
@@ -54,7 +54,8 @@ def contained_start() -> Iterator[None]:
     Collections of garbage skip what exists before the start, as vLLM lets them skip everything after it: its start has
     five of them.
     """
-    collect_and_skip_living()
+    gc.collect()
+    gc.freeze()
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     preload = os.environ.get("LD_PRELOAD")
     try:

@@ -64,7 +64,7 @@ TINY_CHECKS: Final = (
     Check(
         name="training",
         holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
-        function="tasks.device_check.training:training_findings",
+        function="tasks.device_check.variants:training_findings",
         advice="set trainer.async_save: false, and send device.json",
     ),
     Check(

@@ -39,7 +39,7 @@ from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup
 from tasks.device_check.check import Setting
 from tasks.device_check.trial import STEPS, Trial
-from tasks.initial_model import write_initial_model
+from tasks.preparation import write_initial_model
 
 _PROMPT_SHARE: Final = 0.75
 """Share of the longest prompt that an image, or a text model's question, fills, up to `_LARGEST_SIDE`."""

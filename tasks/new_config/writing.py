@@ -208,7 +208,7 @@ def try_config(config: RunConfig) -> Trial:
     from rl_core.data.prepared import REJECTED_FILE, PreparedDataset
     from rl_core.progress import SilentProgress
     from rl_core.rewards.trial import try_on_ground_truth
-    from tasks.initial_model import write_initial_model
+    from tasks.preparation import write_initial_model
 
     limited = {name: _first_rows(getattr(config.data, name)) for name in ("train", "validation")}
     data = config.data.model_copy(update={**limited, "max_prompt_length": _LONGEST_TRIED, "max_bad_share": 1.0})

@@ -4,19 +4,20 @@ torch."""
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from rl_core.config.loading import ConfigError
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.reproduction import Drift, drift_from
 from rl_core.evaluation.statistics import holm
-from rl_core.files import atomic_write_json
+from rl_core.files import atomic_write_json, read_json
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import ComparedRun, RunGroup
 from tasks.comparison.stragglers import Straggler, stragglers
 from tasks.reproduction.baseline_result import BaselineResult
-from tasks.reproduction.finished_run import FinishedRun, MeasuredRun, read_measured, trained_shares
-from tasks.reproduction.good_runs import good_runs_before
-from tasks.reproduction.published_result import judge_runs, published_of
+from tasks.reproduction.finished_run import FinishedRun, MeasuredRun, read_finished, read_measured, trained_shares
+from tasks.reproduction.published_result import changes, judge_runs, published_of
 from tasks.results.run_facts import RunFacts
 
 
@@ -124,3 +125,41 @@ def _against_good_runs(result: BaselineResult, measured: Sequence[MeasuredRun]) 
 
 def _drift(measured: Sequence[MeasuredRun], earlier: Sequence[FinishedRun]) -> Drift:
     return drift_from({run.run.name: trained_shares(run) for run in earlier}, [run.trained for run in measured])
+
+
+GoodRuns = tuple[FinishedRun, ...]
+"""Runs that were judged together and are good, one for each seed."""
+
+
+def good_runs_before(runs: Sequence[FinishedRun]) -> list[GoodRuns]:
+    """The earlier good runs of the same recipe as `runs`, in groups as they were judged, newest first.
+
+    Runs have the same recipe if their configs are equal except for the name and the keys that do not change the
+    expected accuracy. The status of a run and the runs that it was judged with are read from its own folder
+    (`RunDirectory.reproduction`), not from a database. A group that shares a run with `runs` is no earlier one.
+    """
+    own = {run.run.name for run in runs}
+    found = [
+        group
+        for group in _good_runs(runs[0].run.root.parent)
+        if _finished_at(group) < _finished_at(runs) and own.isdisjoint(run.run.name for run in group)
+    ]
+    newest_first = sorted(found, key=_finished_at, reverse=True)
+    return [group for group in newest_first if not any(list(changes(run.config, runs[0].config)) for run in group)]
+
+
+def _finished_at(runs: Sequence[FinishedRun]) -> str:
+    return max(run.finished_at for run in runs)
+
+
+def _good_runs(folder: Path) -> list[GoodRuns]:
+    found: dict[tuple[str, ...], GoodRuns] = {}
+    for path in folder.glob("*/reproduction.json"):
+        try:
+            record = dict(read_json(path))
+            names = tuple(one["run"] for one in record["runs"])
+            if names and record["status"] == "good" and names not in found:
+                found[names] = tuple(read_finished(RunDirectory(folder / name)) for name in names)
+        except (ConfigError, OSError, ValueError, TypeError, KeyError):
+            continue  # a run lost its report, is damaged, or its config has keys that are no longer known
+    return list(found.values())

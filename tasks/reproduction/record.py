@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_core.config.run import RunConfig
 from rl_core.evaluation.reproduction import Reproduction
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
 from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.comparison.page import interval_over_seeds
+from tasks.comparison.seeds import GroupTracking, conclude_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import headline, render_reproduction, reproduction_page
-from tasks.reproduction.seeds import conclude_baseline_seeds
 from tasks.results.report_page import percent, points
 
 EXPERIMENT = "reproductions"
@@ -135,3 +136,38 @@ def _seeds(result: BaselineResult) -> Iterator[str]:
     for seed, run in result.runs.items():
         accuracy = percent(result.accuracies[seed]) if seed in result.accuracies else "no accuracy"
         yield f"- {result.name}, seed {seed}: {accuracy}, `{run.name}`"
+
+
+def seeds_tracking(set_name: str, baseline: str, config: RunConfig) -> GroupTracking:
+    """The run in MLflow of a baseline's seeds.
+
+    Args:
+        set_name: Name of the set of baselines.
+        baseline: Name of the baseline.
+        config: The config of its runs, whatever its seed.
+    """
+    return GroupTracking(config, f"{baseline}-{set_name}")
+
+
+def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
+    """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed
+    has no such page, and one without an accuracy is only shown as failed.
+
+    Args:
+        result: The baseline's result.
+        config: The config of its runs, whatever its seed.
+        set_page: The page of the set.
+        set_name: Name of the set.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    if len(result.runs) == 1:
+        return
+    tracking = seeds_tracking(set_name, result.name, config)
+    if result.accuracies:
+        out = set_page.with_name(f"seeds-{result.name}.html")
+        page, _ = conclude_seeds(result.name, [result.runs[seed] for seed in result.accuracies], result.failures, out)
+        tracking.show(page, out)
+    if result.failures:
+        tracking.fail([result.runs[seed] for seed in result.failures])

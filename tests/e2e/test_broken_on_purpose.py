@@ -24,7 +24,7 @@ from threading import Thread
 import psutil
 import pytest
 
-from flows.process.work_pool import DEVICES
+from flows.commands.server import DEVICES
 from rl_core.checkpoints.manifest import read_checkpoint, verify
 from rl_core.run_directory import RunDirectory
 from tests.e2e.processes import PREFECT, has_recorded

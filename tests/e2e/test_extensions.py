@@ -1,5 +1,5 @@
 """A data source, a loss, an advantage estimator and a group filter of one's own in one run, from the terminal and
-through all stages, with one worker and with two. tests/flows/test_extensions.py trains with them in every test run."""
+through all stages, with two workers. tests/flows/test_extensions.py trains with them in every test run."""
 
 import json
 import shutil
@@ -27,8 +27,7 @@ IN_SHORT = (
 )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(workers: int, new_home: Path) -> None:
+def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(new_home: Path) -> None:
     mine = shutil.copytree(EXTENSIONS, new_home / "mine")
     source = (mine / "drawn_sums.py").rename(mine / "sums_of_mine.py")
     config = mine / "own.yaml"
@@ -48,7 +47,7 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(wo
             ("cold_start.source", 3, False),
         )
     ]
-    arguments = run_arguments(new_home, config, *sources, *IN_SHORT, f"cluster={{devices: {workers}, sharding: none}}")
+    arguments = run_arguments(new_home, config, *sources, *IN_SHORT, "cluster={devices: 2, sharding: none}")
 
     wrong = sightline("plan", *arguments[1:], "algorithm.loss.kwargs={limt: 2.0}", home=new_home, check=False)
     assert wrong.returncode == 1
@@ -59,7 +58,7 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(wo
     with prefect_server(new_home, new_home / "server.txt") as (_, variables):
         sightline(*arguments, home=new_home, timeout=800, variables=variables | {"OMP_NUM_THREADS": "1"})
         run = the_run(new_home / "runs")
-        check_results(run, source, workers)
+        check_results(run, source)
         # The run's folder is enough afterwards, whatever became of the files.
         shutil.rmtree(mine)
         again = sightline("run", str(run.root), home=new_home, timeout=600, variables=variables).stdout
@@ -70,13 +69,13 @@ def test_two_steps_with_a_source_a_loss_an_estimator_and_a_filter_of_ones_own(wo
     assert {Path(name).name for name in copies} >= {"sums_of_mine.py", "loss.py", "advantage.py", "filter.py"}
 
 
-def check_results(run: RunDirectory, source: Path, workers: int) -> None:
+def check_results(run: RunDirectory, source: Path) -> None:
     """What was trained, and that the run's folder has a copy of the source."""
     lines = [line for line in read(run.metrics) if line["step"] > 0]
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["actor/grad_norm"] > 0.0 and "actor/truncated_share" in line for line in lines)
     assert all(line["filter/kept_share"] == 1.0 for line in lines)
-    assert all(len(line["workers"]["host"]) == workers for line in read(run.timings))
+    assert all(len(line["workers"]["host"]) == 2 for line in read(run.timings))
     assert "advantage above_median, loss truncated" in (run.merged_model / "README.md").read_text()
     rows = PreparedDataset.open(run.data, "train")
     assert len(rows) == 16 and {prompt.data_source for prompt in rows} == {"rows"}

@@ -157,6 +157,7 @@ def test_each_group_of_devices_takes_one_run_at_a_time(home: Path, new_home: Pat
     assert set(watched.devices.values()) == {"0", "1,2"} and len(watched.devices) == 3
 
 
+@pytest.mark.slow
 def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
     mlflow_port, prefect_port = free_port(), free_port()
     ports = ["--mlflow-port", str(mlflow_port), "--prefect-port", str(prefect_port)]

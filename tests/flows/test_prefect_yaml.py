@@ -10,8 +10,7 @@ from prefect import Flow
 from prefect.exceptions import ParameterTypeError
 from prefect.flows import load_flow_from_entrypoint
 
-from flows.commands.server import POOL
-from flows.process.work_pool import DEVICES
+from flows.commands.server import DEVICES, POOL
 from flows.reproducing import DEFAULT_SET, BaselineSet, baseline_path
 from rl_core.config.loading import load_config
 

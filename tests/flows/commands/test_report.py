@@ -16,8 +16,8 @@ from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import stage_digests
+from tasks.report import summarise_run
 from tasks.results.run_facts import RunFacts
-from tasks.results.summary import summarise_run
 from tests.tasks.finished_run import finish_run, finish_stage
 
 

@@ -11,8 +11,8 @@ import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.cli import main
+from flows.commands.server import limit_devices
 from flows.process.embedded_server import PrefectAway, reached_prefect
-from flows.process.work_pool import limit_devices
 from rl_core.run_directory import RunDirectory
 from tasks.attempts import remember
 

@@ -16,7 +16,7 @@ from tasks.device_check.forecasts import beside
 from tasks.device_check.generation import float32_agreement
 from tasks.device_check.software import software_findings
 from tasks.device_check.speed import speed_finding
-from tasks.device_check.training import training_findings
+from tasks.device_check.variants import training_findings
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.rl_core.small_run import small_config
 

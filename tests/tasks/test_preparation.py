@@ -8,7 +8,7 @@ from transformers import AutoProcessor
 
 from rl_core.config.loading import load_config
 from rl_core.models.loading import load_model, write_hf_folder
-from tasks.initial_model import write_initial_model
+from tasks.preparation import write_initial_model
 
 SMALL = Path(__file__).parents[1] / "e2e" / "configs" / "small.yaml"
 MESSAGES = [{"role": "user", "content": "Hi"}]

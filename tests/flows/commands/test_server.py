@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.process.device_groups import check_groups, environment_of
+from flows.commands.server import check_groups, environment_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rl_core.evaluation.statistics import PairedCounts, mcnemar, paired_difference_interval
+from tasks.report import summarise_run
 from tasks.results.run_facts import RunFacts
-from tasks.results.summary import summarise_run
 from tests.tasks.finished_run import finish_run
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from tasks.reproduction.record import conclude
-from tasks.reproduction.seeds import seeds_tracking
+from tasks.reproduction.record import conclude, seeds_tracking
 from tests.tasks.baseline_runs import UNPUBLISHED, week, week_of_seeds
 
 ROOT = Path(__file__).parents[3]
