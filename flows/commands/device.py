@@ -14,9 +14,8 @@ from flows.printing import say
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from tasks.cache.software import versions_of
-from tasks.device_check.check import Check
+from tasks.device_check.check import Check, Finding, Verdict
 from tasks.device_check.checks import SOFTWARE, device_checks, device_findings
-from tasks.device_check.finding import Finding, Verdict
 
 _FORMAT = 2
 """Version of what `--output` writes (docs/gpu.md, "What to send us")."""

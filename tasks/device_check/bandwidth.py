@@ -14,8 +14,7 @@ from rl_core.device import computing_device, device_name, finish_kernels, take_d
 from rl_core.distributed.interface import choose_interface, free_meeting
 from rl_core.distributed.place import RankPlace
 from rl_core.planning.gpu import card_named
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding, compared
+from tasks.device_check.check import Finding, Setting, compared
 
 _REPEATS: Final = 5
 _BYTES: Final = {"cuda": 2**30, "cpu": 2**24}

@@ -1,13 +1,54 @@
-"""What a check of the device is, as data. Loads no torch: a check is called in a process of its own."""
+"""What a check of the device is, as data, and what it finds. Loads no torch: each is called in a process of its own."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Literal
 
-from tasks.device_check.finding import Finding
+Verdict = Literal["ok", "fails", "measured", "not checked"]
+
+Figures = Mapping[str, float | str]
+"""Numbers and names for a program that reads the findings; docs/gpu.md says what they are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One row of the table.
+
+    Attributes:
+        check: What must hold.
+        verdict: "measured" for a figure that is neither right nor wrong; "not checked" where this device cannot show
+            it, or a check broke off before.
+        measured: The figures, or why there are none.
+        advice: What to set or to look for; empty if there is nothing to do.
+        figures: What was measured, for a program.
+        log: The last lines of the check's process, where it broke off.
+    """
+
+    check: str
+    verdict: Verdict
+    measured: str
+    advice: str = ""
+    figures: Figures = field(default_factory=dict)
+    log: str = ""
+
+
+def compared(check: str, *, holds: bool, measured: str, advice: str, figures: Figures | None = None) -> Finding:
+    """A finding that is ok or fails; the advice is for a failure."""
+    return Finding(
+        check=check,
+        verdict="ok" if holds else "fails",
+        measured=measured,
+        advice="" if holds else advice,
+        figures=figures or {},
+    )
+
+
+def not_checked(check: str, why: str) -> Finding:
+    """A finding that says why there is none."""
+    return Finding(check=check, verdict="not checked", measured=why)
+
 
 _SECONDS = 600.0
 """Several times what a check of the tiny model takes where vLLM compiles for the first time."""
@@ -27,18 +68,6 @@ class Setting:
     folder: Path
     devices: int = 1
     config: Path | None = None
-
-    def to_json(self) -> str:
-        """The setting as a text for another process."""
-        config = None if self.config is None else str(self.config)
-        return json.dumps({"folder": str(self.folder), "devices": self.devices, "config": config})
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The setting of `to_json`."""
-        fields: dict[str, Any] = json.loads(text)
-        config = fields["config"]
-        return cls(folder=Path(fields["folder"]), devices=fields["devices"], config=config and Path(config))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

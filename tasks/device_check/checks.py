@@ -6,10 +6,25 @@ from pathlib import Path
 from typing import Final
 
 from rl_core.config.run import RunConfig
-from tasks.device_check import texts
-from tasks.device_check.check import Check, Setting
-from tasks.device_check.finding import Figures, Finding, not_checked
+from tasks.device_check.check import Check, Figures, Finding, Setting, not_checked
 from tasks.device_check.running import findings_of
+
+START: Final = "configured model: the generator starts"
+CACHE: Final = "configured model: KV cache as planned"
+ROUNDS: Final = "configured model: small batches after each of 3 rounds of sleep agree"
+BANNED: Final = "configured model: banned tokens are never sampled"
+AGREES: Final = "configured model: generator and trainer agree"
+SPEED: Final = "configured model: speed of generation"
+PEAK: Final = "configured model: memory of generation as planned"
+
+GENERATOR: Final = (START, CACHE, ROUNDS, BANNED, AGREES, SPEED, PEAK)
+
+
+def of_update(kind: str) -> tuple[str, str, str]:
+    """What must hold of an update with "short" or "long" responses: of its memory, its pinned memory and its speed."""
+    begin = f"configured model, {kind} responses:"
+    return f"{begin} memory of the update as planned", f"{begin} pinned memory as planned", f"{begin} speed"
+
 
 SOFTWARE: Final = Check(
     name="software",
@@ -143,9 +158,9 @@ def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
         return TINY_CHECKS
     return (
         *TINY_CHECKS,
-        _configured("configured generator", "configured_generator:generator_findings", texts.GENERATOR, config),
-        _configured("configured update, long", "configured_update:long_findings", texts.of_update("long"), config),
-        _configured("configured update, short", "configured_update:short_findings", texts.of_update("short"), config),
+        _configured("configured generator", "configured_generator:generator_findings", GENERATOR, config),
+        _configured("configured update, long", "configured_update:long_findings", of_update("long"), config),
+        _configured("configured update, short", "configured_update:short_findings", of_update("short"), config),
     )
 
 

@@ -13,13 +13,12 @@ from rl_core.planning.training_state import BYTES
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding, compared, not_checked
+from tasks.device_check.check import Finding, Setting, compared, not_checked
+from tasks.device_check.checks import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
 from tasks.device_check.forecasts import peak_beside_forecast
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.sampling import agreement, agrees, gap_of, some_sampled
 from tasks.device_check.speed import beside_plan, speed_finding
-from tasks.device_check.texts import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
 
 _ROUNDS: Final = 3
 _SMALL: Final = {"n": 2, "max_tokens": 16}

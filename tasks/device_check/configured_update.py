@@ -16,12 +16,11 @@ from rl_core.timing import PhaseTimer
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import awake_generator
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding, not_checked
+from tasks.device_check.check import Finding, Setting, not_checked
+from tasks.device_check.checks import of_update
 from tasks.device_check.forecasts import beside, peak_beside_forecast
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.speed import beside_plan, speed_finding
-from tasks.device_check.texts import of_update
 from tasks.device_check.updates import learn_from, made_groups
 
 _SHORT_SHARE: Final = 1 / 16

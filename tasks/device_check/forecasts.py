@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rl_core.planning.memory_rows import MemoryForecast, Turn
-from tasks.device_check.finding import Figures, Finding
+from tasks.device_check.check import Figures, Finding
 
 TOLERANCE: Final = 0.1
 """Share by which a forecast may be off."""

@@ -9,8 +9,7 @@ import torch
 from rl_core.config.tolerances import AGREEMENT
 from rl_core.types import Group, Rollout
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding, compared, not_checked
+from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.sampling import (
     agreement,
     agrees,

@@ -1,5 +1,9 @@
 """Makes checks, each in a process of its own, so that one that breaks off, by an error, a signal or a hang, hides no
-other."""
+other.
+
+`python -m tasks.device_check.running FUNCTION SETTING FINDINGS` is this process. Each finding is a line of the file
+FINDINGS as soon as it is made, so that it is known if the process breaks off after it.
+"""
 
 import json
 import os
@@ -9,16 +13,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
+from pydantic import TypeAdapter
 
 from rl_core.environment import with_these_sources
+from rl_core.parent import end_with_parent
 from rl_core.wording import shortened
-from tasks.device_check.check import Check, Setting
-from tasks.device_check.finding import Finding, not_checked
-from tasks.device_check.process import BROKE_OFF
+from tasks.device_check.check import Check, Finding, Setting, function_of, not_checked
+
+SETTING: Final = TypeAdapter(Setting)
+"""Writes a setting as JSON for the process, and reads it there."""
+
+BROKE_OFF = "broke_off"
+"""The key of a line that says by which error the function ended."""
 
 _LINES_KEPT: Final = 200
 """Last lines of a process that broke off, which hold the traceback, or the stacks of all its threads."""
@@ -58,10 +69,10 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
     """Run the process to its end, or to the end of its time. Returns how it ended; empty if it ended well."""
-    command = [sys.executable, "-P", "-m", "tasks.device_check.process"]
+    command = [sys.executable, "-P", "-m", "tasks.device_check.running"]
     with log.open("wb") as output:
         process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*command, check.function, setting.to_json(), str(file)],
+            [*command, check.function, SETTING.dump_json(setting).decode(), str(file)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -117,3 +128,24 @@ def _first_line(text: str) -> str:
 
 def _last_lines(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LINES_KEPT:])
+
+
+def make_findings(function: str, setting: Setting, findings: Path) -> None:
+    """Call the function and write what it finds. Raises what the function raises."""
+    with findings.open("a") as file:
+
+        def write(line: dict[str, object]) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        try:
+            for finding in function_of(function)(setting):
+                write(asdict(finding))
+        except BaseException as error:
+            write({BROKE_OFF: f"{type(error).__name__}: {error}"})
+            raise
+
+
+if __name__ == "__main__":
+    end_with_parent(lambda: os.killpg(0, signal.SIGKILL))  # with the processes that it has started
+    make_findings(sys.argv[1], SETTING.validate_json(sys.argv[2]), Path(sys.argv[3]))

@@ -7,7 +7,7 @@ from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.training.agreement import LogProbGap, broken_bounds, log_prob_gap
 from rl_core.types import GenerationRequest, Group, Prompt, Sampling
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-from tasks.device_check.finding import Finding, compared
+from tasks.device_check.check import Finding, compared
 from tasks.device_check.trial import Trial
 
 AGREEMENT_ADVICE = (

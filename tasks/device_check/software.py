@@ -9,8 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.device import computing_device, device_name
 from rl_core.planning.gpu import driver_version, find_gpu
 from rl_core.planning.machine_rules import unusable_gpu
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Figures, Finding, compared
+from tasks.device_check.check import Figures, Finding, Setting, compared
 
 _CHECK = "driver, CUDA and torch agree on the device"
 

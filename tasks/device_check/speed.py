@@ -8,8 +8,7 @@ import torch
 
 from rl_core.device import computing_device, device_name, finish_kernels
 from rl_core.planning.gpu import CARDS, Card, card_named
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Figures, Finding
+from tasks.device_check.check import Figures, Finding, Setting
 
 _REPEATS = 5
 _COPIED_BYTES = 2**28

@@ -10,8 +10,7 @@ from rl_core.loop.session import open_session
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.stop import StopRequest
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding, compared
+from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.sampling import agreement, sampled_once
 from tasks.device_check.trial import LONGEST_RESPONSE, STEPS, Dtype, Trial, on_gpu, prepare_trial
 from tasks.device_check.updates import gradient_norms, made_groups

@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from tasks.device_check.check import Setting
+from tasks.device_check.check import Finding, Setting
 from tasks.device_check.checks import SOFTWARE
-from tasks.device_check.finding import Finding
 
 CHILD = """
 import time

@@ -10,8 +10,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import dump_config
 from tasks.device_check import sampling, variants
 from tasks.device_check.bandwidth import bandwidth_findings
-from tasks.device_check.check import Setting
-from tasks.device_check.finding import Finding
+from tasks.device_check.check import Finding, Setting
 from tasks.device_check.forecasts import beside
 from tasks.device_check.generation import float32_agreement
 from tasks.device_check.software import software_findings

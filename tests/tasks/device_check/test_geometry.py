@@ -12,7 +12,7 @@ import pytest
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import update_token_budget
-from tasks.device_check import texts
+from tasks.device_check import checks
 from tasks.device_check.check import Setting
 from tasks.device_check.configured_generator import generator_findings
 from tasks.device_check.geometry import prepare_geometry
@@ -94,7 +94,7 @@ def test_small_images_make_more_groups(tmp_path: Path) -> None:
 def test_the_generator_of_a_model_without_weights_is_checked(tmp_path: Path) -> None:
     setting = Setting(folder=tmp_path, config=config_of(tmp_path / "model", FIELDS["images"]))
     findings = {finding.check: finding for finding in generator_findings(setting)}
-    assert tuple(findings) == texts.GENERATOR
-    assert all(findings[check].verdict == "ok" for check in (texts.CACHE, texts.ROUNDS, texts.BANNED, texts.AGREES))
-    assert float(findings[texts.BANNED].figures["expected"]) > 5.0  # the ban is what leaves them out
-    assert float(findings[texts.SPEED].figures["tokens_per_second"]) > 0.0
+    assert tuple(findings) == checks.GENERATOR
+    assert all(findings[check].verdict == "ok" for check in (checks.CACHE, checks.ROUNDS, checks.BANNED, checks.AGREES))
+    assert float(findings[checks.BANNED].figures["expected"]) > 5.0  # the ban is what leaves them out
+    assert float(findings[checks.SPEED].figures["tokens_per_second"]) > 0.0

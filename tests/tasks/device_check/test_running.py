@@ -8,8 +8,7 @@ import pytest
 
 from rl_core.config.run import RunConfig
 from tasks.device_check import checks
-from tasks.device_check.check import Check, Setting, function_of
-from tasks.device_check.finding import Finding
+from tasks.device_check.check import Check, Finding, Setting, function_of
 from tasks.device_check.running import findings_of
 from tests.processes import living
 from tests.tasks.device_check import endings
