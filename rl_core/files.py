@@ -29,9 +29,6 @@ _WHY_NOT = {
     errno.ENAMETOOLONG: "the name is too long for the file system",
     errno.EACCES: "it may not be read",
 }
-_LONGEST_NAME = 255
-"""Most bytes of one part of a path, on the file systems of Linux."""
-
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -197,22 +194,6 @@ def why_no_file(path: Path) -> str | None:
     except ValueError:
         return "the name contains a character that a name cannot have"
     return None if stat.S_ISREG(mode) else f"it is {_kind(mode)}"
-
-
-def why_no_folder(path: Path) -> str | None:
-    """Why `path` is not a folder and cannot become one, in words; None if it is or can. If it does not exist, its
-    parent folders decide."""
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        return _WHY_NOT[errno.ENAMETOOLONG]  # the file system does not report this for parts that do not exist yet
-    for place in (path, *path.parents):
-        why = why_no_file(place)
-        if why is None:
-            return "it is a file" if place == path else f"{place} is a file"
-        if os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-            return None
-        if why != NOTHING_THERE:
-            return why
-    return None
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -2,13 +2,9 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from rl_core.files import why_no_folder
-from rl_core.wording import shortened
 
 Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or a run by its folder or name.")]
 Changes = Annotated[
@@ -17,16 +13,7 @@ Changes = Annotated[
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, as KEY=VALUE does.")
 ]
-
-
-def _folder_of_runs(path: str) -> str:
-    """Raises ValueError for a path that is no folder and cannot become one."""
-    if (why := why_no_folder(Path(path))) is not None:
-        raise ValueError(f"--runs-dir {shortened(path)}: {why}")
-    return path
-
-
-RunsDir = Annotated[str, typer.Option("--runs-dir", help="Folder of the runs.", callback=_folder_of_runs)]
+RunsDir = Annotated[str, typer.Option("--runs-dir", help="Folder of the runs.")]
 
 
 def all_overrides(changes: Iterable[str] | None, overrides: Iterable[str] | None) -> list[str]:

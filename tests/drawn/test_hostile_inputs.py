@@ -146,13 +146,9 @@ def test_a_path(key: str, path: str) -> None:
 
 @each_kind
 @given(path=st.sampled_from(PATHS) | st.text(min_size=1, max_size=20))
-def test_a_config_or_a_folder_of_runs(path: str) -> None:
-    if path.startswith("-") or "\0" in path:
-        return
-    told(path, names=("config file", "no run", path[:40]))
-    with soon():
-        done = CliRunner().invoke(app, ["runs", "--runs-dir", path])
-    assert done.exit_code == 0 or isinstance(done.exception, ValueError | OSError), done.exception
+def test_a_config(path: str) -> None:
+    if not path.startswith("-") and "\0" not in path:
+        told(path, names=("config file", "no run", path[:40]))
 
 
 def test_the_drawn_inputs_are_both_refused_and_taken() -> None:
