@@ -30,11 +30,7 @@ _VISION_NAMES: dict[Backend, str] = {
 
 
 def attention_backend(config: ModelConfig) -> Backend:
-    """The attention kernel that `model.attention` selects on this machine; the report names it.
-
-    Raises:
-        ValueError: the config asks for an attention that does not run here.
-    """
+    """What `model.attention` selects on this machine. Raises ValueError if it does not run here."""
     has_gpu = torch.cuda.is_available()
     for problem in attention_problems(config, has_gpu=has_gpu):
         raise ValueError(str(problem))
@@ -62,13 +58,13 @@ def tree_attention(backend: Backend) -> TreeAttention:
 
 
 def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None:
-    """Set the attention of the language model and of the vision tower, if there is one, by their registered names."""
+    """The names are those registered with transformers."""
     names = {name: vision if name == "vision_config" else language for name in model.config.sub_configs}
     model.set_attn_implementation({"": language} | names)
 
 
 def tree_function(attend: TreeAttention) -> AttentionFunction:
-    """Adapt a tree attention to the signature that transformers calls."""
+    """A tree attention with the signature that transformers calls."""
 
     def attention(
         module: nn.Module,

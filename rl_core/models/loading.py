@@ -50,11 +50,8 @@ _PROCESSOR_FILES = (
 def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PreTrainedModel:
     """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up.
 
-    Args:
-        folder: Hugging Face folder of a vision-language or a text model.
-        config: The section `model` of the config.
-        with_weights: Whether to read the weights. Otherwise they are memory that nothing has been written to, which the
-            system has not given to the process yet.
+    Without weights, they are memory that nothing has been written to, which the system has not given to the process
+    yet.
 
     Raises:
         ValueError: the configured attention does not run here.
@@ -95,7 +92,6 @@ def _with_weights(factory: Any, folder: Path, architecture: PreTrainedConfig, dt
 
 
 def _without_weights(factory: Any, architecture: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
-    """The model with buffers, such as the rotary frequencies, but with weights that nobody has set."""
     with no_init_weights():
         model: PreTrainedModel = factory.from_config(architecture, dtype=dtype, trust_remote_code=False)
     model.tie_weights()  # which is part of what was left out
@@ -112,8 +108,7 @@ def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
 def load_architecture(folder: Path) -> PreTrainedConfig:
     """The model's config, for each caller one of its own. Raises OSError if the folder has none.
 
-    It is read once for all of them, because transformers also writes what it reads as a text, for its log, which takes
-    far longer than to read it.
+    It is read once for all of them, because transformers also writes it as text, for its log, which takes far longer.
     """
     file = folder / "config.json"
     return deepcopy(_read_architecture(folder, file.read_bytes() if file.exists() else b""))
@@ -151,11 +146,8 @@ def write_hf_folder(
 
 
 def stop_token_ids(folder: Path) -> tuple[int, ...]:
-    """The end-of-sequence ids of the generation config; if it has none, of the model's config.
-
-    Raises:
-        ValueError: neither has one, so a response would never end.
-    """
+    """The end-of-sequence ids of the generation config, or else of the model's config. Raises ValueError if neither has
+    one, so that a response would never end."""
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         fields = json.loads(path.read_text()) if path.exists() else {}

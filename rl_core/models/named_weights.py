@@ -32,8 +32,8 @@ def named_hf_weights(model: PreTrainedModel, *, merged: bool = True) -> Iterator
 
 
 def named_adapters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """The two matrices of every adapter with the names of peft's files (`...q_proj.lora_A.weight`), gathered as the
-    weights are in `named_hf_weights`."""
+    """The two matrices of every adapter by the names of peft's files (`...q_proj.lora_A.weight`), gathered as in
+    `named_hf_weights`."""
     reshard(model)
     for name, weight in model.named_parameters():
         if ADAPTER in name:
@@ -41,7 +41,7 @@ def named_adapters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
 
 
 def plain_name(name: str) -> str:
-    """The name of a parameter without the levels that peft adds to its modules."""
+    """The name of a parameter without the levels that peft adds."""
     return name.replace(".base_layer.", ".").replace(".default.", ".")
 
 

@@ -1,5 +1,4 @@
-"""The output head: from hidden states to log-probs, one chunk of tokens at a time, so that the logits of all tokens
-never exist at once."""
+"""From hidden states to log-probs, one chunk of tokens at a time: the logits of all tokens never exist at once."""
 
 from dataclasses import dataclass
 from itertools import repeat
@@ -56,7 +55,7 @@ class PolicyOutput:
         return PolicyOutput(log_probs=log_probs, entropy=whole(self.entropy), full_kl=whole(self.full_kl))
 
     def first(self, count: int) -> "PolicyOutput":
-        """The output for the first `count` tokens."""
+        """Of the first `count` tokens."""
         return PolicyOutput(
             log_probs=self.log_probs[:count],
             entropy=None if self.entropy is None else self.entropy[:count],
@@ -73,18 +72,10 @@ def token_log_probs(
     chunk_tokens: int,
     reference: HeadRows | None = None,
 ) -> PolicyOutput:
-    """Log-probs of `targets` under log_softmax((head(hidden) + logit_bias) / temperature).
+    """Log-probs of `targets` [K] int64 under log_softmax((head(hidden) + logit_bias) / temperature).
 
-    With more than `chunk_tokens` rows, the logits of each chunk are computed again in the backward pass.
-
-    Args:
-        rows: The hidden states that predict the targets.
-        targets: [K] int64.
-        temperature: The sampling temperature, > 0.
-        entropy: Whether to return entropies, as values or with gradient (for an entropy bonus).
-        chunk_tokens: Number of rows whose logits exist at a time.
-        reference: The same rows of the reference. If given, KL(policy || reference) is returned too, without a gradient
-            to the reference.
+    With more than `chunk_tokens` rows, the logits of each chunk are computed again in the backward pass. With the same
+    rows of a reference, KL(policy || reference) is returned too, without a gradient to the reference.
     """
 
     def chunk(
@@ -119,10 +110,8 @@ def _log_softmax(hidden: torch.Tensor, rows: HeadRows, temperature: float) -> to
 
 
 def _entropy(scores: torch.Tensor) -> torch.Tensor:
-    """[rows] from [rows, V] log-probs."""
     return -(scores.exp() * scores).sum(dim=-1)
 
 
 def _kl(scores: torch.Tensor, ref_scores: torch.Tensor) -> torch.Tensor:
-    """[rows] from two [rows, V] log-distributions: KL(first || second)."""
     return (scores.exp() * (scores - ref_scores)).sum(dim=-1)

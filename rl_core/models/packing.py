@@ -58,7 +58,7 @@ class PackedTrees:
     logit_index: torch.Tensor
 
     def vision_inputs(self) -> dict[str, torch.Tensor]:
-        """The keyword arguments of a model's forward pass for the pixels; empty if there are no images and videos."""
+        """The keyword arguments of a model's forward pass for the pixels."""
         names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -66,19 +66,8 @@ class PackedTrees:
 def pack_trees(
     trees: Sequence[TreeInput], *, pixels: PixelCache, model_config: PreTrainedConfig, device: torch.device
 ) -> PackedTrees:
-    """Pack trees into one sequence, one after the other.
-
-    Args:
-        trees: At least one, each with at least one response of at least one token.
-        pixels: Pixel tensors of the prompts' images.
-        model_config: The Hugging Face config of the model.
-        device: The device of the tensors.
-
-    Raises:
-        ValueError: there is no tree, a tree has no response, a response is empty, or the vision tokens of a prompt do
-            not match its images and videos.
-    """
-    _check(trees)
+    """Pack trees into one sequence, one after the other. Raises ValueError if the vision tokens of a prompt do
+    not match its images and videos."""
     images = [pixels.get(tree.prompt.image_uids) for tree in trees]
     videos = [pixels.get_videos(tree.prompt.videos) for tree in trees]
     spans = TreeSpans(
@@ -115,14 +104,6 @@ def _grids(pixels: Sequence[Sequence[VisionPixels]]) -> torch.Tensor | None:
     return torch.tensor(grids, dtype=torch.int64) if grids else None
 
 
-def _check(trees: Sequence[TreeInput]) -> None:
-    if not trees:
-        raise ValueError("nothing to pack: no tree was given")
-    for tree in trees:
-        if not tree.responses or not all(len(response) for response in tree.responses):
-            raise ValueError(f"prompt {tree.prompt.uid!r} has no response or an empty one; a response has >= 1 token")
-
-
 def _input_ids(trees: Sequence[TreeInput]) -> Int64Array:
     pieces: list[Int32Array] = []
     for tree in trees:
@@ -137,8 +118,7 @@ def _position_ids(
     videos: Sequence[Sequence[VisionPixels]],
     model_config: PreTrainedConfig,
 ) -> Int64Array:
-    """[3, 1, T] for a vision-language model, [1, T] for a text model. A response continues after the largest position
-    of its prompt."""
+    """A response continues after the largest position of its prompt."""
     prompts = [
         prompt_positions(tree.prompt, shown, played, model_config)
         for tree, shown, played in zip(trees, images, videos, strict=True)
@@ -155,15 +135,9 @@ def _position_ids(
 def prompt_positions(
     prompt: Prompt, images: Sequence[VisionPixels], videos: Sequence[VisionPixels], model_config: PreTrainedConfig
 ) -> Int64Array:
-    """[3, P] for a vision-language model, [1, P] for a text model.
-
-    Raises:
-        ValueError: the prompt's vision tokens do not match its images and videos.
-    """
+    """[3, P] for a vision-language model, [1, P] for a text model. Raises ValueError as `pack_trees`."""
     vision_config = getattr(model_config, "vision_config", None)
     if vision_config is None:
-        if images or videos:
-            raise ValueError(f"prompt {prompt.uid!r} has images, but {model_config.model_type} takes text only")
         return np.arange(len(prompt.token_ids), dtype=np.int64)[None]
     try:
         return mrope_positions(

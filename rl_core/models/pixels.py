@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
+from typing import Any
 
 import torch
 from transformers import BaseImageProcessor, PreTrainedTokenizerBase, ProcessorMixin
@@ -45,7 +46,8 @@ _Call = Future[dict[_Key, VisionPixels]]
 
 
 class PixelCache:
-    """Image uid or video -> pixels, made in the background where they are asked for in advance.
+    """Image uid or video -> pixels, made in the background where they are asked for in advance. A text model's
+    tokenizer takes the place of the processor, and then nothing may be asked for.
 
     The least recently used are forgotten when all that was asked for takes more memory than the limit.
     """
@@ -57,8 +59,7 @@ class PixelCache:
         *,
         limit_bytes: int = _LIMIT_BYTES,
     ) -> None:
-        """`processor` may be a tokenizer for a text model; then asking for an image is a TypeError."""
-        self._processor = processor
+        self._processor: Any = processor
         self._images = images
         self._limit_bytes = limit_bytes
         self._threads = _single_threaded_workers(_THREADS)
@@ -76,29 +77,25 @@ class PixelCache:
         missing = [uid for uid in dict.fromkeys(uids) if self._is_missing(uid)]
         for start in range(0, len(missing), _IMAGES_A_CALL):
             together = missing[start : start + _IMAGES_A_CALL]
-            processor = self._vision_processor(together[0]).image_processor
+            processor = self._processor.image_processor
             call: _Call = self._threads.submit(_make_images, together, self._images, processor)
             self._coming |= dict.fromkeys(together, call)
 
     def get(self, uids: Sequence[str]) -> list[VisionPixels]:
-        """Pixels of the images, in the given order. Raises KeyError for an unknown uid."""
+        """In the given order. Raises KeyError for an unknown uid."""
         self.prepare(uids)
         return self._take(uids)
 
     def get_videos(self, clips: Sequence[VideoClip]) -> list[VisionPixels]:
-        """Pixels of the videos, in the given order."""
+        """In the given order."""
         for clip in clips:
             if self._is_missing(clip):
-                processor = self._vision_processor(clip.frame_uids[0])
-                self._coming[clip] = self._threads.submit(_make_video, clip, self._images, processor)
+                self._coming[clip] = self._threads.submit(_make_video, clip, self._images, self._processor)
         return self._take(clips)
 
     def normalised(self, values: torch.Tensor) -> torch.Tensor:
-        """[N, C] uint8 patches of images as the vision tower takes them: [N, C] float32, on the device of `values`.
-
-        The formula is the processor's own, so the numbers are those of its float output, to the bit.
-        """
-        processor = self._vision_processor("a patch").image_processor
+        """[N, C] uint8 patches of images -> [N, C] float32 by the processor's own formula, on the same device."""
+        processor = self._processor.image_processor
         by_channel = values.view(len(values), len(processor.image_mean), -1, processor.patch_size)
         normal: torch.Tensor = processor.rescale_and_normalize(
             by_channel,
@@ -134,11 +131,6 @@ class PixelCache:
         self._taken.move_to_end(key)
         return self._taken[key]
 
-    def _vision_processor(self, uid: str) -> ProcessorMixin:
-        if not isinstance(self._processor, ProcessorMixin):
-            raise TypeError(f"image {uid!r} was asked for, but the model is a text model without a processor")
-        return self._processor
-
 
 def _single_threaded_workers(count: int) -> ThreadPoolExecutor:
     """Threads in which torch computes without threads of its own.
@@ -163,7 +155,6 @@ def _compute_alone() -> None:
 
 
 def _make_images(uids: Sequence[str], images: ImageSource, processor: BaseImageProcessor) -> dict[_Key, VisionPixels]:
-    """The pixels of each image. Raises KeyError for an unknown uid."""
     made = processor(
         images=[images.image(uid) for uid in uids], do_rescale=False, do_normalize=False, return_tensors="pt"
     )
@@ -178,7 +169,6 @@ def _make_images(uids: Sequence[str], images: ImageSource, processor: BaseImageP
 
 
 def _make_video(clip: VideoClip, images: ImageSource, processor: ProcessorMixin) -> dict[_Key, VisionPixels]:
-    """The pixels of one video. Raises KeyError for an unknown frame."""
     frames, times = clip_input(clip, images)
     made = processor.video_processor(
         videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt"

@@ -19,16 +19,14 @@ from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_para
 
 
 class PolicyModel(nn.Module):
-    """A Hugging Face model with tree attention, and an output head that computes log-probs in chunks."""
+    """A model of `load_model`, and an output head that computes log-probs in chunks.
+
+    Args:
+        banned_token_ids: Tokens that the generator never samples. Both lower their logits by the same number.
+        chunk_tokens: Number of tokens whose logits exist at a time.
+    """
 
     def __init__(self, model: PreTrainedModel, *, banned_token_ids: Sequence[int], chunk_tokens: int) -> None:
-        """Wrap a model that `load_model` made.
-
-        Args:
-            model: Language or vision-language model with tree attention.
-            banned_token_ids: Tokens that the generator never samples. Both lower their logits by the same number.
-            chunk_tokens: Number of tokens whose logits exist at a time.
-        """
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
@@ -40,7 +38,7 @@ class PolicyModel(nn.Module):
 
     @property
     def config(self) -> PreTrainedConfig:
-        """The Hugging Face config, which `pack_trees` needs."""
+        """What `pack_trees` needs."""
         return self.model.config
 
     @property
@@ -62,14 +60,9 @@ class PolicyModel(nn.Module):
         entropy: EntropyMode = "none",
         reference: HeadRows | None = None,
     ) -> PolicyOutput:
-        """Log-probs of every response token under log_softmax((logits + ban) / temperature).
-
-        Args:
-            packed: A micro-batch on this module's device.
-            temperature: The sampling temperature, > 0.
-            entropy: Whether to return the entropy of each token's distribution, as a value or with gradient.
-            reference: `head_rows` of the reference for the same micro-batch; if given, the full KL is returned too.
-        """
+        """Log-probs of every response token under log_softmax((logits + ban) / temperature), and on request the entropy
+        of each token's distribution, as a value or with gradient. With the `head_rows` of a reference for the same
+        micro-batch there is the full KL too."""
         parallel = self._sequence_parallel
         output = token_log_probs(
             self._head_rows(packed),
@@ -82,11 +75,8 @@ class PolicyModel(nn.Module):
         return output if parallel is None else output.gathered(parallel, length=len(packed.targets))
 
     def head_rows(self, packed: PackedTrees) -> HeadRows:
-        """The hidden state that predicts each response token, with this model's head; with sequence parallelism, those
-        of this rank's share of the response tokens.
-
-        Like `forward`, this is a whole pass of the module: a sharded model gathers its weights for it.
-        """
+        """The hidden states that predict the response tokens (with sequence parallelism this rank's share of them),
+        with this model's head. Like `forward`, this is a whole pass, for which a sharded model gathers its weights."""
         return self._head_rows(packed)
 
     def _head_rows(self, packed: PackedTrees) -> HeadRows:
@@ -100,8 +90,8 @@ class PolicyModel(nn.Module):
 def predicting_states(
     model: PreTrainedModel, packed: PackedTrees, parallel: SequenceParallel | None = None
 ) -> torch.Tensor:
-    """[K, width] the hidden state of the token before each response token, which predicts it; with sequence
-    parallelism, those of this rank's share of the response tokens."""
+    """[K, width] the hidden state of the token before each response token; with sequence parallelism, of this rank's
+    share."""
     hidden: torch.Tensor = model.base_model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
@@ -114,11 +104,7 @@ def predicting_states(
 
 
 def load_policy(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PolicyModel:
-    """Load the policy of a Hugging Face folder, on the CPU. `with_weights` is that of `load_model`.
-
-    Raises:
-        ValueError: the configured attention does not run here.
-    """
+    """The policy of a Hugging Face folder, as `load_model` loads it."""
     return PolicyModel(
         load_model(folder, config, with_weights=with_weights),
         banned_token_ids=banned_token_ids(folder),

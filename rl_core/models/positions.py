@@ -31,8 +31,8 @@ def mrope_positions(token_ids: Int32Array, runs: Mapping[int, Sequence[VisionRun
     """[3, P] time, height and width positions (Qwen2-VL, arXiv:2409.12191, section 2.1).
 
     A text token has the next position in all three rows. The tokens of an image or video have the positions of their
-    time step (in multiples of the interval), row and column, counted from the position where it begins. The text after
-    it continues at the largest of them plus one.
+    time step (in multiples of the interval), row and column, counted from where it begins. The text after it continues
+    at the largest of them plus one.
 
     Args:
         token_ids: [P] the prompt, images and videos expanded to their placeholder tokens.

@@ -35,20 +35,12 @@ _UNNAMED_SHARE: Final = 1 / 512
 def write_random_checkpoint(
     fields: Mapping[str, Any], folder: Path, *, corpus: Iterable[str], dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Write a Hugging Face folder.
+    """Write a Hugging Face folder with the layers of a config.json that has these fields, whose ids of tokens are
+    replaced, and a tokenizer that is trained on `corpus`.
 
     The model is built without memory, and each weight is filled on the device and written before the next one, so that
-    the model may be larger than either memory.
-
-    Args:
-        fields: Fields of a config.json that decide the layers; the ids of tokens are replaced.
-        folder: Where to write; an existing folder.
-        corpus: Texts that the tokenizer is trained on.
-        dtype: Number format of the weights.
-        device: Where random numbers are drawn.
-
-    Raises:
-        ValueError: the vocabulary is too small for the tokens of bytes and the special tokens.
+    the model may be larger than either memory. Raises ValueError if the vocabulary is too small for bytes and special
+    tokens.
     """
     config = AutoConfig.for_model(**_with_mrope(fields))
     with_vision = has_vision(config)
@@ -108,7 +100,7 @@ def _write_weights(model: PreTrainedModel, folder: Path, device: torch.device) -
 
 
 def _shards(model: PreTrainedModel) -> Iterator[dict[str, torch.Tensor]]:
-    """The weights, a tied one once, in parts of about `_SHARD_BYTES`."""
+    """A tied weight comes once."""
     shard: dict[str, torch.Tensor] = {}
     for name, weight in model.named_parameters():
         shard[name] = weight

@@ -47,30 +47,18 @@ def sent(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
 
 
 def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:
-    """Put every row into its slot.
+    """Put rows into slots: [T, ...] -> [S, ...].
 
     Args:
-        rows: [T, ...].
-        slot_rows: [S] int64 the row of each slot; an unused slot may have any row.
+        slot_rows: [S] int64 the row of each slot; an unused slot may have any row, and no gradient flows back from it.
         row_slot: [T] int64 the only slot of each row.
-
-    Returns:
-        [S, ...]. No gradient flows back from unused slots, so the loss must not depend on them.
     """
     slots: torch.Tensor = _Pad.apply(rows, slot_rows, row_slot)  # type: ignore[no-untyped-call]
     return slots
 
 
 def unpad(slots: torch.Tensor, *, row_slot: torch.Tensor) -> torch.Tensor:
-    """Take every row out of its slot.
-
-    Args:
-        slots: [S, ...].
-        row_slot: [T] int64 the slot of each row, without repetitions.
-
-    Returns:
-        [T, ...].
-    """
+    """Take rows out of slots: [S, ...] -> [T, ...]. `row_slot` is that of `pad`."""
     rows: torch.Tensor = _Unpad.apply(slots, row_slot)  # type: ignore[no-untyped-call]
     return rows
 

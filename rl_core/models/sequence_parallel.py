@@ -32,13 +32,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceParallel:
-    """The ranks that share a sequence.
-
-    Attributes:
-        group: Their process group.
-        rank: This rank's number in it.
-        size: S.
-    """
+    """The ranks that share a sequence, and which of them this one is."""
 
     group: ProcessGroup
     rank: int
@@ -60,14 +54,10 @@ class SequenceParallel:
         return pad(own, (0, 0) * after + (0, missing)) if missing else own
 
     def gathered(self, own: torch.Tensor, *, length: int, share_gradients: bool) -> torch.Tensor:
-        """The slices of all ranks: [W, ...] of each -> [length, ...].
+        """The slices of all ranks: [W, ...] of each, as `own_slice` makes it with dim 0 -> [length, ...].
 
-        Args:
-            own: This rank's slice, as `own_slice` makes it with dim 0.
-            length: Number of rows before they were sliced.
-            share_gradients: Whether each rank computes another part of the loss from the result, so that the gradients
-                of all ranks are added. Otherwise all ranks compute the same loss, and each takes the gradient of its
-                slice.
+        With `share_gradients` each rank computes another part of the loss from the result, so that the gradients of all
+        ranks are added. Otherwise all compute the same loss, and each takes the gradient of its slice.
         """
         whole: torch.Tensor = _Gather.apply(own, self, share_gradients)  # type: ignore[no-untyped-call]
         return whole[:length]
@@ -75,17 +65,12 @@ class SequenceParallel:
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, length: int, attend: Attend
     ) -> torch.Tensor:
-        """Attention over all tokens, computed by each rank for a share of the heads.
+        """Attention over all tokens, computed by each rank for a share of the heads: [T / S, H, D] and twice [T / S, G,
+        D] of each rank -> [T / S, H, D].
 
         Args:
-            query: [T / S, H, D] this rank's tokens.
-            key: [T / S, G, D].
-            value: [T / S, G, D].
             length: T without padding.
             attend: Attention over a whole sequence: [T, h, D], [T, g, D], [T, g, D] -> [T, h, D].
-
-        Returns:
-            [T / S, H, D].
         """
         key, value = (self._with_enough_heads(states) for states in (key, value))
         heads = [states.shape[1] // self.size for states in (query, key, value)]
@@ -109,12 +94,8 @@ class SequenceParallel:
 
 
 def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) -> None:
-    """Have the language model of a Hugging Face model with tree attention compute this rank's slice of each sequence.
-    Its last hidden state is that of the whole sequence again.
-
-    Raises:
-        ValueError: the heads cannot be shared equally.
-    """
+    """Have the language model of a model with tree attention compute this rank's slice of each sequence. Its last
+    hidden state is that of the whole sequence again. Raises ValueError if the heads cannot be shared equally."""
     config = model.config.get_text_config()
     problem = why_not_shared(config.num_attention_heads, config.num_key_value_heads, parallel.size)
     if problem is not None:
@@ -127,7 +108,6 @@ def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) ->
 def _slice_inputs(
     parallel: SequenceParallel, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Forward pre-hook: this rank's slice of all inputs that have one entry for each token."""
     sliced: dict[str, Any] = {
         name: parallel.own_slice(kwargs[name], dim=dim)
         for name, dim in (("input_ids", 1), ("inputs_embeds", 1), ("position_ids", -1), ("visual_pos_masks", 1))
@@ -190,7 +170,7 @@ def _exchange(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """[W, ...] of each rank -> [S * W, ...]; see `SequenceParallel.gathered`."""
+    """[W, ...] of each rank -> [S * W, ...], for `SequenceParallel.gathered`."""
 
     @staticmethod
     def forward(ctx: Any, own: torch.Tensor, parallel: SequenceParallel, share_gradients: bool) -> torch.Tensor:

@@ -25,11 +25,8 @@ _AS_IT_IS: Final = MixedPrecisionPolicy(cast_forward_inputs=False)
 def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters: bool) -> None:
     """Keep this rank's part of the weights, on the mesh's device, in place. Every rank calls it.
 
-    Args:
-        model: The model, with all weights.
-        mesh: The ranks over which this replica of the weights is spread.
-        float32_masters: Keep the trained bfloat16 weights as float32, which the optimizer updates and which are rounded
-            to bfloat16 for each pass. Otherwise they stay bfloat16. Frozen weights always keep their format.
+    With `float32_masters` the trained bfloat16 weights become float32, which the optimizer updates and which are
+    rounded to bfloat16 for each pass. Frozen weights always keep their format.
     """
     # The view that it warns of is never changed in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
@@ -50,7 +47,6 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
-    """The decoder layers and the blocks of the vision tower."""
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 

@@ -1,8 +1,5 @@
-"""Tiny random models of real families, written as complete Hugging Face folders without any download.
-
-The quickstart trains one, and the tests use all of them. They differ from the published models in size only, so they
-run the same code of transformers and vLLM.
-"""
+"""Tiny random models of real families, written as complete Hugging Face folders without any download. They differ from
+the published models in size only, so they run the same code of transformers and vLLM."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,20 +58,16 @@ def build_tiny_model(
     seed: int,
     dtype: str = "float32",
 ) -> None:
-    """Write a random model of `source.family` as a Hugging Face folder.
-
-    Config, generation config, weights (safetensors), tokenizer with chat template and, for the vision-language
-    families, the processor. Equal arguments give equal files, bit by bit.
+    """Write a random model of `source.family` as a Hugging Face folder: configs, weights, tokenizer with chat template
+    and, for the vision-language families, the processor. Equal arguments give equal files, bit by bit. Raises
+    ValueError if the sizes of `source` do not fit together.
 
     Args:
         source: Family and sizes.
-        folder: Where to write; created if missing.
+        folder: Created if missing.
         corpus: Texts that the tokenizer is trained on.
         seed: The run's seed; it determines the weights.
-        dtype: Number format of the weights, "float32" or "bfloat16".
-
-    Raises:
-        ValueError: the sizes of `source` do not fit together.
+        dtype: "float32" or "bfloat16".
     """
     with_vision = source.family in VISION_FAMILIES
     tokenizer = train_tokenizer(corpus, max_vocab_size=source.max_vocab_size, with_vision=with_vision)
@@ -93,11 +86,7 @@ def build_tiny_model(
 
 
 def tiny_config(source: TinyModel, tokenizer: Qwen2Tokenizer) -> PreTrainedConfig:
-    """The configuration of a tiny model.
-
-    Raises:
-        ValueError: the number of heads does not divide the width, or the head size does not fit rotary embeddings.
-    """
+    """Raises ValueError if the sizes do not fit together."""
     for problem in source.problems():
         raise ValueError(str(problem))
     vocab_size = -(-len(tokenizer) // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE

@@ -3,8 +3,7 @@ its response up to itself.
 
 There is no mask of T x T. One call computes the prompts and one the responses; the keys of a response are a copy of its
 prompt's keys and then its own, so the gradients of all responses add up in the prompt that they share.
-rl_core.models.shared_prompt_attention, which a CPU uses, needs no such copies. rl_core.models.row_moves moves tokens
-into slots and back, with gradients that are equal to the bit in every run.
+rl_core.models.row_moves moves tokens into slots and back, with gradients that are equal to the bit in every run.
 
 Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), D head size.
 """
@@ -24,18 +23,8 @@ VarlenAttention = Callable[..., torch.Tensor]
 def tree_sdpa(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention with PyTorch's scaled dot product on padded prompts and padded responses.
-
-    Args:
-        query: [T, H, D].
-        key: [T, G, D].
-        value: [T, G, D].
-        layout: The packed trees.
-        scale: Multiplies the scores.
-
-    Returns:
-        [T, H, D].
-    """
+    """Tree attention with PyTorch's scaled dot product on padded prompts and padded responses: query [T, H, D], key and
+    value [T, G, D] -> [T, H, D]. `scale` multiplies the scores."""
     index = layout.padded
     num_prompt_slots = math.prod(layout.prompt_shape)
 
@@ -93,19 +82,12 @@ def tree_varlen(
     scale: float,
     attend: VarlenAttention,
 ) -> torch.Tensor:
-    """Tree attention with a kernel for sequences of different lengths, without padding.
+    """Tree attention with a kernel for sequences of different lengths, without padding; other arguments and result as
+    `tree_sdpa`.
 
     Args:
-        query: [T, H, D].
-        key: [T, G, D].
-        value: [T, G, D].
-        layout: The packed trees.
-        scale: Multiplies the scores.
         attend: `flash_attn.flash_attn_varlen_func`, or a function with the same arguments. Causal masks are aligned to
             the bottom right, so that a query attends to all keys up to its own.
-
-    Returns:
-        [T, H, D].
     """
     index = layout.ragged
     (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape

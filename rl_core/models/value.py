@@ -1,4 +1,4 @@
-"""The model of the critic: one module from packed trees to a value before each response token."""
+"""The model of the critic: from packed trees to a value before each response token."""
 
 from pathlib import Path
 
@@ -14,13 +14,12 @@ from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_para
 
 
 class ValueModel(nn.Module):
-    """The body of a Hugging Face model with tree attention, and a float32 head with one output in place of its own.
+    """The body of a model of `load_model`, and a float32 head with one output in place of its own.
 
     The head is initialised with zeros, so the values of a new critic are 0, and its first advantages are the returns.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Take the body of a model that `load_model` made, without its output head."""
         super().__init__()
         self.body: PreTrainedModel = model.base_model
         self.config: PreTrainedConfig = model.config
@@ -40,11 +39,7 @@ class ValueModel(nn.Module):
         self._sequence_parallel = parallel
 
     def forward(self, packed: PackedTrees) -> torch.Tensor:
-        """[K] float32, the value before each response token.
-
-        Args:
-            packed: A micro-batch on this module's device.
-        """
+        """[K] float32, the value before each response token."""
         parallel = self._sequence_parallel
         values: torch.Tensor = self.head(predicting_states(self.body, packed, parallel).float())[:, 0]
         if parallel is None:
@@ -53,9 +48,5 @@ class ValueModel(nn.Module):
 
 
 def load_value_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> ValueModel:
-    """A new critic with the body of a Hugging Face folder's model, on the CPU. `with_weights` is that of `load_model`.
-
-    Raises:
-        ValueError: the configured attention does not run here.
-    """
+    """A new critic on the model of a Hugging Face folder, as `load_model` loads it."""
     return ValueModel(load_model(folder, config, with_weights=with_weights))

@@ -31,21 +31,15 @@ def attend_varlen(
     softmax_scale: float,
     causal: bool,
 ) -> torch.Tensor:
-    """Attention within runs, with the arguments of `flash_attn.flash_attn_varlen_func`.
+    """Attention within runs, with the arguments of `flash_attn.flash_attn_varlen_func`: query [Q, H, D] and key and
+    value [K, G, D], bfloat16 or float16 on a GPU, D <= 256 -> [Q, H, D].
 
     Args:
-        query: [Q, H, D] bfloat16 or float16 on a GPU, D <= 256.
-        key: [K, G, D].
-        value: [K, G, D].
         cu_seqlens_q: [runs + 1] int32 where each run begins and ends among the queries.
         cu_seqlens_k: [runs + 1] int32 the same among the keys.
         max_seqlen_q: Queries of the longest run.
         max_seqlen_k: Keys of the longest run.
-        softmax_scale: Multiplies the scores.
         causal: Whether a query attends to the keys up to its own only.
-
-    Returns:
-        [Q, H, D].
     """
     size = query.shape[-1]
     missing = -size % _HEAD_SIZE_MULTIPLE
@@ -79,20 +73,8 @@ def vision_varlen(
     max_length_q: int,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Full attention within each segment of a packed sequence of a vision tower.
-
-    Args:
-        module: The calling layer (transformers' signature).
-        query: [1, H, S, D], all segments concatenated.
-        key: [1, H, S, D].
-        value: [1, H, S, D].
-        attention_mask: Unused; segments have no mask.
-        scaling: Multiplies the scores.
-        cu_seq_lens_q: [segments + 1] int32 bounds of the segments, on the device.
-        max_length_q: Tokens of the longest segment.
-
-    Returns:
-        [1, S, H, D], and None in place of the attention weights.
+    """Full attention within each segment of a packed sequence of a vision tower, with the signature that transformers
+    calls: [1, H, S, D], all segments concatenated -> [1, S, H, D]. `cu_seq_lens_q`: [segments + 1] int32 on the device.
     """
     out = attend_varlen(
         *(states[0].transpose(0, 1) for states in (query, key, value)),

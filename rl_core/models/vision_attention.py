@@ -47,12 +47,8 @@ def attend_within(
 
     Args:
         bounds: [segments + 1] int32 where each segment begins and ends.
-        states: Query, key and value, each [S, H, D].
+        states: Query, key and value, each [S, H, D], as is the result.
         attend: What attends, with the arguments of `scaled_dot_product_attention`.
-        scale: Multiplies the scores.
-
-    Returns:
-        [S, H, D].
     """
 
     def of_equal_length(length: int, parts: Iterable[torch.Tensor]) -> torch.Tensor:

@@ -65,14 +65,14 @@ class _Tower(NamedTuple):
 
 
 def add_vision_index(model: PreTrainedModel) -> None:
-    """Give the vision tower of a model, if it has one, its index tensors in every forward pass."""
+    """A model without a vision tower stays as it is."""
     tower = getattr(model.base_model, "visual", None)
     if tower is not None:
         tower.register_forward_pre_hook(_add_index, with_kwargs=True)
 
 
 def _add_index(tower: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Forward pre-hook: the keyword arguments with the index tensors of `grid_thw` ([images, 3], on the host)."""
+    """Forward pre-hook. `grid_thw`: [images, 3] on the host."""
     grids = tuple(tuple(grid) for grid in kwargs["grid_thw"].tolist())
     return args, kwargs | dict(vision_index(grids, _Tower.of(tower)))
 
@@ -107,7 +107,6 @@ def _bounds_and_positions(grids: torch.Tensor, tower: _Tower) -> dict[str, Any]:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """A tensor on the device, without waiting for it; a number as it is."""
     if not isinstance(value, torch.Tensor) or device.type != "cuda":
         return value
     return value.pin_memory().to(device, non_blocking=True)

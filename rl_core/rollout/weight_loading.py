@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from rl_core.config.model import LoraConfig
 from rl_core.models.loading import has_vision, load_architecture
-from rl_core.models.lora import attach_lora
 from rl_core.models.named_weights import ADAPTER, plain_name
+from rl_core.models.trained_part import attach_lora
 
 if TYPE_CHECKING:
     from vllm import LLMEngine

@@ -70,11 +70,9 @@ def _correlation(one: Float64Array, other: Float64Array) -> float | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Compared:
-    """What one rank has compared.
+    """What one rank has compared, [K] float32 log-probs of the same tokens.
 
     Attributes:
-        generator: [K] float32 log-probs of the generator.
-        trainer: [K] float32 log-probs of the trainer, of the same tokens.
         largest: Largest absolute difference, nats.
         worst: Names the first token that differs so much.
         unexplained: Versions of rollouts that could not be compared.
@@ -90,11 +88,8 @@ class _Compared:
 class AgreementMeter:
     """Collects the log-probs of generator and trainer over an optimizer batch.
 
-    Args:
-        policy_version: Version of the trainer's weights. Rollouts that other weights have sampled (groups that the
-            filter kept from the previous step) cannot agree with them and are left out.
-        keeps_surplus: Whether the filter keeps such groups. If not, a batch in which everything is left out is an
-            error.
+    Rollouts of other weights than the trainer's (`policy_version`) cannot agree with them and are left out. Unless the
+    filter keeps groups from the previous step (`keeps_surplus`), a batch in which everything is left out is an error.
     """
 
     def __init__(self, policy_version: int, *, keeps_surplus: bool) -> None:
@@ -105,7 +100,7 @@ class AgreementMeter:
         self._others: list[_Compared] | None = None
 
     def add(self, rollouts: Sequence[Rollout], trainer_log_probs: Float32Array) -> None:
-        """Compare rollouts with the trainer's log-probs of their tokens, [sum R] in the rollouts' order."""
+        """`trainer_log_probs`: [sum R] of the rollouts' tokens, in their order."""
         ends = np.cumsum([len(rollout.log_probs) for rollout in rollouts])
         for rollout, trainer in zip(rollouts, np.split(trainer_log_probs, ends[:-1]), strict=True):
             if self._is_own(rollout):
@@ -130,12 +125,8 @@ class AgreementMeter:
         )
 
     def check(self, bounds: AgreementBounds) -> None:
-        """Compare what was found with the bounds.
-
-        Raises:
-            AgreementError: a bound is broken; or no token could be compared, although not every rollout belongs to a
-                group that the filter has kept.
-        """
+        """Raises AgreementError if a bound is broken, or if no token could be compared, although not every rollout
+        belongs to a group that the filter has kept."""
         found = self._all()
         gap = self._gap_of(found)
         unexplained = sorted(frozenset().union(*(part.unexplained for part in found)))
@@ -157,11 +148,9 @@ class AgreementMeter:
             )
 
     def _all(self) -> list[_Compared]:
-        """What was found on all ranks, as far as it was shared."""
         return [self._found()] if self._others is None else self._others
 
     def _found(self) -> _Compared:
-        """What this rank has found."""
         nothing = np.empty(0, np.float32)
         generator = np.concatenate([nothing, *(rollout.log_probs for rollout, _ in self._own)])
         trainer = np.concatenate([nothing, *(log_probs for _, log_probs in self._own)])
@@ -175,7 +164,6 @@ class AgreementMeter:
         )
 
     def _worst_token(self, gaps: Float64Array) -> tuple[float, str]:
-        """The largest difference, and the first token that has it."""
         if not len(gaps):
             return -1.0, "no token"
         place = int(gaps.argmax())

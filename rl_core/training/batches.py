@@ -23,8 +23,7 @@ class OptimizerBatch:
 
     @classmethod
     def of(cls, groups: Sequence[TrainGroup], *, longest_response: int) -> "OptimizerBatch":
-        """The batch of all groups of a step; a response may have up to `longest_response` tokens. Only samples in the
-        loss count in its size."""
+        """The batch of all groups of a step. Only samples in the loss count in its size."""
         samples = [sample for group in groups for sample in group.samples]
         lengths = [len(sample.rollout.response_ids) for sample in samples if sample.in_loss]
         totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=longest_response)
@@ -33,12 +32,12 @@ class OptimizerBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateBatch:
-    """What policy and critic learn from in one training step.
+    """What policy and critic learn from in one training step: one batch for each optimizer step, and with several PPO
+    epochs each batch repeated.
 
     Attributes:
-        policy: One batch for each optimizer step of the policy; with several PPO epochs each batch is repeated. Empty
-            while the critic warms up, when the policy is not updated.
-        critic: One batch for each optimizer step of the critic; empty if there is no critic.
+        policy: Empty while the critic warms up, when the policy is not updated.
+        critic: Empty if there is no critic.
         kl_coef: Weight of the KL term in this step's loss or reward; None if there is no KL term.
         check_agreement: Compare the log-probs of generator and trainer on the first optimizer batch, before the weights
             change, for the rollouts that these weights have sampled.
@@ -65,12 +64,7 @@ class TokenSums:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerStepReport:
-    """The results of one optimizer step.
-
-    Attributes:
-        tokens: Sums over the tokens, one entry for each micro-batch.
-        outcome: Gradient norm, learning rate, and whether the weights changed.
-    """
+    """The results of one optimizer step; `tokens` has one entry for each micro-batch."""
 
     tokens: Sequence[TokenSums]
     outcome: StepOutcome
@@ -78,11 +72,10 @@ class OptimizerStepReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateResult:
-    """The results of an update. All but `seconds` are functions of config, data and seed.
+    """The results of an update, one report for each optimizer step. All but `seconds` are functions of config, data and
+    seed.
 
     Attributes:
-        policy: A report for each optimizer step of the policy.
-        critic: A report for each optimizer step of the critic.
         log_prob_gap: How much the log-probs of generator and trainer differed before the first optimizer step; None if
             they were not compared.
         nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient; the

@@ -22,7 +22,8 @@ from rl_core.types import Float32Array, Group
 
 
 class Critic:
-    """Estimates the values of tokens, and learns from the returns."""
+    """Estimates the values of tokens, and learns from the returns. The value model is new and on the worker's device,
+    sharded over `ranks`; `total_steps` are the optimizer steps of the run."""
 
     def __init__(
         self,
@@ -34,16 +35,6 @@ class Critic:
         total_steps: int,
         ranks: Ranks = LONE,
     ) -> None:
-        """Set up the critic with a new value model.
-
-        Args:
-            model: The value model, on the worker's device.
-            config: The run.
-            critic: The section `critic` of the config.
-            pixels: Pixel tensors of the step's images.
-            total_steps: Optimizer steps of the whole run, for the learning rate schedule.
-            ranks: Those over which the value model is sharded.
-        """
         self._model = model
         self._ranks = ranks
         self._config = critic
@@ -89,7 +80,6 @@ class Critic:
             return self._update.run(batches)
 
     def _on_device(self) -> AbstractContextManager[None]:
-        """Have the weights on the device during a `with` block."""
         return nullcontext() if self._weights is None else self._weights.on_device()
 
     def state(self, *, model_only: bool, copies: HostCopies | None) -> tuple[ModuleState, Mapping[str, int]]:
@@ -98,11 +88,8 @@ class Critic:
         return state, self._optimizer.counters()
 
     def load(self, folder: Path, *, model_only: bool) -> None:
-        """Load model, optimizer and counters, equal to the bit. With `model_only`, the moments start from zero.
-
-        Raises:
-            MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
-        """
+        """Load model, optimizer and counters, equal to the bit. With `model_only`, the moments start from zero. Raises
+        MismatchedState as `load_sharded`."""
         with self._ranks.succeed_together():
             counters = read_json(folder / "counters.json")
         moments = None if model_only else folder / "optimizer"

@@ -24,12 +24,8 @@ Media = frozenset[str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass(Generic[AnyGroup]):
-    """One pass of the model on this rank.
-
-    Attributes:
-        groups: The groups of a micro-batch; none if only other ranks have one.
-        fillers: Trees that are computed after them, and whose results are left out.
-    """
+    """One pass of the model on this rank: the groups of a micro-batch, none if only other ranks have one, and fillers,
+    which are computed after them and whose results are left out."""
 
     groups: Sequence[AnyGroup]
     fillers: Sequence[TreeInput]
@@ -58,10 +54,8 @@ class Pass(Generic[AnyGroup]):
 
 
 def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[Pass[AnyGroup]]:
-    """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it.
-
-    A rank with all weights needs nobody for its passes, and computes its micro-batches as they are.
-    """
+    """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it. A rank with
+    all weights needs nobody for its passes, and computes its micro-batches as they are."""
     if ranks.shards is None:
         return [Pass(groups=groups, fillers=()) for groups in microbatches]
     own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
@@ -85,13 +79,8 @@ def media_of(prompt: Prompt) -> Media:
 
 
 def fillers(present: Media | None, wanted: Media, candidates: Mapping[Media, TreeInput]) -> list[TreeInput]:
-    """The trees with which a pass shows exactly `wanted`, and has at least one tree.
-
-    Args:
-        present: What its own trees show; None if it has none.
-        wanted: What the same pass shows on all ranks together.
-        candidates: A small tree for each combination of media that any rank has.
-    """
+    """The trees with which a pass whose own trees show `present` shows exactly `wanted`, and has at least one tree.
+    There is a candidate for each combination of media that any rank has."""
     chosen: list[TreeInput] = []
     if present is None and not wanted:
         return [candidates[frozenset()]]
@@ -109,7 +98,6 @@ def _smallest_trees(microbatches: Sequence[Sequence[Group | TrainGroup]]) -> dic
 
 
 def _smallest(trees: Iterable[TreeInput]) -> dict[Media, TreeInput]:
-    """The smallest tree of each combination of media."""
     found: dict[Media, TreeInput] = {}
     for tree in trees:
         media = media_of(tree.prompt)

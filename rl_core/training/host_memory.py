@@ -30,7 +30,6 @@ class HostWeights:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Move the parameters of a module from its device to the host's memory."""
         self._places: list[tuple[nn.Parameter, torch.device, torch.Tensor]] = []
         self._sharded: nn.Module | None = None
         if any(True for _ in sharded_parts(module)):

@@ -26,16 +26,12 @@ def compute_log_probs(
     token_budget: int,
     ranks: Ranks = LONE,
 ) -> list[list[Float32Array]]:
-    """[group][rollout] -> [R] float32 log-probs of the sampled tokens.
+    """[group][rollout] -> [R] float32 log-probs of the sampled tokens, under the temperature that they were sampled
+    with.
 
-    Args:
-        model: Policy or reference.
-        groups: Whole groups, each prompt once. They are split into the micro-batches that an update of these groups
-            with this budget makes of them, so that both give the same log-probs to the bit.
-        pixels: Pixel tensors of the step's images.
-        temperature: The sampling temperature, because the log-probs belong to the distribution that was sampled from.
-        token_budget: Most tree tokens of a forward; a single prompt with one response may exceed it.
-        ranks: Those over which the model is sharded. Each computes its own groups, possibly none.
+    Whole groups are split into the micro-batches that an update of these groups with this token budget makes of them,
+    so that both give the same log-probs to the bit. Of the ranks over which the model is sharded, each computes its own
+    groups, possibly none.
     """
 
     def log_probs(packed: PackedTrees) -> torch.Tensor:
@@ -55,10 +51,7 @@ def compute_full_kl(
     token_budget: int,
     ranks: Ranks = LONE,
 ) -> list[list[Float32Array]]:
-    """[group][rollout] -> [R] float32 KL(model || reference) at each token, over the whole vocabulary.
-
-    Arguments as for `compute_log_probs`.
-    """
+    """[group][rollout] -> [R] float32 KL(model || reference) at each token, over the whole vocabulary."""
 
     def full_kl(packed: PackedTrees) -> torch.Tensor:
         output: PolicyOutput = model(packed, temperature=temperature, reference=reference.head_rows(packed))
@@ -73,7 +66,7 @@ def compute_full_kl(
 def compute_values(
     critic: ValueModel, groups: Sequence[Group], *, pixels: PixelCache, token_budget: int, ranks: Ranks = LONE
 ) -> list[list[Float32Array]]:
-    """[group][rollout] -> [R] float32 value before each token. Arguments as for `compute_log_probs`."""
+    """[group][rollout] -> [R] float32 value before each token."""
     return _by_token(critic, critic, groups, pixels=pixels, token_budget=token_budget, ranks=ranks)
 
 
@@ -87,7 +80,6 @@ def _by_token(
     token_budget: int,
     ranks: Ranks,
 ) -> list[list[Float32Array]]:
-    """`values` of every response token, split by group and rollout."""
     found: dict[RolloutKey, Float32Array] = {}
     for one in equal_passes(split_into_microbatches(groups, token_budget=token_budget), ranks):
         packed = pack_trees(one.trees, pixels=pixels, model_config=model.config, device=model.device)

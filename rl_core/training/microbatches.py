@@ -25,10 +25,8 @@ def fill_batches(items: Iterable[Item], *, size: Callable[[Item], int], token_bu
 
 
 def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_budget: int) -> list[slice]:
-    """Which responses, in their order, share a tree: all of them if the budget allows it, else as many as fit.
-
-    Every tree repeats the prompt. A prompt with a single response may exceed the budget.
-    """
+    """Which responses, in their order, share a tree: all of them if the budget allows it, else as many as fit. Every
+    tree repeats the prompt. A prompt with a single response may exceed the budget."""
     parts: list[slice] = []
     begin, room = 0, token_budget - prompt_tokens
     for place, length in enumerate(response_lengths):
@@ -45,7 +43,7 @@ def tree_tokens(group: Group | TrainGroup) -> int:
 
 
 def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
-    """The groups in the form that `pack_trees` takes."""
+    """What `pack_trees` takes."""
     return [
         TreeInput(prompt=group.prompt, responses=[rollout.response_ids for rollout in group.rollouts])
         for group in groups
@@ -53,14 +51,12 @@ def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
 
 
 def split_into_microbatches(groups: Sequence[AnyGroup], *, token_budget: int) -> list[list[AnyGroup]]:
-    """Pack groups greedily into few micro-batches, each within the token budget.
+    """Pack whole groups (of one optimizer batch, in an update) greedily into few micro-batches of at most
+    `token_budget` tree tokens.
 
-    A group larger than the budget is split, and every part repeats the prompt. Trees of similar size go together,
-    because padding inside the attention call grows with their difference. The order depends on the groups alone.
-
-    Args:
-        groups: Whole groups; in an update, the groups of one optimizer batch.
-        token_budget: Most tree tokens of a micro-batch; a single prompt with one response may exceed it.
+    A group larger than the budget is split, and every part repeats the prompt; a single response may exceed it. Trees
+    of similar size go together, because padding inside the attention call grows with their difference. The order
+    depends on the groups alone.
     """
     parts = [part for group in groups for part in _split_group(group, token_budget)]
     parts.sort(key=tree_tokens, reverse=True)

@@ -1,5 +1,4 @@
-"""The loss of a micro-batch as configured: policy loss, KL and entropy, each normalised over the whole batch; and the
-sums of its metrics."""
+"""The loss of a micro-batch: policy loss, KL and entropy, each normalised over the whole batch; and its metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,15 +31,10 @@ class MicroBatchLoss:
 
 
 class PolicyObjective:
-    """The loss that the section `algorithm` of the config describes."""
+    """The loss that the section `algorithm` of the config describes. `kl_coef` is the weight of the KL term; it counts
+    if `kl.use_kl_loss` puts the term into the loss."""
 
     def __init__(self, config: AlgorithmConfig, *, kl_coef: float | None) -> None:
-        """Choose the terms of the loss.
-
-        Args:
-            config: The algorithm.
-            kl_coef: Weight of the KL term; used if `kl.use_kl_loss` puts it into the loss.
-        """
         self._config = config
         self._kl_coef = kl_coef if config.kl is not None and config.kl.use_kl_loss else None
 

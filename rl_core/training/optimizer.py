@@ -27,8 +27,8 @@ class StepOutcome:
 
 
 class PolicyOptimizer:
-    """Owns the optimizer state of one module, policy or critic, and counts its steps. A training step has
-    `steps_at_once` of them."""
+    """Owns the optimizer state of one module, policy or critic, and counts its steps, of which a training step has
+    `steps_at_once`. With `in_host_memory` the moments lie in the host's memory."""
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class PolicyOptimizer:
         steps_at_once: int = 1,
         in_host_memory: bool = False,
     ) -> None:
-        """Create the optimizer; with `in_host_memory` its moments lie in the host's memory (SplitAdamW)."""
         reshard(module)  # the optimizer updates the shards
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._config = config
@@ -52,11 +51,9 @@ class PolicyOptimizer:
         self.nonfinite_streak = 0
 
     def step(self) -> StepOutcome:
-        """Clip the gradient, update the weights unless it is non-finite, and clear it.
-
-        A non-finite gradient (an overflow, a bad sample) would destroy every weight at once, so the step is skipped and
-        counted in `nonfinite_streak`. The caller ends the run if the streak is too long.
-        """
+        """Clip the gradient, update the weights unless it is non-finite, and clear it. A non-finite gradient (an
+        overflow, a bad sample) would destroy every weight at once: the step is skipped and counted in
+        `nonfinite_streak`."""
         lr = scheduled_lr(
             self.steps, config=self._config, total_steps=self._total_steps, steps_at_once=self._steps_at_once
         )
@@ -78,7 +75,7 @@ class PolicyOptimizer:
         return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
 
     def load_counters(self, counters: Mapping[str, Any]) -> None:
-        """Restore what `counters` returned."""
+        """What `counters` returned."""
         self.steps = counters["steps"]
         self.nonfinite_streak = counters["nonfinite_streak"]
 

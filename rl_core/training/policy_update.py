@@ -27,7 +27,8 @@ from rl_core.types import TrainGroup
 
 
 class PolicyUpdate:
-    """Computes gradients of the policy loss and updates the policy."""
+    """Computes gradients of the policy loss and updates the policy. The reference is only used by a full KL. Each rank
+    has its own part of every batch, and takes the same optimizer steps."""
 
     def __init__(
         self,
@@ -40,8 +41,6 @@ class PolicyUpdate:
         config: RunConfig,
         ranks: Ranks = LONE,
     ) -> None:
-        """Keep what an update works on. The reference is only used by a full KL. Each rank has its own part of every
-        batch, and takes the same optimizer steps."""
         self._policy = policy
         self._reference = reference
         self._objective = objective
@@ -60,15 +59,8 @@ class PolicyUpdate:
     ) -> list[OptimizerStepReport]:
         """Take one optimizer step for each batch.
 
-        Args:
-            batches: The groups of each step.
-            meter: Compares the log-probs of the first batch with the generator's, before the weights change; None
-                skips the comparison.
-            timer: Measures `forward_backward`, `exchange` and `optimizer`.
-
-        Raises:
-            AgreementError: the log-probs of generator and trainer break one of the bounds in section `rollout`, or no
-                token of the first batch could be compared.
+        Before the weights change, the meter compares the log-probs of the first batch with the generator's; it raises
+        AgreementError as `AgreementMeter.check`. The timer measures `forward_backward`, `exchange` and `optimizer`.
         """
         reports = []
         for batch in batches:

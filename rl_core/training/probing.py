@@ -33,15 +33,12 @@ class ProbeMismatch(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prober:
-    """Computes a policy's log-probs of some groups for a checkpoint, and compares a loaded policy with them.
+    """Computes a policy's log-probs of some groups for a checkpoint, and compares a loaded policy with them. All ranks
+    compute the same groups.
 
     Attributes:
-        policy: The policy.
         images: Every image of the data.
-        pixels: Pixel tensors of the step's images.
         token_budget: Most tree tokens of a forward pass.
-        config: The run.
-        ranks: Those over which the policy is sharded. All of them compute the same groups.
     """
 
     policy: PolicyModel
@@ -52,7 +49,7 @@ class Prober:
     ranks: Ranks = LONE
 
     def probe(self, groups: Sequence[Group]) -> Probe:
-        """The probe of `groups`."""
+        """What `check` compares with later."""
         return build_probe(
             groups,
             self.log_probs(groups),

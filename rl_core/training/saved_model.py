@@ -56,8 +56,6 @@ class ModuleState:
         """The present state.
 
         Args:
-            module: The module.
-            optimizer: Its optimizer.
             trained_only: Leave frozen weights out.
             model_only: Leave the moments out.
             copies: Receive a copy of the tensors, so that the state can be written while training goes on. If None, the
@@ -73,11 +71,8 @@ class ModuleState:
         return cls(weights=weights | masters, moments=None if model_only else moments)
 
     def write(self, folder: Path, *, process_group: ProcessGroup | None = None) -> dict[str, FileRecord]:
-        """Write the folder `model`, and `optimizer` unless the moments are left out. The ranks of the process group
-        write their shards at the same time.
-
-        Returns:
-            Size and hash of the files with tensors that this rank has written, by their paths in `folder`.
+        """Write the folder `model`, and `optimizer` unless the moments are left out: the ranks of the process group
+        write their shards at the same time. Returns size and hash of the files with tensors that this rank has written.
         """
         parts = {"model": self.weights} | ({} if self.moments is None else {"optimizer": self.moments})
         return {
@@ -91,11 +86,7 @@ def load_weights(
     folder: Path, module: nn.Module, *, trained_only: bool, process_group: ProcessGroup | None = None
 ) -> LowerBits:
     """Load the weights, whatever number of ranks has written them. Returns the lower bits of the master weights, which
-    `load_optimizer` takes.
-
-    Raises:
-        MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
-    """
+    `load_optimizer` takes. Raises MismatchedState as `load_sharded`."""
     reshard(module)
     masters = empty_master_weights(module)
     load_model_state(folder, module, trained_only=trained_only, elsewhere=masters, process_group=process_group)
@@ -112,11 +103,7 @@ def load_optimizer(
     process_group: ProcessGroup | None = None,
 ) -> None:
     """Load the moments, equal to the bit; without a folder they start from zero. In both cases the master weights and
-    the position in the learning rate schedule are restored.
-
-    Raises:
-        MismatchedState: a tensor is missing, or has another shape or number format; see `load_sharded`.
-    """
+    the position in the learning rate schedule are restored. Raises MismatchedState as `load_sharded`."""
     if folder is None:
         optimizer.adamw.state.clear()
     else:
@@ -165,7 +152,7 @@ def take_master_weights(module: nn.Module, masters: Mapping[str, torch.Tensor]) 
 def give_lower_bits(
     module: nn.Module, optimizer: torch.optim.Optimizer, lower_bits: Mapping[str, torch.Tensor]
 ) -> None:
-    """Give the optimizer the lower bits that `take_master_weights` returned."""
+    """Lower bits are those that `take_master_weights` returned."""
     if isinstance(optimizer, SplitAdamW):
         for name, weight in _split_weights(module):
             optimizer.take_lower_bits(weight, lower_bits[name])

@@ -25,17 +25,15 @@ vectors, so that no number is computed otherwise than in a whole parameter."""
 class SplitAdamW(torch.optim.Optimizer):
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) computed in float32 on split weights.
 
-    The weights themselves stay bfloat16; `lower_bits` holds the lower half of each float32 master weight. With float32
-    moments, a step equals to the bit a step of torch's AdamW on a float32 copy of the weights. The second moment is
-    always float32: in bfloat16 a decay of 0.999 would be rounded away, and the moment could only grow. float32
-    parameters are updated as by torch's AdamW.
+    The weights themselves stay bfloat16. With float32 moments, a step equals to the bit a step of torch's AdamW on a
+    float32 copy of the weights. The second moment is always float32: in bfloat16 a decay of 0.999 would be rounded
+    away, and the moment could only grow. float32 parameters are updated as by torch's AdamW.
 
     Moments and lower bits may lie in the host's memory. A step then brings them to the parameter's device piece by
     piece, and changes no number. Of sharded parameters, each rank updates its part.
 
     Attributes:
-        lower_bits: Parameter -> [...] int16, of every bfloat16 parameter.
-        in_host_memory: Whether moments and lower bits lie in the host's memory.
+        lower_bits: Parameter -> [...] int16 of every bfloat16 parameter: the lower half of its float32 master weight.
     """
 
     def __init__(
@@ -48,16 +46,8 @@ class SplitAdamW(torch.optim.Optimizer):
         first_moment: torch.dtype,
         in_host_memory: bool = False,
     ) -> None:
-        """Take bfloat16 and float32 parameters, or parameter groups with a `weight_decay` each.
-
-        Args:
-            params: As for torch's optimizers; gradients may be bfloat16 or float32.
-            lr: Learning rate.
-            betas: Decay rates of the moments.
-            eps: Floor of the denominator.
-            first_moment: Number format of the first moment of bfloat16 parameters.
-            in_host_memory: Keep moments and lower bits in the host's memory.
-        """
+        """`params` are those of torch's optimizers, bfloat16 and float32, with gradients of either; `first_moment` is
+        the number format of the first moment of bfloat16 ones."""
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._first_moment = first_moment
         self.in_host_memory = in_host_memory
@@ -106,7 +96,6 @@ class SplitAdamW(torch.optim.Optimizer):
         return state
 
     def _zeros(self, parameter: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Zeros in the shape of a parameter, where its moments and lower bits are kept."""
         if self.in_host_memory:
             return empty_on_host(parameter, dtype=dtype).zero_()
         return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)

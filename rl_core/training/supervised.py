@@ -27,12 +27,8 @@ def imitate(
     ranks: Ranks = LONE,
 ) -> dict[str, float]:
     """One optimizer step on the mean negative log-likelihood of the target tokens, over the whole batch. Every rank
-    gets the whole batch; of n learners each computes every n-th example.
-
-    Returns:
-        `cold_start/loss` (nats per token), `cold_start/grad_norm`, `cold_start/lr`, and `cold_start/nonfinite_streak`:
-        how many steps in a row, up to this one, were skipped because of a non-finite gradient.
-    """
+    gets the whole batch; of n learners each computes every n-th example. Returns the metrics `cold_start/loss` (nats
+    per token), `grad_norm`, `lr` and `nonfinite_streak`."""
     total_tokens = sum(len(example.target_ids) for example in examples)
     loss_sum = torch.zeros(())
     own = [_as_group(example) for example in examples[ranks.learner :: ranks.learners]]
@@ -54,7 +50,6 @@ def imitate(
 
 
 def _as_group(example: SupervisedExample) -> Group:
-    """The example as a group with one response."""
     response = Rollout(
         prompt_uid=example.prompt.uid,
         sample_index=0,

@@ -15,13 +15,12 @@ from rl_core.device import computing_device
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.weight_broadcast import broadcast_weights, parameters_of
 from rl_core.models.loading import write_hf_folder
-from rl_core.models.lora import UnadaptedPolicy
 from rl_core.models.named_weights import named_adapters, named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.sharding import shard
-from rl_core.models.trained_part import choose_trained_part
+from rl_core.models.trained_part import UnadaptedPolicy, choose_trained_part
 from rl_core.models.value import ValueModel, load_value_model
 from rl_core.planning.batches import longest_sequence, optimizer_steps_per_step, update_token_budget
 from rl_core.timing import PhaseTimer
@@ -43,8 +42,15 @@ Model = TypeVar("Model", PolicyModel, ValueModel)
 class Trainer:
     """Computes log-probs, values and updates; on a CPU these are the same numbers in every run.
 
+    Args:
+        base_folder: Hugging Face folder of the model that RL starts from. In RL only the configured part of it is
+            trained; a cold start before it trains all weights.
+        total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
+        total_critic_steps: The same of the critic; 0 if there is none.
+        ranks: Those that train together. Each has a part of the weights, computes its own groups, and takes the
+            same optimizer steps.
+
     Attributes:
-        policy: The model that is trained.
         policy_version: Number of updates that led to its weights: 0 for the model that RL starts from.
         weight_changes: How often its weights have changed in any way, loading included.
         frozen_changes: The same of the weights that RL does not train.
@@ -65,19 +71,6 @@ class Trainer:
         total_critic_steps: int,
         ranks: Ranks = LONE,
     ) -> None:
-        """Load the policy.
-
-        Args:
-            config: The run.
-            model_folder: Hugging Face folder of the initial model.
-            base_folder: Hugging Face folder of the model that RL starts from. In RL only the configured part of it is
-                trained; a cold start before it trains all weights.
-            pixels: Pixels of every image of the data.
-            total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
-            total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
-            ranks: Those that train together. Each has a part of the weights, computes its own groups, and takes the
-                same optimizer steps.
-        """
         use_full_float32()
         self.config = config
         self.base_folder = base_folder
@@ -170,11 +163,8 @@ class Trainer:
             return self._present_critic().values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
-        """Update policy and critic. The version counts the policy's updates.
-
-        Raises:
-            AgreementError: the log-probs of generator and trainer differ too much; see PolicyUpdate.run.
-        """
+        """Update policy and critic. The version counts the policy's updates. Raises AgreementError as
+        `PolicyUpdate.run`."""
         timer = PhaseTimer()
         meter = self._meter() if batch.policy and batch.check_agreement else None
         with deterministic_on_cpu(self.device):
@@ -283,7 +273,6 @@ class Trainer:
             )
 
     def _reference_on_device(self) -> AbstractContextManager[None]:
-        """Have the reference's weights on the device during a `with` block."""
         return nullcontext() if self._reference_weights is None else self._reference_weights.on_device()
 
     def _replace_policy(self, folder: Path) -> None:
@@ -292,7 +281,6 @@ class Trainer:
         self.policy = self._load(folder)
 
     def _free_policy(self) -> None:
-        """Free the memory of the policy's weights."""
         if self.ranks.shards is None:
             # What an update has left that broke off: float32 gradients of bfloat16 weights do not move with them.
             self.policy.zero_grad()
@@ -303,8 +291,6 @@ class Trainer:
             gc.collect()
 
     def _load(self, folder: Path, *, is_frozen: bool = False) -> PolicyModel:
-        """A policy on the device."""
-
         def load(with_weights: bool) -> PolicyModel:
             policy = load_policy(folder, self.config.model, with_weights=with_weights)
             if is_frozen:
@@ -326,7 +312,6 @@ class Trainer:
         return model
 
     def _place(self, model: PolicyModel | ValueModel, strategy: str) -> None:
-        """Move a model, or this rank's part of it, to the device."""
         if self.ranks.shards is None:
             model.to(self.device)
         else:
@@ -341,7 +326,6 @@ class Trainer:
     def _update_policy(
         self, batch: UpdateBatch, meter: AgreementMeter | None, timer: PhaseTimer
     ) -> list[OptimizerStepReport]:
-        """Update the policy; an empty batch leaves it unchanged."""
         if not batch.policy:
             return []
         update = PolicyUpdate(
@@ -359,7 +343,6 @@ class Trainer:
         return reports
 
     def _update_critic(self, batches: Sequence[OptimizerBatch], timer: PhaseTimer) -> list[OptimizerStepReport]:
-        """Update the critic, if there is one."""
         if not batches:
             return []
         with timer.phase("update_critic"):

@@ -18,12 +18,11 @@ from rl_core.types import Group
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerSnapshot:
-    """The state of a trainer at one moment.
+    """The state of a trainer at one moment; each of the ranks has its own shards.
 
     Attributes:
         modules: Folder in the checkpoint -> policy or critic, and its counters.
         probe: The policy's log-probs of some responses.
-        ranks: Those whose state it is. Each has its own shards.
     """
 
     modules: Mapping[str, tuple[ModuleState, Mapping[str, int]]]
@@ -31,11 +30,8 @@ class TrainerSnapshot:
     ranks: Ranks = LONE
 
     def write(self, folder: Path) -> dict[str, FileRecord]:
-        """Write the state into an existing folder: every rank its shards, and the first one counters and probe.
-
-        Returns:
-            Size and hash of the files with tensors that this rank has written, by their paths in `folder`.
-        """
+        """Write the state into an existing folder: every rank its shards, and the first one counters and probe. Returns
+        size and hash of the files with tensors that this rank has written, by their paths in `folder`."""
         written: dict[str, FileRecord] = {}
         for name, (state, counters) in self.modules.items():
             place = folder / name
@@ -50,12 +46,7 @@ class TrainerSnapshot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerState:
-    """Takes and loads the state of one trainer.
-
-    Attributes:
-        trainer: The trainer.
-        images: Every image of the data; a probe holds copies of the images that it needs.
-    """
+    """Takes and loads the state of one trainer. A probe holds copies of the images that it needs."""
 
     trainer: Trainer
     images: ImageStore
@@ -93,12 +84,8 @@ class TrainerState:
 
     def load(self, folder: Path, *, model_only: bool) -> None:
         """Load everything, to continue training. With `model_only`, the moments start from zero, while weights and
-        counters, and with them the position in the learning rate schedule, are restored.
-
-        Raises:
-            ProbeMismatch: the policy's log-probs differ from the probe by more than a tenth of
-                `merge.probe_tolerance`.
-        """
+        counters, and with them the position in the learning rate schedule, are restored. Raises ProbeMismatch if the
+        policy's log-probs differ from the probe by more than a tenth of `merge.probe_tolerance`."""
         lower_bits, counters = self._load_weights(folder)
         moments = None if model_only else folder / "optimizer"
         load_optimizer(
@@ -113,16 +100,11 @@ class TrainerState:
             self.trainer.critic.load(folder / "critic", model_only=model_only)
 
     def load_policy(self, folder: Path) -> None:
-        """Load the policy's weights alone, without an optimizer.
-
-        Raises:
-            ProbeMismatch: the policy's log-probs differ from the probe by more than a tenth of
-                `merge.probe_tolerance`.
-        """
+        """Load the policy's weights alone, without an optimizer. Raises ProbeMismatch as `load`."""
         self._load_weights(folder)
 
     def prober(self) -> Prober:
-        """A prober for the policy as it is now."""
+        """For the policy as it is now."""
         trainer = self.trainer
         return Prober(
             policy=trainer.policy,

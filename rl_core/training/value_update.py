@@ -21,7 +21,7 @@ from rl_core.types import Float32Array, TrainGroup, TrainSample
 
 
 class ValueUpdate:
-    """Computes gradients of the value loss and updates the critic."""
+    """Computes gradients of the value loss and updates the critic. Each rank has its own part of every batch."""
 
     def __init__(
         self,
@@ -33,16 +33,6 @@ class ValueUpdate:
         token_budget: int,
         ranks: Ranks = LONE,
     ) -> None:
-        """Keep what an update works on.
-
-        Args:
-            critic: The value model.
-            optimizer: The critic's optimizer.
-            pixels: Pixel tensors of the step's images.
-            config: The section `critic` of the config.
-            token_budget: Most tree tokens of a micro-batch.
-            ranks: Those over which the critic is sharded; each has its own part of every batch.
-        """
         self._critic = critic
         self._optimizer = optimizer
         self._pixels = pixels
@@ -88,8 +78,7 @@ class ValueUpdate:
 
 
 def value_loss(values: torch.Tensor, samples: Sequence[TrainSample], *, cliprange_value: float) -> ValueLoss:
-    """The clipped loss of the values [K] of the samples' tokens, in order. Raises ValueError if a sample has no values
-    or returns."""
+    """The clipped loss of the values [K] of the samples' tokens, in order."""
     old, returns = zip(*(_values_and_returns(sample) for sample in samples), strict=True)
     return clipped_value_loss(
         values=values,

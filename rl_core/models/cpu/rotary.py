@@ -29,7 +29,6 @@ def use_faster_rotary(layer: nn.Module) -> None:
 
 @cache
 def _with_rotation(parent: type[nn.Module], name: str) -> type[nn.Module]:
-    """A subclass with the same name and the same forward method, in which `name` is the function of this module."""
     method = parent.forward
     names = {**method.__globals__, name: _ROTATIONS[name]}
     forward = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
@@ -40,15 +39,9 @@ def _with_rotation(parent: type[nn.Module], name: str) -> type[nn.Module]:
 def rotate_heads(
     query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, H, T, D] queries and [B, G, T, D] keys, rotated (Su et al. 2021, arXiv:2104.09864, equation 34, where the
-    second half of a head holds the partners of the first half).
-
-    Args:
-        query: [B, H, T, D].
-        key: [B, G, T, D].
-        cos: [B, T, D], equal in both halves, as are the sines.
-        sin: [B, T, D].
-    """
+    """Queries [B, H, T, D] and keys [B, G, T, D], rotated by cosines and sines [B, T, D] that are equal in both halves
+    (Su et al. 2021, arXiv:2104.09864, equation 34, where the second half of a head holds the partners of the first
+    half)."""
     cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
     return _rotate(query, cos, sin), _rotate(key, cos, sin)
 

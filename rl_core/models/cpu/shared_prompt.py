@@ -41,7 +41,6 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def of(cls, slots: torch.Tensor, index: SharedPromptIndex) -> "_Blocks":
-        """Views of [S, ...]."""
         (num_prompts, width), rest = index.prompt_shape, slots.shape[1:]
         prompts, responses = slots[: num_prompts * width], slots[num_prompts * width :]
         return cls(
@@ -107,11 +106,8 @@ class _Kernel(NamedTuple):
         return out.transpose(1, 2).flatten(0, 1), lse.transpose(1, 2).flatten(0, 1)
 
     def backward(self, *parts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The gradients of query, key and value.
-
-        Args:
-            parts: Gradient, query, key, value, output and log-sum-exp. The last two may be those of more keys.
-        """
+        """The gradients of query, key and value, from gradient, query, key, value, output and log-sum-exp. The last two
+        may be those of more keys."""
         grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             *(part.transpose(1, 2) for part in parts),
             0.0,

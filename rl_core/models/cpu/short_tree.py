@@ -91,7 +91,6 @@ class _HeadIndex:
 
     @classmethod
     def of(cls, index: SharedPromptIndex, heads: int, key_heads: int) -> "_HeadIndex":
-        """Put the heads of each slot of `index` apart."""
         (num_prompts, width), (num_responses, response_width) = index.prompt_shape, index.response_shape
         by_slot = torch.arange(len(index.slot_tokens) * heads).view(-1, key_heads, heads // key_heads)
         prompts, responses = torch.split(by_slot, [num_prompts * width, num_responses * response_width])
@@ -145,8 +144,6 @@ class _Masks(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """What all layers of a pass need."""
-
     query: _HeadIndex
     key: _HeadIndex
     masks: _Masks
@@ -170,5 +167,4 @@ def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
 
 
 def _later(width: int) -> torch.Tensor:
-    """[width, width] -inf for the keys after a query."""
     return torch.full((width, width), float("-inf")).triu_(1)

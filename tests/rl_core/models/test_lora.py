@@ -8,10 +8,10 @@ import torch
 
 from rl_core.config.model import LoraConfig
 from rl_core.models.loading import load_model, write_hf_folder
-from rl_core.models.lora import UnadaptedPolicy, adapters_off, attach_lora
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.policy import load_policy
+from rl_core.models.trained_part import UnadaptedPolicy, adapters_off, attach_lora
 from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients, trained_parameters
 
 LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}

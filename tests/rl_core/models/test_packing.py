@@ -71,13 +71,6 @@ def test_text_models_count_positions_in_one_row(model_folder: Callable[[str], Pa
     assert packed.position_ids.tolist() == [[0, 1, 2, 3, 4, 3]]
 
 
-def test_a_text_model_refuses_images(bench: Bench, model_folder: Callable[[str], Path]) -> None:
-    text = Bench.load(model_folder("llama"))
-    tree = bench.tree([1, 1], ["tall-1"], [1])
-    with pytest.raises(ValueError, match="takes text only"):
-        pack_trees([tree], pixels=bench.pixels, model_config=text.policy.config, device=torch.device("cpu"))
-
-
 def test_a_prompt_whose_tokens_do_not_fit_its_image_is_named(bench: Bench) -> None:
     good = bench.tree([1, 1], ["tall-1"], [1], seed=7)
     prompt = bench.prompt([1, 1], ["wide-1"], seed=7)
@@ -89,14 +82,3 @@ def test_a_prompt_whose_tokens_do_not_fit_its_image_is_named(bench: Bench) -> No
         ValueError, match=r"prompt 'prompt-7': 12 placeholders .token \d+., but its images or videos make 4"
     ):
         pack(bench, [bad])
-
-
-@pytest.mark.parametrize("responses", [[], [np.empty(0, np.int32)]])
-def test_a_tree_without_response_tokens_is_refused(bench: Bench, responses: list[np.ndarray]) -> None:
-    with pytest.raises(ValueError, match="prompt 'prompt-0' has no response or an empty one"):
-        pack(bench, [TreeInput(prompt=bench.prompt([3], []), responses=responses)])
-
-
-def test_nothing_is_refused(bench: Bench) -> None:
-    with pytest.raises(ValueError, match="nothing to pack"):
-        pack(bench, [])

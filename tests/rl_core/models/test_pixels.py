@@ -103,13 +103,6 @@ def test_an_image_that_failed_is_tried_again(model_folder: Callable[[str], Path]
     assert cache.get(["late"])[0].grid_thw == (1, 6, 6)
 
 
-def test_a_text_model_has_no_images(model_folder: Callable[[str], Path]) -> None:
-    cache = PixelCache(load_processor(model_folder("llama")), RenderedImages())
-    assert cache.get([]) == []
-    with pytest.raises(TypeError, match="square-1"):
-        cache.get(["square-1"])
-
-
 class _Given:
     """An image source of these images."""
 

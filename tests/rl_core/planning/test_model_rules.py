@@ -10,9 +10,9 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
 from rl_core.config.run import RunConfig
-from rl_core.models.lora import attach_lora
 from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
+from rl_core.models.trained_part import attach_lora
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.model_rules import adapter_problems, division_problems, model_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes

@@ -10,9 +10,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
 from rl_core.config.run import RunConfig
-from rl_core.models.lora import attach_lora
 from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
+from rl_core.models.trained_part import attach_lora
 from rl_core.planning.model_sizes import model_sizes, read_sizes
 from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
 from tests.rl_core.models.builders import trained_parameters

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rl_core.config.model import LoraConfig
-from rl_core.models.lora import attach_lora
 from rl_core.models.named_weights import ADAPTER, named_adapters, named_hf_weights
+from rl_core.models.trained_part import attach_lora
 from tests.rl_core.rollout.engines import (
     FAMILIES,
     Running,

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from rl_core.config.model import LoraConfig
-from rl_core.models.lora import attach_lora
 from rl_core.models.named_weights import named_adapters, named_hf_weights
+from rl_core.models.trained_part import attach_lora
 from rl_core.rollout.weight_loading import StrictWeights, expected_adapter_names, expected_weight_names
 from tests.rl_core.rollout.engines import FAMILIES, load_tiny_policy
 
