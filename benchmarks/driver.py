@@ -28,8 +28,7 @@ from rl_core.config.run import RunConfig
 from rl_core.loop.collecting import Collected, training_sampling
 from rl_core.loop.learning import learn
 from rl_core.loop.rollout_batch import RolloutBatch
-from rl_core.loop.step import StepRecord
-from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock

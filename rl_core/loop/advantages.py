@@ -30,11 +30,9 @@ def advantage_inputs(
     greedy_rewards: Mapping[str, float],
     values: TokenArrays,
 ) -> AdvantageInputs:
-    """The inputs of the advantage estimator.
+    """The inputs of the advantage estimator, from groups whose rollouts all have a score.
 
     Args:
-        groups: The rollout batch: groups whose rollouts all have a score.
-        scores: By (prompt uid, sample index).
         kl_penalties: [group][rollout] -> [R] the KL penalty that is subtracted from each token's reward, if any.
         greedy_rewards: Prompt uid -> reward of the greedy response; empty if the estimator needs none.
         values: [group][rollout] -> [R] the critic's values; empty if there is no critic.
@@ -64,16 +62,12 @@ def train_groups(
     returns: Grouped = (),
     overlong_filtering: bool = False,
 ) -> list[TrainGroup]:
-    """The groups with everything that the losses need of each token.
+    """The groups with everything that the losses need of each token, all [group][rollout] -> [R].
 
     Args:
-        groups: The rollout batch.
-        advantages: [group][rollout] -> [R], like the arguments that follow it.
-        old: Old log-probs.
         ref: Log-probs under the reference; None if they are not needed.
         importance_weights: Of the off-policy correction; None for 1.
-        values: The critic's values; empty if there is no critic.
-        returns: The critic's targets; empty if there is no critic.
+        values: The critic's values; empty if there is no critic, as are `returns`.
         overlong_filtering: Leave responses that were cut at the longest length out of the losses.
     """
     return [

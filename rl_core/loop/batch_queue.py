@@ -82,11 +82,8 @@ class BatchQueue:
 
     def next(self, step: int, timer: PhaseTimer) -> Collected:
         """The batch of `step`, the step after the last one that was asked for. Collects what has to be collected before
-        the update, and begins what is collected beside it. The generator must be awake.
-
-        Raises:
-            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
-        """
+        the update, and begins what is collected beside it. The generator must be awake. Raises what `Collector.collect`
+        does."""
         batch = self._pending or self._collection(step, timer)()
         self._place, self._surplus = self._loader.state_dict(), batch.surplus
         if self._config.rollout.staleness:
@@ -95,11 +92,7 @@ class BatchQueue:
         return batch
 
     def finish(self, timer: PhaseTimer) -> None:
-        """Wait for what is collected beside the update.
-
-        Raises:
-            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
-        """
+        """Wait for what is collected beside the update. Raises what `Collector.collect` does."""
         collecting, self._collecting = self._collecting, None
         if collecting is not None:
             with timer.phase("generate_wait"):
@@ -126,7 +119,7 @@ class BatchQueue:
             self._pending = self._collection_of(step + 1, PhaseTimer(), recorded=pending, version=version)()
 
     def _collect_ahead(self, step: int, timer: PhaseTimer, *, prompts: Sequence[Prompt]) -> None:
-        """Collect the batch of the next step, or begin to; `prompts` are some to compare generator and trainer on."""
+        """`prompts` are some to compare generator and trainer on."""
         if not self._workers.cluster.is_split:
             self._pending = self._collection(step, timer)()
             self._sampled_now = self._pending.generated.groups
@@ -149,7 +142,6 @@ class BatchQueue:
         return collect_groups(prompts, list(self._workers.generate(requests, short)), n)
 
     def _collection(self, step: int, timer: PhaseTimer) -> Callable[[], Collected]:
-        """What collects the batch of a step with the weights of now."""
         recorded = self._recorder.recorded_rollouts(step, self._loader.find)  # by an interrupted attempt
         return self._collection_of(step, timer, recorded=recorded, version=self._workers.policy_version)
 

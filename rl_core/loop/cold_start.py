@@ -23,7 +23,7 @@ class TargetRenderer:
         self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
 
     def example(self, prompt: Prompt) -> SupervisedExample:
-        """The prompt with the token ids of the response to imitate."""
+        """What is to be imitated after this prompt."""
         text = self._template.render(answer=prompt.answer_text, question=prompt.question)
         token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
         return SupervisedExample(prompt=prompt, target_ids=np.array(token_ids, dtype=np.int32))
@@ -38,14 +38,8 @@ def run_cold_start(
     max_nonfinite_steps: int,
     progress: Progress,
 ) -> dict[str, float]:
-    """Take `config.steps` supervised steps.
-
-    Returns:
-        The metrics of the last step, and the mean loss of the last ten steps.
-
-    Raises:
-        NonFiniteGradients: `max_nonfinite_steps` steps in a row were skipped.
-    """
+    """Take `config.steps` supervised steps. Returns the metrics of the last step, and the mean loss of the last ten.
+    Raises NonFiniteGradients if `max_nonfinite_steps` steps in a row were skipped."""
     losses: list[float] = []
     metrics: dict[str, float] = {}
     with progress.bar("cold start", config.steps) as advance:

@@ -10,8 +10,7 @@ import numpy as np
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
 from rl_core.loop.advantages import scored_groups
-from rl_core.loop.filtering import informative_groups, too_few
-from rl_core.loop.quota import Quota, every_group
+from rl_core.loop.filtering import Quota, every_group, informative_groups, too_few
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.scoring import DrawScores, TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
@@ -37,7 +36,7 @@ class Collected:
         scored: The groups without the rollouts that have no score. A group with too few rollouts left is left out.
         batch: The groups that the step learns from: groups of `scored`, then the stale ones.
         prompts: The rollout batch: the prompts whose groups may be learned from.
-        metrics: Metrics of the filtering and of the greedy responses; empty if there is neither.
+        metrics: Of the filtering and of the greedy responses; empty if there is neither.
         greedy_rewards: Prompt uid -> reward of the greedy response; empty if the estimator needs none.
         stale: Groups kept from the previous step that this step learns from.
         surplus: Groups to keep for the next step.
@@ -55,13 +54,9 @@ class Collected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collector:
-    """Collects the rollouts of one step, while the generator is awake.
+    """Collects the rollouts of one step (from 1), while the generator is awake.
 
     Attributes:
-        step: The step, from 1.
-        config: The run.
-        workers: Generate responses.
-        rewards: Score them.
         timer: Measures `generate` and `reward_wait`.
         policy_version: Version of the weights that sample.
         recorded: Rollouts of this step that an interrupted attempt has generated and scored: same prompts, same seeds,
@@ -77,11 +72,8 @@ class Collector:
     recorded: RolloutBatch = EMPTY
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
-        """Generate and score a rollout batch; with group filtering, repeat until the batch is full.
-
-        Args:
-            next_prompts: Gives the next prompts of the loader.
-            kept: Groups that the previous step has kept; fewer than a rollout batch.
+        """Generate and score a rollout batch; with group filtering, repeat until the batch is full. The previous step
+        has kept fewer groups than a rollout batch.
 
         Raises:
             StaleWeights: a rollout was sampled with other weights than those of `policy_version`.
@@ -101,7 +93,6 @@ class Collector:
         return collected
 
     def _unfiltered(self, generated: RolloutBatch, prompts: Sequence[Prompt]) -> Collected:
-        """A batch of every group with enough scores."""
         scored = self._scored(generated)
         return Collected(
             generated=generated, scored=scored, batch=RolloutBatch.of(scored, generated.scores), prompts=prompts
@@ -169,14 +160,9 @@ class Collector:
         )
 
     def _sampled(self, prompts: Sequence[Prompt], quota: Quota, *, greedily: bool = False) -> RolloutBatch:
-        """The rollouts of the first of some prompts that meet the quota, or of all of them: recorded, or generated now
-        and scored meanwhile.
-
-        Args:
-            prompts: In the order of the loader.
-            quota: When the groups are enough; it counts them here.
-            greedily: One greedy response for each prompt, which is never recorded.
-        """
+        """The rollouts of the first of some prompts, in the order of the loader, that meet the quota, which counts
+        them, or of all of them: recorded, or generated now and scored meanwhile. Greedy responses, one for each prompt,
+        are never recorded."""
         if not greedily and (recorded := self._recorded(prompts, replace(quota))) is not None:
             return recorded
         n, sampling = self.config.rollout.n, training_sampling(self.config)
@@ -214,9 +200,8 @@ def training_sampling(config: RunConfig) -> Sampling:
 
 
 def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
-    """Check that every rollout was sampled with the weights that the trainer had then. At a learning rate of 1e-6 the
-    log-probs alone would not show it, because the difference is smaller than the rounding of bfloat16. Raises
-    StaleWeights."""
+    """Raises StaleWeights if a rollout was not sampled with the weights that the trainer had then. At a learning rate
+    of 1e-6 the log-probs alone would not show it: the difference is smaller than the rounding of bfloat16."""
     versions = policy_versions(groups)
     if versions - {policy_version}:
         raise StaleWeights(
@@ -225,7 +210,7 @@ def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
 
 
 def policy_versions(groups: Sequence[Group]) -> set[int]:
-    """The versions of the weights that sampled the rollouts of the groups."""
+    """Which weights have sampled the groups."""
     return {rollout.policy_version for group in groups for rollout in group.rollouts}
 
 

@@ -50,15 +50,8 @@ def build_experience(
     workers: WorkerGroup,
     timer: PhaseTimer,
 ) -> Experience:
-    """Have the workers compute the log-probs and values that the algorithm needs, and compute the advantages.
-
-    Args:
-        collected: The scored rollouts of the step.
-        config: The run.
-        kl_coef: Weight of the KL term in this step; None if there is no KL term.
-        workers: Hold policy, reference and critic.
-        timer: Measures the forward passes.
-    """
+    """Have the workers compute the log-probs and values that the algorithm needs, and compute the advantages. Without a
+    KL term `kl_coef` is None."""
     groups, algorithm = collected.batch.groups, config.algorithm
     old, weights, metrics = _old_log_probs(collected, config, workers, timer)
     kl = _reference_pass(groups, old, algorithm, workers, timer)
@@ -93,7 +86,6 @@ def build_experience(
 
 
 def _overlong_metrics(groups: Sequence[TrainGroup], config: AlgorithmConfig) -> dict[str, float]:
-    """The share of responses that overlong filtering leaves out of the loss; nothing without it."""
     if not config.overlong_filtering:
         return {}
     samples = [sample for group in groups for sample in group.samples]
@@ -103,7 +95,6 @@ def _overlong_metrics(groups: Sequence[TrainGroup], config: AlgorithmConfig) -> 
 def _old_log_probs(
     collected: Collected, config: RunConfig, workers: WorkerGroup, timer: PhaseTimer
 ) -> tuple[TokenArrays, Grouped | None, dict[str, float]]:
-    """The old log-probs, the importance weights, and metrics."""
     groups, algorithm = collected.batch.groups, config.algorithm
     if algorithm.old_log_probs == "engine":
         return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}

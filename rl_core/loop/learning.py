@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rl_core.config.run import RunConfig
-from rl_core.loop.agreement import compare_with_generator
+from rl_core.config.tolerances import COMPARED_GROUPS, agreement_bounds
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import build_experience
 from rl_core.loop.optimizer_batches import update_batch
 from rl_core.loop.step_metrics import agreement_metrics, update_metrics
 from rl_core.timing import PhaseTimer
+from rl_core.training.agreement import AgreementMeter, LogProbGap
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 
@@ -46,21 +47,9 @@ def learn(
     workers: WorkerGroup,
     timer: PhaseTimer,
 ) -> Learned:
-    """Compute the advantages, and update policy and critic.
-
-    Args:
-        collected: The scored rollouts of the step.
-        sampled_now: Groups that the present weights have sampled, if `collected` is older: on these generator and
-            trainer are compared.
-        step: Its number, from 1. The policy is not updated in the steps before `trainer.critic_warmup`.
-        config: The run.
-        kl_coef: Weight of the KL term; None if there is no KL term.
-        workers: Hold policy, reference and critic; their generator must sleep.
-        timer: Measures the passes.
-
-    Raises:
-        AgreementError: the log-probs of generator and trainer differ too much.
-    """
+    """Compute the advantages, and update policy and critic; the generator must sleep. Raises AgreementError if the
+    log-probs of generator and trainer differ too much: they are compared on `sampled_now`, groups that the present
+    weights have sampled, where `collected` is older."""
     compared: dict[str, float] = {}
     if sampled_now:
         gap = compare_with_generator(sampled_now, config=config, workers=workers, timer=timer)
@@ -85,6 +74,21 @@ def learn(
         mean_kl=experience.mean_kl,
         nonfinite_streak=result.nonfinite_streak,
     )
+
+
+def compare_with_generator(
+    groups: Sequence[Group], *, config: RunConfig, workers: WorkerGroup, timer: PhaseTimer
+) -> LogProbGap:
+    """Have the trainer compute the log-probs of the first of these groups, which its present weights have sampled, and
+    compare them with the generator's, which must sleep. Raises AgreementError as `AgreementMeter.check`."""
+    meter = AgreementMeter(workers.policy_version, keeps_surplus=False)
+    compared = groups[:COMPARED_GROUPS]
+    with timer.phase("agreement"):
+        (found,) = workers.compute("old_log_probs", [compared])
+    for group, log_probs in zip(compared, found, strict=True):
+        meter.add(group.rollouts, np.concatenate(log_probs))
+    meter.check(agreement_bounds(config))
+    return meter.gap()
 
 
 def _staleness(collected: Collected, policy_version: int) -> float:

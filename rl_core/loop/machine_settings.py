@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 def settled_for_this_machine(config: RunConfig, run: RunDirectory) -> RunConfig:
-    """The config with every `auto` settled for this machine. Records the choices if they are not those that the run
-    recorded last, and warns if there were others. The run must have its initial model."""
+    """The config with a value in place of every `auto`. Records the choices if they are not those that the run recorded
+    last, and warns if there were others. The run must have its initial model."""
     gpu = find_gpu(config.cluster.device)
     sizes = None if gpu is None else read_sizes(run.initial_model / "config.json")
     settled = settle(config, sizes, gpu)

@@ -32,17 +32,16 @@ class RolloutBatch:
 
     @classmethod
     def of(cls, groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> "RolloutBatch":
-        """These groups with the scores of their rollouts."""
+        """The batch of these groups."""
         keys = [rollout.key for group in groups for rollout in group.rollouts]
         return cls(groups=groups, scores={key: scores[key] for key in keys})
 
     @property
     def num_rollouts(self) -> int:
-        """Number of rollouts in all groups."""
+        """In all groups."""
         return sum(len(group.rollouts) for group in self.groups)
 
     def __add__(self, other: "RolloutBatch") -> "RolloutBatch":
-        """The groups of both batches, this one's first."""
         return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
 
     def in_order_of_keys(self) -> "RolloutBatch":

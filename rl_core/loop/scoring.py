@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from rl_core.loop.quota import Quota
+from rl_core.loop.filtering import Quota
 from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
@@ -16,20 +16,13 @@ class TooManyFailedRewards(RuntimeError):
 
 
 class DrawScores:
-    """The rollouts of a draw and their scores: of its first groups that meet a quota, or of all.
+    """The rollouts of a draw (n of each prompt, in the order of the loader) and their scores: of its first groups that
+    meet a quota, which counts them, or of all.
 
-    Each rollout is submitted to the reward pool as soon as it is finished.
+    Each rollout is submitted to the reward pool as soon as it is finished. Nothing begins before `watch`.
     """
 
     def __init__(self, pool: RewardPool, prompts: Sequence[Prompt], n: int, quota: Quota) -> None:
-        """Nothing begins before `watch`.
-
-        Args:
-            pool: Scores the rollouts.
-            prompts: Those of the draw, in the order of the loader.
-            n: Rollouts of each prompt.
-            quota: When the draw has enough groups; it counts them here.
-        """
         self._pool = pool
         self._prompts = prompts
         self._by_uid = {prompt.uid: prompt for prompt in prompts}
@@ -53,11 +46,8 @@ class DrawScores:
         self._pool.flush()
 
     def wait(self) -> RolloutBatch:
-        """Wait for the scores of the groups that are needed; failed ones have the reason.
-
-        Raises:
-            RuntimeError: the generator left out a rollout, gave it twice, or gave one that was not requested.
-        """
+        """Wait for the scores of the groups that are needed; failed ones have the reason. Raises RuntimeError as
+        `collect_groups`."""
         while not self._has_ended:
             self._count_next()
         return RolloutBatch(groups=self._groups, scores=self._scores).in_order_of_keys()
@@ -68,7 +58,6 @@ class DrawScores:
 
     @property
     def _next(self) -> Prompt:
-        """The first prompt whose group is not counted yet."""
         return self._prompts[len(self._groups)]
 
     def _next_is_scored(self) -> bool:

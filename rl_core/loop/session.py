@@ -54,7 +54,7 @@ class Session:
 
     @property
     def rewards(self) -> RewardPool:
-        """The reward pool, started on first use."""
+        """Started on first use."""
         if self._rewards is None:
             pool = RewardPool(
                 self.config.reward,
@@ -118,21 +118,14 @@ class Session:
         return metrics
 
     def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
-        """Train one epoch, from the last complete checkpoint on; see TrainingLoop.train_epoch."""
+        """From the last complete checkpoint on, as `TrainingLoop.train_epoch`."""
         if self._loop is None:
             self._loop = self._open_loop()
         return self._loop.train_epoch(epoch, after_step=after_step)
 
     def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
-        """Answer the held-out prompts with the base or the trained model; responses in the file `responses` are not
-        repeated.
-
-        Returns:
-            [mode] -> items.
-
-        Raises:
-            Interrupted: a stop was requested; the finished responses are kept in the file.
-        """
+        """[mode] -> items: answer the held-out prompts with the base or the trained model; responses in the file are
+        not repeated. Raises Interrupted if a stop was requested; the finished responses are kept in the file."""
         if model == "base":
             self._load_base()
         else:
@@ -194,8 +187,7 @@ class Session:
             RunLogs(self.run).log_event("best-checkpoint-lost", step=first, taken=checkpoint.step)
 
     def close(self) -> None:
-        """End workers and reward pool, even if ending one of them fails. The session may be used again and then starts
-        new ones."""
+        """End workers and reward pool, even if ending one of them fails. The next use starts new ones."""
         workers, rewards = self._workers, self._rewards
         self._workers = self._loop = self._rewards = None
         with ExitStack() as stack:

@@ -133,12 +133,11 @@ def token_means(parts: Iterable[TokenSums]) -> dict[str, float]:
 
 
 def _total(values: Sequence[float]) -> float:
-    """The exact sum; NaN if a diverging step has infinities of both signs."""
+    """NaN if a diverging step has infinities of both signs."""
     return fsum(values) if all(map(isfinite, values)) else sum(values)
 
 
 def _optimizer_metrics(owner: str, reports: Sequence[OptimizerStepReport]) -> dict[str, float]:
-    """Mean gradient norm, last learning rate, and number of skipped steps."""
     outcomes = [report.outcome for report in reports]
     return {
         f"{owner}/grad_norm": float(np.mean([outcome.grad_norm for outcome in outcomes])),

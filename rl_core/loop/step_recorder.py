@@ -1,19 +1,65 @@
-"""Writes the records of a step: metrics, timings, rollouts and the responses of a validation."""
+"""The record of a step, and how it is written: metrics, timings, rollouts and the responses of a validation."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyarrow import ArrowInvalid
 
 from rl_core.evaluation.items import write_items
+from rl_core.loop.collecting import Collected
+from rl_core.loop.learning import Learned
 from rl_core.loop.rollout_batch import EMPTY, FindPrompts, RolloutBatch, read_batch
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_metrics import reward_metrics, rollout_metrics
 from rl_core.loop.validation import Validation
 from rl_core.records.metrics_log import RunLogs
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
+from rl_core.workers.usage import Usage
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRecord:
+    """A finished training step.
+
+    Attributes:
+        step: Its number, from 1.
+        collected: Its rollouts.
+        learned: The result of its update.
+        metrics: Functions of config, data and seed only.
+        seconds: Wall-clock seconds by phase, with `other` and `total`.
+        usage: What the workers have used (`WorkerGroup.usage`). A save or a validation counts in the step after it.
+    """
+
+    step: int
+    collected: Collected
+    learned: Learned
+    metrics: Mapping[str, float]
+    seconds: Mapping[str, float]
+    usage: Usage
+
+    @classmethod
+    def of(
+        cls,
+        step: int,
+        collected: Collected,
+        learned: Learned,
+        *,
+        seconds: Mapping[str, float],
+        usage: Usage,
+    ) -> "StepRecord":
+        """With the metrics of rollouts, rewards and update."""
+        generated = collected.generated
+        metrics = {
+            **rollout_metrics(generated.groups),
+            **reward_metrics(collected.scored, generated.scores),
+            **collected.metrics,
+            **learned.metrics,
+        }
+        return cls(step=step, collected=collected, learned=learned, metrics=metrics, seconds=seconds, usage=usage)
 
 
 class StepRecorder:
@@ -25,11 +71,8 @@ class StepRecorder:
 
     def record(self, record: StepRecord, validation: Validation | None) -> None:
         """Write the rollouts (those generated in the step, then those kept from the previous step), the responses of
-        the validation after the step, timings, events and, last, the step's metrics line.
-
-        Raises:
-            RunLockLost: another process may be writing the run.
-        """
+        the validation after the step, timings, events and, last, the step's metrics line. Raises RunLockLost if another
+        process may be writing the run."""
         self.ensure_lock_held()
         generated = record.collected.generated
         shown = generated + record.collected.stale
@@ -81,7 +124,6 @@ class StepRecorder:
         return self._logs.metrics_of(step)
 
     def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
-        """Write the responses of a validation, if there was one. Returns its metrics."""
         if validation is None:
             return {}
         write_items(self._run.validation(step), validation.items)

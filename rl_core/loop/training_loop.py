@@ -15,8 +15,7 @@ from rl_core.digests import FileRecord
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
 from rl_core.loop.reference_kl import kl_controller
-from rl_core.loop.step import StepRecord
-from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.validation import Validation, Validator
 from rl_core.planning.batches import steps_per_epoch
 from rl_core.progress import Progress
@@ -38,9 +37,6 @@ class EpochResult:
     """The result of an epoch of training: small and serialisable.
 
     Attributes:
-        epoch: Its number, from 1.
-        first_step: Its first step, from 1.
-        last_step: Its last step.
         checkpoint: Folder of the checkpoint at its end; None if there was none, or if later training has removed it.
         metrics: Metrics of its last step; empty if they were lost.
     """
@@ -54,7 +50,7 @@ class EpochResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopParts:
-    """The objects that the loop works with."""
+    """What the loop works with."""
 
     workers: WorkerGroup
     rewards: RewardPool
@@ -90,8 +86,8 @@ class TrainingLoop:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
-            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: see `Collector.collect`.
-            AgreementError: the log-probs of generator and trainer differ too much; see `learn`.
+            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: as `Collector.collect`.
+            AgreementError: the log-probs of generator and trainer differ too much.
         """
         first, last = self._span(epoch)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
@@ -190,7 +186,6 @@ class TrainingLoop:
         return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
     def _checkpoint_info(self, validation: Validation | None) -> CheckpointInfo:
-        """The description of a checkpoint after the current step, whose validation is given if there was one."""
         step = self._step
         return CheckpointInfo(
             step=step,

@@ -21,7 +21,7 @@ class Validation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics `val/...`."""
+        """Those with the prefix `val/`."""
         result = summarise(self.items)
         assert result.mean_length is not None and result.truncation_rate is not None, "sampled responses have tokens"
         return {

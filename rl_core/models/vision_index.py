@@ -27,7 +27,7 @@ _BOUNDS_ON_HOST = ("eager", "sdpa", VISION_SDPA)
 _BOUNDS = ("cu_seqlens", "cu_window_seqlens")
 
 
-class _Windows(NamedTuple):
+class _WindowSizes(NamedTuple):
     """Qwen2.5-VL: most layers attend within windows; sizes in pixels."""
 
     window_size: int
@@ -42,22 +42,22 @@ class _Interpolation(NamedTuple):
     align_corners: bool
 
 
-class _Tower(NamedTuple):
+class _TowerFacts(NamedTuple):
     """What the index tensors depend on besides the images. It holds no module, which a cache would keep alive."""
 
     merge_size: int
-    windows: _Windows | None
+    windows: _WindowSizes | None
     interpolation: _Interpolation | None
     bounds_on_host: bool
     device: torch.device
 
     @classmethod
-    def of(cls, tower: Any) -> "_Tower":
+    def of(cls, tower: Any) -> "_TowerFacts":
         has_windows, has_positions = hasattr(tower, "fullatt_block_indexes"), hasattr(tower, "num_grid_per_side")
         interpolation = ("num_grid_per_side", "interpolation_mode", "interpolation_align_corners")
         return cls(
             merge_size=tower.spatial_merge_size,
-            windows=_Windows(tower.window_size, tower.patch_size) if has_windows else None,
+            windows=_WindowSizes(tower.window_size, tower.patch_size) if has_windows else None,
             interpolation=_Interpolation(*(getattr(tower, name) for name in interpolation)) if has_positions else None,
             bounds_on_host=tower.config._attn_implementation in _BOUNDS_ON_HOST,
             device=tower.device,
@@ -74,11 +74,11 @@ def add_vision_index(model: PreTrainedModel) -> None:
 def _add_index(tower: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Forward pre-hook. `grid_thw`: [images, 3] on the host."""
     grids = tuple(tuple(grid) for grid in kwargs["grid_thw"].tolist())
-    return args, kwargs | dict(vision_index(grids, _Tower.of(tower)))
+    return args, kwargs | dict(vision_index(grids, _TowerFacts.of(tower)))
 
 
 @lru_cache(maxsize=16)
-def vision_index(grids: Grids, tower: _Tower) -> Mapping[str, Any]:
+def vision_index(grids: Grids, tower: _TowerFacts) -> Mapping[str, Any]:
     """The keyword arguments that transformers' forward method would compute: tensors, and lengths as int."""
     index = _bounds_and_positions(torch.tensor(grids, dtype=torch.int64), tower)
     return {
@@ -87,7 +87,7 @@ def vision_index(grids: Grids, tower: _Tower) -> Mapping[str, Any]:
     }
 
 
-def _bounds_and_positions(grids: torch.Tensor, tower: _Tower) -> dict[str, Any]:
+def _bounds_and_positions(grids: torch.Tensor, tower: _TowerFacts) -> dict[str, Any]:
     bounds = get_vision_cu_seqlens(grids)
     index = {
         "position_ids": get_vision_position_ids(grids, tower.merge_size),

@@ -23,7 +23,7 @@ Media = frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pass(Generic[AnyGroup]):
+class RankPass(Generic[AnyGroup]):
     """One pass of the model on this rank: the groups of a micro-batch, none if only other ranks have one, and fillers,
     which are computed after them and whose results are left out."""
 
@@ -53,19 +53,19 @@ class Pass(Generic[AnyGroup]):
         torch.autograd.backward(terms)
 
 
-def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[Pass[AnyGroup]]:
+def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[RankPass[AnyGroup]]:
     """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it. A rank with
     all weights needs nobody for its passes, and computes its micro-batches as they are."""
     if ranks.shards is None:
-        return [Pass(groups=groups, fillers=()) for groups in microbatches]
+        return [RankPass(groups=groups, fillers=()) for groups in microbatches]
     own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
     gathered = ranks.gather((own, _smallest_trees(microbatches)))
     candidates = _smallest(tree for _, trees in gathered for tree in trees.values())
-    passes: list[Pass[AnyGroup]] = []
+    passes: list[RankPass[AnyGroup]] = []
     for number in range(max(len(shown) for shown, _ in gathered)):
         wanted = frozenset(medium for shown, _ in gathered for medium in _at(shown, number) or ())
         groups = microbatches[number] if number < len(own) else ()
-        passes.append(Pass(groups=groups, fillers=fillers(_at(own, number), wanted, candidates)))
+        passes.append(RankPass(groups=groups, fillers=fillers(_at(own, number), wanted, candidates)))
     return passes
 
 

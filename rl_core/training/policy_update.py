@@ -19,7 +19,7 @@ from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.equal_passes import Pass, equal_passes
+from rl_core.training.equal_passes import RankPass, equal_passes
 from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import PolicyObjective, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
@@ -92,7 +92,7 @@ class PolicyUpdate:
         return [found for found in sums if found is not None]
 
     def backward(
-        self, one: Pass[TrainGroup], *, totals: BatchTotals, meter: AgreementMeter | None = None
+        self, one: RankPass[TrainGroup], *, totals: BatchTotals, meter: AgreementMeter | None = None
     ) -> TokenSums | None:
         """Add the gradient of one micro-batch's part of the loss. Returns None if it has fillers only."""
         every = self._forward(one)
@@ -107,7 +107,7 @@ class PolicyUpdate:
         one.backward(every.log_probs, loss.total)
         return sums_by_group(one.groups, loss.per_token, loss.weights)
 
-    def _forward(self, one: Pass[TrainGroup]) -> PolicyOutput:
+    def _forward(self, one: RankPass[TrainGroup]) -> PolicyOutput:
         packed = pack_trees(
             one.trees, pixels=self._pixels, model_config=self._policy.config, device=self._policy.device
         )

@@ -13,7 +13,7 @@ from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.equal_passes import Pass, equal_passes
+from rl_core.training.equal_passes import RankPass, equal_passes
 from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import concatenated, loss_weights, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
@@ -55,7 +55,7 @@ class ValueUpdate:
         sum_gradients(self._critic, self._ranks)
         return [found for found in sums if found is not None]
 
-    def backward(self, one: Pass[TrainGroup], *, totals: BatchTotals) -> TokenSums | None:
+    def backward(self, one: RankPass[TrainGroup], *, totals: BatchTotals) -> TokenSums | None:
         """Add the gradient of one micro-batch's part of the loss. Returns None if it has fillers only."""
         every = self._forward(one)
         if not one.groups:
@@ -69,7 +69,7 @@ class ValueUpdate:
         per_token = {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}
         return sums_by_group(one.groups, per_token, weights)
 
-    def _forward(self, one: Pass[TrainGroup]) -> torch.Tensor:
+    def _forward(self, one: RankPass[TrainGroup]) -> torch.Tensor:
         packed = pack_trees(
             one.trees, pixels=self._pixels, model_config=self._critic.config, device=self._critic.device
         )

@@ -8,7 +8,7 @@ from rl_core.digests import FileRecord
 from rl_core.loop.collecting import Collector, NextPrompts
 from rl_core.loop.learning import learn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch

@@ -20,8 +20,7 @@ from rl_core.loop import batch_queue, training_loop
 from rl_core.loop.collecting import Collected, NextPrompts
 from rl_core.loop.learning import Learned
 from rl_core.loop.rollout_batch import RolloutBatch
-from rl_core.loop.step import StepRecord
-from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.loop.validation import Validation
 from rl_core.progress import SilentProgress

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from rl_core.config.tolerances import COMPARED_GROUPS
-from rl_core.loop.agreement import compare_with_generator
-from rl_core.loop.learning import learn
+from rl_core.loop.learning import compare_with_generator, learn
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementError
 from rl_core.types import Group

@@ -15,7 +15,7 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.loop.collecting import Collected, Collector, policy_versions
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecord
 from rl_core.planning.batches import prompts_per_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_core.config.algorithm import AlgorithmConfig
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from tests.rl_core.steps import take_step
 

@@ -10,7 +10,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
-from rl_core.loop.quota import every_group
+from rl_core.loop.filtering import every_group
 from rl_core.loop.scoring import DrawScores
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.loop.quota import Quota, every_group
+from rl_core.loop.filtering import Quota, every_group
 from rl_core.loop.scoring import DrawScores
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Group, Rollout, RolloutKey, Score

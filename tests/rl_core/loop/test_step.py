@@ -7,7 +7,7 @@ from rl_core.config.run import RunConfig
 from rl_core.loop import collecting
 from rl_core.loop.collecting import StaleWeights
 from rl_core.loop.optimizer_batches import split_by_optimizer_step
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.training.agreement import AgreementError

@@ -19,7 +19,7 @@ from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
-from rl_core.training.equal_passes import Pass
+from rl_core.training.equal_passes import RankPass
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
@@ -166,7 +166,7 @@ def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_tota
     longest = worker.trainer.config.rollout.max_response_length
     for microbatch in cut(groups):
         totals = OptimizerBatch.of(microbatch if own_totals else groups, longest_response=longest).totals
-        critic._update.backward(Pass(groups=microbatch, fillers=()), totals=totals)
+        critic._update.backward(RankPass(groups=microbatch, fillers=()), totals=totals)
     return torch.cat([p.grad.flatten() for p in critic._model.parameters() if p.grad is not None])
 
 

@@ -16,7 +16,7 @@ from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
 from rl_core.evaluation.evaluate import evaluate_prompts
-from rl_core.loop.step import StepRecord
+from rl_core.loop.step_recorder import StepRecord
 from rl_core.models.loading import load_model, load_processor, write_hf_folder
 from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model

@@ -11,7 +11,7 @@ import torch
 
 from rl_core.config.algorithm import KLConfig
 from rl_core.config.run import RunConfig
-from rl_core.training.equal_passes import Pass
+from rl_core.training.equal_passes import RankPass
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.policy_update import PolicyUpdate
 from rl_core.types import TrainGroup, TrainSample
@@ -62,7 +62,7 @@ def gradient(worker, groups: Sequence[TrainGroup], microbatches: Microbatches, c
     worker.trainer.policy.zero_grad(set_to_none=True)
     update = update_of(worker, config)
     for microbatch in microbatches:
-        update.backward(Pass(groups=microbatch, fillers=()), totals=optimizer_batch(groups).totals)
+        update.backward(RankPass(groups=microbatch, fillers=()), totals=optimizer_batch(groups).totals)
     return collected(worker)
 
 
@@ -150,7 +150,7 @@ def test_a_denominator_of_the_micro_batch_would_change_it(worker, off_policy_gro
     worker.trainer.policy.zero_grad(set_to_none=True)
     update = update_of(worker, settings)
     for microbatch in in_lots(3)(off_policy_groups):
-        update.backward(Pass(groups=microbatch, fillers=()), totals=optimizer_batch(microbatch).totals)
+        update.backward(RankPass(groups=microbatch, fillers=()), totals=optimizer_batch(microbatch).totals)
     assert (collected(worker) - expected).norm() / expected.norm() > 1e-2
 
 
