@@ -115,8 +115,7 @@ def with_numbers(rows: Iterable[Row | BadRow], column: str) -> Iterator[Row | Ba
     for row in rows:
         if isinstance(row, Row) and not _is_number(row.extra.get(column)):
             found = f"{row.extra[column]!r}" if column in row.extra else "no such column"
-            reason = f"data.curriculum needs a number here and finds {found}"
-            yield BadRow(index=row.index, column=column, reason=reason, origin=row.origin)
+            yield row.as_bad(column, f"data.curriculum needs a number here and finds {found}")
         else:
             yield row
 

@@ -117,8 +117,7 @@ def _render_alone(item: _LoadedRow, renderer: ChatRenderer) -> RenderedPrompt | 
     try:
         return _render_together([item], renderer)[0]
     except ValueError as error:
-        row = item.row
-        return BadRow(index=row.index, column=row.question_column, reason=str(error), origin=row.origin)
+        return item.row.as_bad(item.row.question_column, str(error))
 
 
 def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt]:
@@ -149,8 +148,7 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         for video in videos:
             renderer.vision.of_video(video.shape)
     except ValueError as error:
-        bad = BadRow(index=row.index, column=column, reason=str(error), origin=row.origin)
-        return RejectedRow(kind="bad", row=bad)
+        return RejectedRow(kind="bad", row=row.as_bad(column, str(error)))
     return _LoadedRow(row=row, images=images, videos=videos)
 
 
@@ -166,8 +164,7 @@ def _hopeless_length(row: Row, limits: Limits) -> str | None:
 
 def _overlong(row: Row, length: str, limits: Limits) -> RejectedRow:
     reason = f"the prompt has {length}, max_prompt_length is {limits.max_prompt_length}"
-    bad = BadRow(index=row.index, column=row.question_column, reason=reason, origin=row.origin)
-    return RejectedRow(kind="overlong", row=bad)
+    return RejectedRow(kind="overlong", row=row.as_bad(row.question_column, reason))
 
 
 def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:

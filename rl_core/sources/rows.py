@@ -70,6 +70,10 @@ class Row:
         """The answer if it is text, otherwise its JSON."""
         return answer_text(self.answer)
 
+    def as_bad(self, column: str, reason: str) -> "BadRow":
+        """The row as one that cannot be used."""
+        return BadRow(index=self.index, column=column, reason=reason, origin=self.origin)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadRow:
@@ -149,7 +153,7 @@ def _checked(row: Row) -> Row | BadRow:
                 if isinstance(medium, Path):
                     check_regular(medium)
             except ValueError as error:
-                return BadRow(index=row.index, column=column, reason=f"the {kind} file {error}", origin=row.origin)
+                return row.as_bad(column, f"the {kind} file {error}")
     return row
 
 
