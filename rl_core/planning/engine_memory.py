@@ -60,7 +60,7 @@ def gpu_cache_bytes(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float, wei
     """Bytes of the KV cache on a GPU: what vLLM's share of the memory leaves beside its weights, the peak of the
     forward pass that it tries at its start, and its CUDA graphs."""
     share = math.floor(config.rollout.gpu_share * (gpu_gib * GIB - DRIVER_BYTES))
-    return max(0, share - weights - engine_work_bytes(config, sizes, on_gpu=True) - graph_bytes(config, on_gpu=True))
+    return max(0, share - weights - engine_work_bytes(config, sizes, on_gpu=True) - graph_bytes(config))
 
 
 def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> int:
@@ -83,9 +83,9 @@ def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     return vision_forward_bytes(config, sizes, image, copies=IMAGE_COPIES)
 
 
-def graph_bytes(config: RunConfig, *, on_gpu: bool) -> int:
+def graph_bytes(config: RunConfig) -> int:
     """Bytes of CUDA graphs, which stay while the engine sleeps; 0 for an eager engine."""
-    return 0 if config.rollout.is_eager(on_gpu=on_gpu) else GRAPH_BYTES
+    return 0 if config.rollout.is_eager(on_gpu=True) else GRAPH_BYTES
 
 
 MERGING_BYTES = 4 + 4

@@ -128,7 +128,6 @@ def memory_forecast(
     )
     rows = [
         *_process_rows(config, on_gpu=on_gpu),
-        *_generating_process_rows(config, on_gpu=on_gpu),
         *_policy_rows(config, part),
         *_engine_rows(config, engine, cache=cache, on_gpu=on_gpu),
         *sync_rows(config, sizes, on_gpu=on_gpu),
@@ -175,27 +174,19 @@ def _saved_row(config: RunConfig, part: ModelSizes) -> MemoryRow:
 
 
 def _process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
-    """What the process of a worker that trains takes before any tensor, and the graphs if it generates too."""
-    if not on_gpu:
-        yield _row("libraries", LIBRARIES_BYTES)
-        yield _row(RUN_LIBRARIES, RUN_LIBRARIES_BYTES if config.cluster.is_alone else 0)
-        return
-    yield _row(DRIVER, DRIVER_BYTES)
-    yield _row(CONTEXT, CONTEXT_BYTES)
-    if not config.cluster.is_split:
-        yield _row(GRAPHS, graph_bytes(config, on_gpu=True))
-
-
-def _generating_process_rows(config: RunConfig, *, on_gpu: bool) -> Iterator[MemoryRow]:
-    """The same of a worker that only generates; none where all workers do both."""
-    if not config.cluster.is_split:
-        return
-    if not on_gpu:
-        yield _row("libraries", LIBRARIES_BYTES, *GENERATE)
-        return
-    yield _row(DRIVER, DRIVER_BYTES, *GENERATE)
-    yield _row(CONTEXT, CONTEXT_BYTES, *GENERATE)
-    yield _row(GRAPHS, graph_bytes(config, on_gpu=True), *GENERATE)
+    """What the process of a worker takes before any tensor, and the graphs of one that generates: of each kind of
+    worker where some only generate."""
+    is_split = config.cluster.is_split
+    for moments in (ALWAYS, GENERATE) if is_split else (ALWAYS,):
+        if not on_gpu:
+            yield _row("libraries", LIBRARIES_BYTES, *moments)
+            continue
+        yield _row(DRIVER, DRIVER_BYTES, *moments)
+        yield _row(CONTEXT, CONTEXT_BYTES, *moments)
+        if moments == GENERATE or not is_split:
+            yield _row(GRAPHS, graph_bytes(config), *moments)
+    if not on_gpu and config.cluster.is_alone:
+        yield _row(RUN_LIBRARIES, RUN_LIBRARIES_BYTES)
 
 
 def _policy_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:

@@ -24,15 +24,8 @@ NEWEST: Final = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecaster:
-    """The forecast of a run's steps on its devices.
-
-    Attributes:
-        sizes: Sizes of its model.
-        gpu: The GPU of each worker; None for workers on the CPU.
-        card: What each worker can do.
-        lengths: Of prompts and responses.
-        measured: The run's config and the median of the seconds measured in its placement.
-    """
+    """The forecast of a run's steps on its devices: what each of them can do, and the run's config with the median of
+    the seconds that were measured in its placement, if any were."""
 
     sizes: ModelSizes
     gpu: Gpu | None
@@ -41,8 +34,8 @@ class Forecaster:
     measured: tuple[RunConfig, StepTime] | None = None
 
     def step_time(self, config: RunConfig, *, response: float | None = None) -> StepTime:
-        """The seconds of a step in the placement of a config, with responses of another mean length where one is given.
-        Each part takes as many times the assumed seconds as it did where it was measured."""
+        """A step in the placement of a config, with responses of this mean length where one is given. Each part takes
+        as many times the assumed seconds as it did where it was measured."""
         lengths = self.lengths if response is None else replace(self.lengths, response=response)
         time = self._assumed(config, lengths)
         if self.measured is None:
@@ -84,8 +77,7 @@ class Forecaster:
 def step_forecaster(
     config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, gpu: Gpu | None
 ) -> tuple[Forecaster | None, str]:
-    """The forecast of a run, whose folder need not exist, and in words for which lengths it is and what it assumes.
-    Where nothing is known of the devices' speed, None and what is missing."""
+    """The forecast of a run, and in words for which lengths it is and what it assumes; or None, and what is missing."""
     card = A_CPU if gpu is None else card_named(gpu.name)
     if sizes is None:
         return None, "not known: the model is not here yet, or its parameters could not be counted"
@@ -110,8 +102,8 @@ def measured_steps(run: RunDirectory, config: RunConfig, gpu: Gpu | None) -> lis
     name = "CPU" if gpu is None else gpu.name or "a GPU of an unknown kind"
     steps = []
     for timing in read(run.timings)[-NEWEST:]:
-        devices = timing.get("workers", {}).get("device", [])
-        if len(devices) == config.cluster.ranks and all(device.startswith(name) for device in devices):
+        devices = [device.partition(" with ")[0] for device in timing.get("workers", {}).get("device", [])]
+        if devices == config.cluster.ranks * [name]:
             steps += [step] if (step := measured_step(timing, config)) else []
     return steps
 
