@@ -99,7 +99,7 @@ docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture
 	$(BIN)/python -m tools.easyr1.page docs/migration.md
 	$(BIN)/python -m tools.docs.gpu_table docs/memory.md
 	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
-	$(BIN)/python docs/rooms.py docs/images/rooms.svg
+	$(BIN)/python -m tools.docs.rooms docs/images/rooms.svg
 
 site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -37,7 +37,7 @@ def test_a_section_that_the_code_names_is_there(source: str, page: str, heading:
 
 def test_the_picture_of_the_rooms_is_that_of_the_import_contracts(tmp_path: Path) -> None:
     """`make docs` writes it anew."""
-    subprocess.run([sys.executable, "docs/rooms.py", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True)
+    subprocess.run([sys.executable, "-m", "tools.docs.rooms", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True)
     assert (tmp_path / "rooms.svg").read_text() == (REPOSITORY / "docs" / "images" / "rooms.svg").read_text()
 
 

@@ -1,6 +1,6 @@
 """Draws the packages of the library, as the import contracts of pyproject.toml lay them on top of each other.
 
-`python docs/rooms.py docs/images/rooms.svg` (`make docs`) writes the picture of docs/architecture.md.
+`python -m tools.docs.rooms docs/images/rooms.svg` (`make docs`) writes the picture of docs/architecture.md.
 """
 
 import sys
@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 ABOVE = (("flows", "the pipelines and the command line"), ("tasks", "the stages, one file each"))
 KNOWN_FOR = {
     "loop": "the training step and what surrounds it",
