@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from rl_core.config.tolerances import AGREEMENT
+from rl_core.planning.batches import WorkerShare
 from rl_core.planning.engine_memory import cpu_cache_bytes, engine_part, gpu_cache_bytes, kv_bytes_per_token
 from rl_core.planning.step_time import CardTime
 from rl_core.planning.training_state import BYTES
@@ -125,9 +126,7 @@ def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
         return Finding(check=SPEED, verdict="measured", measured=shown, figures={"tokens_per_second": rate})
     cluster, config = trial.config.cluster, trial.config
     assumed = CardTime(config=config, sizes=trial.sizes, card=card, lengths=made_lengths(groups))
-    planned = assumed.generate(
-        len(groups) * cluster.tensor_parallel_size // cluster.generators, config.rollout.max_num_seqs
-    )
+    planned = assumed.generate(-(-len(groups) // WorkerShare.of(config).engines), config.rollout.max_num_seqs)
     least = max(lengths) * engine_part(cluster, trial.sizes).parameters * BYTES[config.model.dtype] / card.bandwidth
     compared_words, advice = beside_plan(seconds, planned)
     return speed_finding(

@@ -12,7 +12,9 @@ import pytest
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import update_token_budget
-from tasks.device_check import checks
+from rl_core.planning.gpu import CARDS, Gpu
+from rl_core.planning.step_time import ARITHMETIC, CardTime
+from tasks.device_check import checks, configured_generator, configured_update, geometry
 from tasks.device_check.check import Setting
 from tasks.device_check.configured_generator import generator_findings
 from tasks.device_check.geometry import prepare_geometry
@@ -81,6 +83,26 @@ def test_an_update_of_a_model_without_weights_fills_its_passes(kind: str, tmp_pa
         norm = learn_from(workers, trial, groups)["actor/grad_norm"]
     assert np.isfinite(norm)
     assert norm > 0.0
+
+
+def test_the_speed_on_a_known_card_stands_beside_the_plan(tmp_path: Path) -> None:
+    """What is computed again takes longer and is no part of the utilisation."""
+    file = config_of(tmp_path / "model", FIELDS["images"])
+    file.write_text(dump_config(load_config(file, ["model.gradient_checkpointing=true"])))
+    trial = prepare_geometry(Setting(folder=tmp_path, config=file), response=32)
+    groups = made_groups(trial, 32)
+    card = replace(trial, gpu=Gpu(memory_gib=140.4, name=CARDS["h200"].name))
+    seconds = {"forward_backward": 0.001, "optimizer": 0.0005}
+    figures = configured_update._speed("update", card, groups, seconds).figures
+    planned = CardTime(
+        config=trial.config, sizes=trial.sizes, card=CARDS["h200"], lengths=geometry.made_lengths(groups)
+    )
+    assert figures["seconds"] == 0.0015
+    assert figures["planned_seconds"] == planned.passes(len(groups)) + planned.optimizer()
+    assert figures["mfu"] == pytest.approx(ARITHMETIC * 0.75 * planned.passes(len(groups)) / 0.001)
+    generated = configured_generator._speed(groups, 0.5, card)
+    assert generated.figures["tokens_per_second"] == len(groups) * 2 * 32 / 0.5
+    assert f"0.50 s beside {generated.figures['planned_seconds']:.2f} in the plan" in generated.measured
 
 
 def test_small_images_make_more_groups(tmp_path: Path) -> None:
