@@ -2,14 +2,13 @@
 torch."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Final, get_args
 
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.step_time_table import step_time_table
 from flows.printing import say
 from flows.request import ResolvedRun
 from flows.seed_group import MOST_SEEDS
@@ -44,11 +43,14 @@ from tasks.pages.plan_facts import (
 from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import planned_problems
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
-from tasks.planning.step_times import step_forecaster
+from tasks.planning.step_times import Forecaster, step_forecaster
 from tasks.results.measured_memory import measured_peaks
 
 _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
 """Beginnings of what names a problem with which no worker could start."""
+
+SHARES: Final = (0.25, 0.5, 1.0)
+"""Mean lengths of responses, as shares of the longest, for which the seconds of a step are shown too."""
 
 
 def planned_gpu(kind: str | None, gpu_gib: float | None, device: WorkerDevice) -> Gpu | None:
@@ -215,6 +217,38 @@ def _whose(memory: MemoryForecast) -> str:
     if memory.is_split:
         return f", of each of {generating} worker(s) of a machine that generate and {workers - generating} that train"
     return f", of each of {workers} workers of a machine" if workers > 1 else ""
+
+
+def step_time_table(config: RunConfig, forecaster: Forecaster, words: str) -> Table:
+    """A row for each placement: the seconds of a step and of its parts, the fastest one marked, and those of a step
+    with responses of other lengths. The title says for what the forecast is, and what it assumes."""
+    title = f"Step time in seconds, a forecast for {words}; last, with responses of 25, 50 and 100 % of the longest"
+    table = Table(title=title, title_justify="left")
+    table.add_column("placement")
+    for column in ("generate", "update", "sync", "other", "step", *(f"{share:.0%}" for share in SHARES)):
+        table.add_column(column, justify="right")
+    rows = [(placed, forecaster.step_time(placed)) for placed in forecaster.placements(config)]
+    fastest = min(time.step for _, time in rows)
+    for placed, time in rows:
+        others = [share * config.rollout.max_response_length for share in SHARES]
+        steps = (forecaster.step_time(placed, response=response).step for response in others)
+        seconds = (time.generate, time.update, time.sync, time.other, time.step, *steps)
+        mark = ", fastest" if time.step == fastest and len(rows) > 1 else ""
+        table.add_row(_placement_words(placed) + mark, *map(_shown, seconds))
+    return table
+
+
+def _placement_words(config: RunConfig) -> str:
+    """`colocated`, `split, 2 of 8 generate`, or the same with `, one step off`."""
+    cluster = config.cluster
+    if not cluster.is_split:
+        return "colocated"
+    split = f"split, {cluster.generating_devices} of {cluster.devices} generate"
+    return f"{split}, one step off" if config.rollout.staleness else split
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:,.{0 if seconds >= 100 else 1 if seconds >= 10 else 2}f}"
 
 
 def _print_problems(problems: list[Problem], console: Console) -> int:

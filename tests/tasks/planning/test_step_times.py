@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from flows.commands.step_time_table import step_time_table
+from flows.commands.plan import step_time_table
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import CARDS, Gpu
