@@ -1,8 +1,6 @@
 """How long a call of a reward function may take, and the message for one that took longer."""
 
-import asyncio
-from collections import defaultdict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rl_core.rewards.calling import SLICE_SECONDS
 from rl_core.rewards.messages import PoolOrder
@@ -12,25 +10,13 @@ ASYNC_GRACE_SECONDS = 2.0
 much more time, one of the calls blocks the others, and the process is killed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallLimit:
-    """The time limit of a task.
-
-    Attributes:
-        seconds: The task's process is killed after this time.
-        call_seconds: Limit of one call of an `async def` function.
-        reason: Message for a call that took longer.
-        later: The limit of later calls, if this is the first call of its function in a process; else None.
-    """
+class CallLimit(NamedTuple):
+    """The time limit of a task: the process is killed after `seconds`; one call of an `async def` function may take
+    `call_seconds`; `reason` is the message for a call that took longer."""
 
     seconds: float
     call_seconds: float
     reason: str
-    later: "CallLimit | None" = None
-
-    def words(self, seconds: float) -> str:
-        """The message for a call that was killed after `seconds`."""
-        return self.reason if self.later is None or seconds >= self.seconds else self.later.reason
 
 
 class CallLimits:
@@ -45,51 +31,37 @@ class CallLimits:
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
         self._loads_long: dict[int, bool] = {}
-        self._first_calls: dict[int, dict[asyncio.Timeout, float]] = defaultdict(dict)
 
     def of(self, index: int, *, samples: int, is_first: bool) -> CallLimit:
-        """The limit of a task of function `index` with `samples` samples."""
-        order, spec = self._order, self._order.specs[index]
-        if spec.style == "batch" and samples > 1:
-            key, seconds, more = "batch_timeout_seconds", order.batch_timeout_seconds, 0.0
-        else:
-            key, seconds = "timeout_seconds", order.timeout_seconds
-            # A single call has exactly its own limit; in a chunk the last call may begin just before the slice is over.
-            more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if samples > 1 else 0.0
-        later = CallLimit(
-            seconds=seconds + more, call_seconds=seconds, reason=f"no result within reward.{key} = {seconds:g}"
-        )
+        """The present limit of a task of function `index` with so many samples. `is_first`: it has the function's first
+        call in its process."""
+        later = self._of_later(index, samples)
         if not is_first or self._loads_long.get(index) is False:
             return later
-        load = order.load_timeout_seconds
-        keys = f"reward.load_timeout_seconds + reward.{key}"
-        return CallLimit(
-            seconds=later.seconds + load,
-            call_seconds=seconds + load,
-            reason=f"no result of the first call within {keys} = {seconds + load:g}",
-            later=later,
-        )
+        seconds, call_seconds = (limit + self._order.load_timeout_seconds for limit in later[:2])
+        keys = f"reward.load_timeout_seconds + {self._key(index, samples)}"
+        reason = f"no result of the first call within {keys} = {call_seconds:g}"
+        return CallLimit(seconds, call_seconds, reason)
 
-    def watch(self, index: int, limit: CallLimit, timeout: asyncio.Timeout) -> None:
-        """A call of function `index` begins under `timeout`."""
-        ends = timeout.when()
-        if limit.later is not None and ends is not None:
-            self._first_calls[index][timeout] = ends - limit.seconds + limit.later.seconds
-
-    def forget(self, index: int, timeout: asyncio.Timeout) -> None:
-        """A call ended in a way that tells nothing about how long the function takes."""
-        self._first_calls[index].pop(timeout, None)
-
-    def learn(self, index: int, limit: CallLimit, timeout: asyncio.Timeout, *, seconds: float | None) -> None:
-        """A call ended after `seconds` in the function, or by its time limit (None)."""
-        self.forget(index, timeout)
-        if limit.later is None:
-            return
-        if seconds is not None and seconds > limit.later.seconds:
+    def learn(self, index: int, *, samples: int, seconds: float | None) -> None:
+        """A first call ended after `seconds` in the function, or by its time limit (None)."""
+        if seconds is not None and seconds > self._of_later(index, samples).seconds:
             self._loads_long[index] = True
-        elif not self._loads_long.get(index, False):
-            self._loads_long[index] = False
-            for other, when in self._first_calls[index].items():
-                if not other.expired():
-                    other.reschedule(when)
-            self._first_calls[index].clear()
+        else:
+            self._loads_long.setdefault(index, False)
+
+    def _of_later(self, index: int, samples: int) -> CallLimit:
+        spec = self._order.specs[index]
+        if self._is_batch(index, samples):
+            seconds, more = self._order.batch_timeout_seconds, 0.0
+        else:
+            seconds = self._order.timeout_seconds
+            # A single call has exactly its own limit; of several, the last may begin just before the slice is over.
+            more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if samples > 1 else 0.0
+        return CallLimit(seconds + more, seconds, f"no result within {self._key(index, samples)} = {seconds:g}")
+
+    def _key(self, index: int, samples: int) -> str:
+        return "reward.batch_timeout_seconds" if self._is_batch(index, samples) else "reward.timeout_seconds"
+
+    def _is_batch(self, index: int, samples: int) -> bool:
+        return self._order.specs[index].style == "batch" and samples > 1

@@ -48,7 +48,7 @@ class RewardCaller:
 
         Args:
             samples: At least one.
-            timeout_seconds: Limit of one call of an `async def` function; the server enforces all other limits.
+            timeout_seconds: Limit of one call of an `async def` function; the run enforces all other limits.
             reason: The error message for a call that took longer.
 
         Raises:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import SupportsFloat
+from typing import Any
 
 from rl_core.wording import plain_text
 
@@ -24,7 +24,7 @@ def components_of(result: object) -> dict[str, float]:
             exceeds LARGEST; a name is empty or longer than LONGEST_NAME; or `overall` is missing. The message says
             which.
     """
-    named = {OVERALL: result} if isinstance(result, SupportsFloat) else result
+    named = {OVERALL: result} if _is_number(result) else result
     if not isinstance(named, Mapping):
         raise ValueError(f"returned {type(result).__name__}, not a number or a dict of numbers with `{OVERALL}`")
     components = {_checked_name(name): _checked_number(name, value) for name, value in named.items()}
@@ -42,8 +42,12 @@ def _checked_name(name: object) -> str:
     return plain
 
 
-def _checked_number(name: object, value: object) -> float:
-    if not isinstance(value, SupportsFloat):  # not numbers.Real: scalars of numpy and torch are not
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__")  # scalars of numpy and torch have it too; isinstance(SupportsFloat) takes longer
+
+
+def _checked_number(name: object, value: Any) -> float:
+    if not _is_number(value):
         raise ValueError(f"component `{name}` is {type(value).__name__}, not a number")
     try:
         number = float(value)

@@ -1,226 +1,176 @@
-"""Starting a scoring process with its supervisor, talking to it, and ending it; used by the server."""
+"""Starting a scoring process with its supervisor, talking to it, and ending it; used by the threads of the pool."""
 
-import asyncio
 import contextlib
 import json
-import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
-
-from rl_core.rewards.messages import Call, PoolOrder
-from rl_core.rewards.printed import Printer
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 _LONGEST_MESSAGE = 256 * 2**20
 """Most bytes of one answer. The answer to a batch of thousands of samples is shorter."""
 
-_FATE_SECONDS = 2.0
-"""A process that has closed its connection is about to exit: so long the server waits for its exit status."""
+_SLICE_SECONDS = 0.1
+"""So often a thread that waits looks whether it still should."""
 
-_LONGEST_STATUS = 16
-"""Most bytes of the exit status that the supervisor sends, a number in text."""
+_PIECE = 64 * 1024
+"""Most bytes that are read at a time."""
+
+_STDERR = 2
+
+_FATE_SECONDS = 2.0
+"""A process that has closed its connection is about to exit: so long the run waits for its exit status."""
 
 _END_SECONDS = 10.0
 """The supervisor's grace period and its time to kill fit into this. A supervisor that takes longer is killed."""
 
 _ORPHAN_SECONDS = 5.0
 
+_MARK = "SIGHTLINE_SCORING_PROCESS"
+"""Environment variable of a scoring process and all that it starts."""
 
 Heard = TypeVar("Heard")
+Left = Callable[[], float]
+"""Gives the seconds that are left to wait, and may raise an exception that ends the waiting."""
 
 
 class Ended(Exception):
-    """The process has ended; `ScoringProcess.fate` tells how."""
+    """The process has ended; `ScoringProcess.fate` says how."""
+
+
+class OutOfTime(Exception):
+    """The process did not do in time what the run waited for."""
 
 
 class ScoringProcess:
-    """One scoring process, made by `start`. Whatever a user's code does to it, the server sees an `Ended`."""
+    """One scoring process. Whatever a user's code does to it, the run sees an `Ended`. Used by one thread."""
 
-    _supervisors: set[int] = set()
-
-    def __init__(
-        self,
-        supervisor: "subprocess.Popen[bytes]",
-        *,
-        lifeline: "_Stream",
-        connection: "_Stream",
-        output: "_Output",
-    ) -> None:
-        self._supervisor = supervisor
-        self._lifeline = lifeline
-        self._connection = connection
-        self._output = output
-        self._fate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._end = asyncio.ensure_future(self._wait_for_end())
-        self.loaded: list[int] = []
-        """Indices of the functions that are loaded here."""
-        self.called: set[int] = set()
-        """Indices of the functions that were called here."""
-
-    @classmethod
-    async def start(cls, order: PoolOrder, function_indices: Sequence[int], printer: Printer) -> "ScoringProcess":
-        """Start a process that loads the functions with these indices."""
-        lifeline, its_lifeline = socket.socketpair()
-        connection, its_connection = socket.socketpair()
-        output, its_output = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
-        with its_lifeline, its_connection, its_output:
-            descriptors = [its_lifeline.fileno(), its_connection.fileno()]
-            supervisor = subprocess.Popen(
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Start it. What it prints goes to the error stream of the run."""
+        self._mark = uuid.uuid4().hex
+        self._lifeline, its_lifeline = socket.socketpair()
+        self._connection, its_connection = socket.socketpair()
+        self._connection.setblocking(False)
+        descriptors = [its_lifeline.fileno(), its_connection.fileno()]
+        with its_lifeline, its_connection:
+            self._supervisor = subprocess.Popen(
                 [sys.executable, "-P", "-u", "-m", "rl_core.rewards.supervisor", *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
-                stdout=its_output,
-                stderr=its_output,
-                start_new_session=True,
+                stdout=_STDERR,
+                env={**environment, _MARK: self._mark},
+                start_new_session=True,  # Ctrl-C in a terminal reaches the run alone, which first finishes its step
             )
-            cls._supervisors.add(supervisor.pid)
-        _, read = await asyncio.get_running_loop().connect_read_pipe(lambda: _Output(printer), output)
-        process = cls(
-            supervisor,
-            lifeline=_Stream(*await asyncio.open_unix_connection(sock=lifeline)),
-            connection=_Stream(*await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_MESSAGE)),
-            output=read,
-        )
-        process._connection.writer.write(pickle.dumps((order, list(function_indices))))
-        return process
+        self._received = bytearray()
+        self._fate: str | None = None
+        self._is_over = False
 
-    def tell_end(self, waiting: "asyncio.Future[Any]") -> None:
-        """Set the result of this future to None when the process ends, unless it has a result by then."""
-
-        def tell(_: object) -> None:
-            if not waiting.done():
-                waiting.set_result(None)
-
-        self._end.add_done_callback(tell)
-
-    async def ask(self, call: Call) -> None:
-        """Send a call. Raises Ended."""
+    def send(self, message: object, left: Left) -> None:
+        """Send a message. Raises Ended, OutOfTime."""
         self._supervisor.send_signal(signal.SIGCONT)  # the previous call may have stopped it
-        try:
-            self._connection.writer.write(pickle.dumps(call, protocol=pickle.HIGHEST_PROTOCOL))
-            await self._connection.writer.drain()
-        except OSError:
-            raise Ended from None
+        unsent = memoryview(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        while unsent:
+            self._wait(select.POLLOUT, left)
+            try:
+                unsent = unsent[self._connection.send(unsent) :]
+            except OSError:
+                raise Ended from None
 
-    async def hear(self, read: Callable[[list[Any]], Heard]) -> Heard:
+    def hear(self, read: Callable[[list[Any]], Heard], left: Left) -> Heard:
         """Wait for the next message of the process. Returns what `read` makes of its words.
 
         Raises:
-            Ended: the process has ended, or must be ended because `read` raised ValueError or TypeError: the reward
-                function wrote to the process's connection.
+            Ended: the process has ended, or must be ended because `read` raised an exception: the reward function
+                wrote to the process's connection.
+            OutOfTime: no time is left.
         """
+        while (end := self._received.find(b"\n")) < 0 and len(self._received) < _LONGEST_MESSAGE:
+            self._wait(select.POLLIN, left)
+            self._received += self._receive()
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
         try:
-            line = await self._connection.reader.readline()
-            if line:
-                return read(json.loads(line))
+            return read(json.loads(line))
+        except Exception:  # noqa: BLE001 - a reward function may have written anything to the connection
+            self._fate = "it sent something else than a report"
+            raise Ended from None
+
+    def _receive(self) -> bytes:
+        try:
+            part = self._connection.recv(_PIECE)
         except OSError:
-            pass
-        except (ValueError, TypeError):
-            self._settle("it sent something else than a report")
-        raise Ended
+            part = b""
+        if not part:
+            raise Ended
+        return part
 
-    @property
-    def has_died(self) -> bool:
-        """Whether the process has ended, or is being ended."""
-        return self._fate.done()
-
-    async def fate(self) -> str:
+    def fate(self) -> str:
         """How the process ended by itself, in words. Waits until it and all that it started have ended."""
-        self._supervisor.send_signal(signal.SIGCONT)
-        await asyncio.wait([self._fate], timeout=_FATE_SECONDS)
-        self._settle("its connection was closed")
-        await self.end()
-        return self._fate.result()
+        if self._fate is None:
+            self._fate = self._exit_words()
+        self.end()
+        return self._fate
 
-    async def end(self) -> None:
+    def _exit_words(self) -> str:
+        self._supervisor.send_signal(signal.SIGCONT)
+        self._lifeline.settimeout(_FATE_SECONDS)
+        try:
+            status = self._lifeline.recv(16)
+        except TimeoutError:
+            return "its connection was closed"
+        except OSError:
+            status = b""
+        return _words(int(status)) if status else f"{_words(self._supervisor.wait())} to its parent process"
+
+    def end(self) -> None:
         """End the process and all that it started, if they have not ended yet."""
-        self._settle("it was ended")
-        with contextlib.suppress(OSError, RuntimeError):  # the lifeline is closed already
-            self._lifeline.writer.write_eof()
+        if self._is_over:
+            return
+        self._is_over = True
+        with contextlib.suppress(OSError):
+            self._lifeline.shutdown(socket.SHUT_WR)
         self._supervisor.send_signal(signal.SIGCONT)
         try:
-            await asyncio.wait_for(asyncio.shield(self._end), _END_SECONDS)
-        except TimeoutError:
+            self._supervisor.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
             self._supervisor.kill()
-            await self._end
+        if self._supervisor.wait() != 0:
+            _end_all_with(self._mark)
+        self._lifeline.close()
+        self._connection.close()
 
-    async def _wait_for_end(self) -> None:
-        """Learn how the scoring process ended, and wait until its supervisor has exited."""
-        status = b""
-        with contextlib.suppress(OSError):
-            status = await self._lifeline.reader.read(_LONGEST_STATUS)
-            if status:
-                self._settle(exit_words(int(status)))
-                await self._lifeline.reader.read()
-        code = await asyncio.to_thread(self._supervisor.wait)
-        self._supervisors.discard(self._supervisor.pid)
-        if not status:
-            self._settle(f"{exit_words(code)} to its parent process")
-            await end_orphans()
-        await self._output.wait_closed()
-        self._lifeline.writer.close()
-        self._connection.writer.close()
-
-    def _settle(self, fate: str) -> None:
-        """The first account of how the process ended is kept."""
-        if not self._fate.done():
-            self._fate.set_result(fate)
+    def _wait(self, event: int, left: Left) -> None:
+        """Wait until the connection is ready for an event."""
+        events = select.poll()
+        events.register(self._connection, event)
+        while not events.poll(1000 * max(0.0, min(seconds := left(), _SLICE_SECONDS))):
+            if seconds <= 0.0:  # an answer that came in time is taken even if this thread was held up
+                raise OutOfTime
 
 
-async def end_orphans() -> None:
-    """Kill the children of this process that are not supervisors: a supervisor that was killed has left them."""
-    import psutil  # rarely needed, and without it the server starts sooner
+def _end_all_with(mark: str) -> None:
+    """Kill what a supervisor has left that was killed itself."""
+    import psutil  # rarely needed
 
     deadline = time.monotonic() + _ORPHAN_SECONDS
-    while orphans := [child for child in psutil.Process().children() if child.pid not in ScoringProcess._supervisors]:
-        for orphan in orphans:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                orphan.kill()
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(orphan.pid, os.WNOHANG)
-        if time.monotonic() > deadline:
+    while time.monotonic() < deadline:
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(_MARK) == mark:
+                    process.kill()
+                    left.append(process)
+        if not left:
             return
-        await asyncio.sleep(0.01)
+        psutil.wait_procs(left, timeout=0.1)
 
 
-class _Stream(NamedTuple):
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-
-class _Output(asyncio.Protocol):
-    """Reads what a process, and the processes that it starts, write to standard output and error."""
-
-    _DRAIN_SECONDS = 1.0
-
-    def __init__(self, printer: Printer) -> None:
-        self._printer = printer
-        self._closed = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The pipe is open."""
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Pass the output on."""
-        self._printer.take(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """No process holds the other end any more."""
-        if not self._closed.done():
-            self._closed.set_result(None)
-
-    async def wait_closed(self) -> None:
-        """Read what is left in the pipe, and close it."""
-        await asyncio.wait([self._closed], timeout=self._DRAIN_SECONDS)
-        self._transport.close()
-
-
-def exit_words(code: int) -> str:
+def _words(code: int) -> str:
     """The exit code of a process, or the signal that ended it, in words."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,11 +1,11 @@
 """The parent process of a scoring process, which ends whatever a reward function leaves behind.
 
-The reward server starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks
+The run starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks
 before any user code is loaded: the child becomes the scoring process, in a session of its own; the parent, the
 supervisor, waits. A reward function that kills its parent or its process group therefore hits only these two processes,
 and orphans of what it started become children of the supervisor, which ends them.
 
-The supervisor holds one end of the lifeline, a socket. If the server closes the other end, or ends itself, the
+The supervisor holds one end of the lifeline, a socket. If the run closes the other end, or ends itself, the
 supervisor ends all processes below it. When the scoring process has ended, the supervisor reports its exit status on
 the lifeline, ends the processes that are left, and exits.
 """
@@ -24,7 +24,7 @@ GRACE_SECONDS = 0.5
 then SIGKILL."""
 
 _KILL_SECONDS = 5.0
-"""Processes that appear when another one is killed are killed too, for so long. The server ends those that remain."""
+"""Processes that appear when another one is killed are killed too, for so long."""
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,14 +32,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends (Linux; on other systems nothing happens)."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
 def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
     """Fork. Returns in the child, which becomes the scoring process; never returns in the parent."""
-    adopt_orphans()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # it becomes the parent of descendants whose own parent ends
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -60,7 +55,7 @@ def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
         return
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    connection.close()  # so that the server sees its end as soon as the scoring process has ended
+    connection.close()  # so that the run sees its end as soon as the scoring process has ended
     try:
         status = _watch(child, lifeline, woken)
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """What runs in a scoring process: the only place where a reward function is called.
 
-It reads pickled calls from the server and answers with lines of JSON, because the server must not unpickle anything
-that a user's function could have written.
+It reads pickled calls from the run and answers with lines of JSON, because the run must not unpickle anything that a
+user's function could have written.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from rl_core.rewards.spec import RewardSpec
 
 
 def serve(connection: socket.socket) -> None:
-    """Load the functions, then score until the server closes the connection."""
+    """Load the functions, then score until the run closes the connection."""
     received, answers = connection.makefile("rb"), _Answers(connection)
-    order, indices = pickle.load(received)  # noqa: S301 - from the server
+    order, indices = pickle.load(received)  # noqa: S301 - from the run
     resource.setrlimit(resource.RLIMIT_AS, (order.memory_limit_bytes, order.memory_limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers.send("started")
@@ -60,20 +60,19 @@ class Functions:
     def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:
         """("scored", the results of the first samples, the seconds that they took together), or ("batch failed", the
         reason)."""
-        samples = pickle.loads(call.samples)[call.start : call.stop]  # noqa: S301 - from the run, through the server
         caller = self.callers[call.function_index]
         if isinstance(caller, str):
-            return "scored", [CallResult({}, None, caller)] * len(samples), 0.0
+            return "scored", [CallResult({}, None, caller)] * len(call.samples), 0.0
         began = time.perf_counter()
         try:
-            results = caller.results(samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
+            results = caller.results(call.samples, timeout_seconds=call.timeout_seconds, reason=call.timeout_reason)
         except BatchFailed as error:
             return "batch failed", str(error)
         return "scored", results, time.perf_counter() - began
 
 
 class _Answers:
-    """Sends answers to the server from this process, and from no process that a reward function forks."""
+    """Sends answers to the run from this process, and from no process that a reward function forks."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -88,7 +87,7 @@ class _Answers:
 def _calls(received: IO[bytes]) -> Iterator[Call]:
     while True:
         try:
-            call: Call = pickle.load(received)  # noqa: S301 - from the server
+            call: Call = pickle.load(received)  # noqa: S301 - from the run
         except EOFError:
             return
         yield call

@@ -70,9 +70,18 @@ def returns_what_exits(sample: RewardSample) -> object:
 
 @harmful
 def writes_where_it_may_not(sample: RewardSample) -> None:
+    write_everywhere(b'["scored", [[{"overall": NaN}, null, null]], 0.0]\n')
+
+
+@harmful
+def writes_nested_lists_where_it_may_not(sample: RewardSample) -> None:
+    write_everywhere(b"[" * 100_000 + b"\n")
+
+
+def write_everywhere(text: bytes) -> None:
     for descriptor in range(3, 64):
         try:
-            os.write(descriptor, b'["scored", [[{"overall": NaN}, null, null]], 0.0]\n')
+            os.write(descriptor, text)
         except OSError:
             continue
 

@@ -1,20 +1,17 @@
 """EasyR1's reward files, unchanged, in real processes; and what happens when one fails."""
 
 import logging
-import os
 import random
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Score
-from tests.processes import answers
-from tests.rl_core.rewards.samples import make_sample, without_place
+from tests.rl_core.rewards.samples import make_sample, supervisors, without_place
 
 FILES = Path(__file__).parent
 BATCH = FILES / "easyr1_batch.py"
@@ -115,17 +112,12 @@ def test_a_batch_larger_than_any_chunk_stays_whole() -> None:
     assert [score.overall for score in scores] == list(range(500))
 
 
-def reward_servers() -> set[psutil.Process]:
-    found = answers(psutil.Process(), lambda one: (one, one.ppid(), " ".join(one.cmdline())))
-    return {one for one, parent, command in found if parent == os.getpid() and "rl_core.rewards.server" in command}
-
-
 def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
-    before = reward_servers()
+    before = supervisors()
     with pool_of(BATCH, "place", workers=1) as pool:
         pool.score_all([make_sample("x")])
-        (server,) = reward_servers() - before
-        (scoring,) = server.children()[0].children()
+        (supervisor,) = supervisors() - before
+        (scoring,) = supervisor.children()
         scoring.kill()
         scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
     assert [score.components for score in scores] == [{"overall": float(i), "size": 3.0} for i in range(3)]

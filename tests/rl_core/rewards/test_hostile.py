@@ -1,8 +1,6 @@
 """Rewards that do harm, in real processes: each costs the samples that it does it on, and leaves nothing behind."""
 
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,6 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.printed import MOST_BYTES
 from rl_core.types import Score
 from tests.processes import living
 from tests.rl_core.rewards.samples import make_sample
@@ -38,6 +35,7 @@ COSTS = {
     "raises_what_cannot_be_said": "Speechless, whose text cannot be made",
     "returns_what_exits": "SystemExit: from a result (hostile.py line ",
     "writes_where_it_may_not": DIED + "it sent something else than a report",
+    "writes_nested_lists_where_it_may_not": DIED + "it sent something else than a report",
     "kills_its_parent_and_leaves_a_child": DIED + "signal SIGKILL to its parent process",
 }
 """What the reason begins with."""
@@ -176,27 +174,6 @@ def test_a_first_call_that_never_ends_is_told_and_the_next_gets_no_more_time(tmp
     keys = "reward.load_timeout_seconds + reward.timeout_seconds"
     assert first.error == f"no result of the first call within {keys} = 1.5"
     assert second.error == "no result within reward.timeout_seconds = 0.5"
-
-
-def test_what_a_reward_prints_is_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "chatty.py"
-    path.write_text(
-        "import os, subprocess, sys\n"
-        "def judge(sample):\n"
-        "    print('print ' * 100_000)\n    os.write(2, b'error ' * 100_000)\n"
-        "    subprocess.run(['sh', '-c', 'head -c 3000000 /dev/zero'])\n    return 1.0\n"
-    )
-    script = (
-        "from rl_core.config.reward import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
-        "from tests.rl_core.rewards.samples import make_sample\n"
-        f"with RewardPool(RewardConfig(function='{path}:judge', workers=2)) as pool:\n"
-        "    print({score.overall for score in pool.score_all([make_sample('x')] * 4)})\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "{1.0}\n"
-    assert done.stderr.startswith("print print")
-    assert done.stderr.count("the rewards printed more than 64 KiB within 60 s; the rest is left out") == 1
-    assert MOST_BYTES < len(done.stderr) < MOST_BYTES + 200
 
 
 def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_background() -> None:

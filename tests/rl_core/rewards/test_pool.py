@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +20,11 @@ from rl_core.data.images import ImageStoreWriter
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.sample_queue import SampleQueue
+from rl_core.rewards.sample_queue import SampleQueue, Task
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
-from tests.rl_core.rewards.samples import make_sample
-from tests.servers import wait_until
+from tests.rl_core.rewards.samples import make_sample, supervisors
 
 STRANGERS = Path(__file__).with_name("strangers.py")
 PATIENCE = 60.0
@@ -92,10 +90,9 @@ def test_scoring_processes_load_no_large_library(pool: RewardPool) -> None:
 def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None:
     (score,) = pool.score_all([make_sample("pid")])
     supervisor = psutil.Process(int(score.components["parent"]))
-    server = supervisor.parent()
-    assert server.ppid() == os.getpid()
-    sessions = [os.getsid(pid) for pid in (0, server.pid, supervisor.pid, int(score.components["pid"]))]
-    assert len(set(sessions)) == 4, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
+    assert supervisor.ppid() == os.getpid()
+    sessions = [os.getsid(pid) for pid in (0, supervisor.pid, int(score.components["pid"]))]
+    assert len(set(sessions)) == 3, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.05, 0.4])
@@ -146,14 +143,14 @@ def test_512_fast_rewards_leave_the_generating_process_in_a_few_messages(
     samples = counting_samples(512)
     counting.score_all(samples)  # the pool knows now that a call is fast
     sizes: list[int] = []
-    next_chunk = SampleQueue.next_chunk
+    next_task = SampleQueue.next_task
 
-    def watched(queue: SampleQueue, number: int) -> list[RewardSample]:
-        sent = next_chunk(queue, number)
-        sizes.append(len(sent))
-        return sent
+    def watched(queue: SampleQueue) -> Task | None:
+        task = next_task(queue)
+        sizes.append(0 if task is None else task.count)
+        return task
 
-    monkeypatch.setattr(SampleQueue, "next_chunk", watched)
+    monkeypatch.setattr(SampleQueue, "next_task", watched)
     counting.score_all(samples)
     messages = [size for size in sizes if size]
     assert sum(messages) == 512
@@ -266,17 +263,17 @@ def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path)
     assert score == Score(components={"overall": 70.0})
 
 
-def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path) -> None:
+def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "chatty.py"
-    path.write_text("def score(sample):\n    print('chatter', flush=True)\n    return 1.0\n")
-    script = (
-        "from rl_core.config.reward import RewardConfig\nfrom rl_core.rewards.pool import RewardPool\n"
-        "from tests.rl_core.rewards.samples import make_sample\n"
-        f"with RewardPool(RewardConfig(function='{path}:score', workers=1)) as pool:\n"
-        "    print(pool.score_all([make_sample('x')])[0].overall)\n"
+    path.write_text(
+        "import subprocess, sys\nprint('import')\n"
+        "def score(sample):\n    print('one')\n    print('two', file=sys.stderr)\n"
+        "    subprocess.run(['echo', 'child'])\n    return 1.0\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("1.0\n", "chatter\n")
+    with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
+        assert pool.score_all([make_sample("x")])[0].overall == 1.0
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "import\none\ntwo\nchild\n")
 
 
 def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
@@ -285,31 +282,15 @@ def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
         future = pool.submit(make_sample("runaway"))
         pool.flush()
         time.sleep(0.2)
-    assert pool._server.returncode == 0, "it had to be killed"
     assert future.cancelled()
     with pytest.raises(RuntimeError, match="the reward pool is closed"):
         pool.submit(make_sample("good"))
 
 
-def test_a_lost_server_is_an_error_and_not_a_wait() -> None:
-    with strangers(timeout_seconds=100.0) as pool:
-        (score,) = pool.score_all([make_sample("pid")])
-        future = pool.submit(make_sample("hang"))
-        pool.flush()
-        server = psutil.Process(int(score.components["parent"])).parent()
-        scoring = server.children(recursive=True)
-        server.kill()
-        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            future.result(timeout=PATIENCE)
-        assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == []
-        with pytest.raises(RuntimeError, match="the reward server ended"):
-            pool.submit(make_sample("good"))
-
-
 FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Path) -> None:
+def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path: Path) -> None:
     entered, all_wait = threading.Event(), threading.Event()
 
     def log_event(kind: str, **facts: object) -> None:
@@ -321,14 +302,14 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
     path.write_text("REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError\n")
     hanging = {"function": f"{STRANGERS}:judge"}
     config = RewardConfig(function=f"{path}:score", by_source={"slow": hanging}, workers=2, timeout_seconds=100.0)
+    before = supervisors()
     with RewardPool(config, log_event=log_event) as pool:
         futures = [pool.submit(make_sample("x")) for _ in range(3)]
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
-        server = psutil.Process(pool._server.pid)
-        wait_until(lambda: len(server.children(recursive=True)) == 4, "two workers with their supervisors")
-        scoring = server.children(recursive=True)
+        scoring = [process for one in supervisors() - before for process in [one, *one.children()]]
+        assert len(scoring) == 4, "two workers with their supervisors"
         all_wait.set()
         for future in futures:
             with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
@@ -339,75 +320,6 @@ def test_what_ends_the_reader_of_reports_ends_the_run_and_is_named(tmp_path: Pat
     assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 
-WORDY = """
-REWARD_TYPE = "batch"
-
-def score(inputs):
-    if len(inputs) > 1:
-        raise ValueError
-    return [{"overall": 0.0} | {f"component_{number}": 0.0 for number in range(20_000)}]
-"""
-
-
-class HeldUp:
-    """A pool whose reader of reports is kept in `log_event`, so that what its server sends and gets stays unread."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / "wordy.py"
-        path.write_text(WORDY)
-        self._entered, self._released = threading.Event(), threading.Event()
-        self.pool = RewardPool(RewardConfig(function=f"{path}:score", workers=1), log_event=self._log_event)
-
-    def _log_event(self, kind: str, **facts: object) -> None:
-        self._entered.set()
-        self._released.wait(PATIENCE)
-
-    def __enter__(self) -> "HeldUp":
-        self.pool.__enter__()
-        self.futures = [self.pool.submit(make_sample("x")) for _ in range(2)]
-        self.pool.flush()
-        assert self._entered.wait(PATIENCE)
-        self.server = psutil.Process(self.pool._server.pid)
-        return self
-
-    def kill_the_server(self) -> None:
-        time.sleep(0.5)
-        self.server.kill()
-        time.sleep(0.2)
-
-    def __exit__(self, *_: object) -> None:
-        self._released.set()
-        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            self.futures[0].result(timeout=PATIENCE)
-        self.pool.close()
-
-
-def test_a_server_killed_in_the_middle_of_a_report_has_ended(tmp_path: Path) -> None:
-    with HeldUp(tmp_path) as held:
-        held.kill_the_server()
-
-
-def test_a_server_killed_while_it_is_sent_samples_is_told_of_by_their_scores(tmp_path: Path) -> None:
-    with HeldUp(tmp_path) as held, ThreadPoolExecutor() as threads:
-
-        def submit_more_than_a_connection_holds() -> list[Future[Score]]:
-            return [submit_and_flush(held.pool, make_sample("x" * 8_000)) for _ in range(100)]
-
-        held.server.suspend()
-        submitting = threads.submit(submit_more_than_a_connection_holds)
-        held.kill_the_server()
-        futures = submitting.result(timeout=PATIENCE)
-    for future in futures:
-        with pytest.raises(RuntimeError, match="the reward server ended with exit code -9"):
-            future.result(timeout=PATIENCE)
-
-
-def submit_and_flush(pool: RewardPool, sample: RewardSample) -> Future[Score]:
-    future = pool.submit(sample)
-    pool.flush()
-    return future
-
-
 def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path) -> None:
     script = (
         "import psutil, sys, time\n"
@@ -415,13 +327,13 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path
         "with strangers(timeout_seconds=1000.0) as pool:\n"
         "    pool.score_all([make_sample('good')])\n"
         "    future = pool.submit(make_sample('runaway')); pool.flush(); time.sleep(0.3)\n"
-        "    while len(started := psutil.Process().children(recursive=True)) < 5: time.sleep(0.1)\n"
+        "    while len(started := psutil.Process().children(recursive=True)) < 4: time.sleep(0.1)\n"
         "    print(*[p.pid for p in started], flush=True)\n"
         "    time.sleep(1000)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
         processes = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)
-    assert len(processes) == 5, "the server, two scoring processes, their supervisors"
+    assert len(processes) == 4, "two scoring processes, their supervisors"
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
     assert alive == []

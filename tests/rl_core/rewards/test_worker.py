@@ -1,6 +1,5 @@
 """The scoring process's own code, called here without one; test_pool.py has the real processes."""
 
-import pickle
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("own_imports")
 def load(function: str, **kwargs) -> Functions:
     order = PoolOrder(
         specs=resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs,
-        workers=1,
         timeout_seconds=1.0,
         batch_timeout_seconds=1.0,
         load_timeout_seconds=1.0,
@@ -32,18 +30,13 @@ def load(function: str, **kwargs) -> Functions:
     return functions
 
 
-def answer(functions: Functions, *responses: str, start: int = 0, stop: int | None = None) -> tuple[Any, ...]:
-    samples = pickle.dumps([make_sample(response) for response in responses])
-    stop = len(responses) if stop is None else stop
-    return functions.answer(
-        Call(function_index=0, samples=samples, start=start, stop=stop, timeout_seconds=1.0, timeout_reason="too long")
-    )
+def answer(functions: Functions, *responses: str) -> tuple[Any, ...]:
+    samples = [make_sample(response) for response in responses]
+    return functions.answer(Call(function_index=0, samples=samples, timeout_seconds=1.0, timeout_reason="too long"))
 
 
-def test_a_stretch_of_a_chunk_is_scored_in_order() -> None:
-    word, results, seconds = answer(
-        load("count"), "no", "<answer>3</answer>", "<answer>4</answer>", "no", start=1, stop=3
-    )
+def test_samples_are_scored_in_order() -> None:
+    word, results, seconds = answer(load("count"), "<answer>3</answer>", "<answer>4</answer>")
     assert word == "scored"
     assert [(result.components["accuracy"], result.parsed) for result in results] == [(1.0, "3"), (0.0, "4")]
     assert seconds > 0

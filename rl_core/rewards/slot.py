@@ -1,0 +1,206 @@
+"""A thread of the reward pool, which has one scoring process at a time score the tasks of the pool."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from rl_core.events import LogEvent
+from rl_core.rewards.call_limits import CallLimit, CallLimits
+from rl_core.rewards.components import components_of
+from rl_core.rewards.loading_record import LoadingRecord
+from rl_core.rewards.messages import Call, CallResult, PoolOrder
+from rl_core.rewards.sample_queue import Task
+from rl_core.rewards.scoring_process import Ended, OutOfTime, ScoringProcess
+from rl_core.rewards.work import Stopped, Work
+
+MAX_BREAKS = 3
+"""A sample gets no score if so many processes have ended after they took it and before its call began. One such end may
+be an accident: something outside killed the process."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """What the slots of a pool have in common.
+
+    Attributes:
+        order: The functions and their limits.
+        environment: That of the scoring processes.
+        work: The samples.
+        limits, loading: What is known of the functions' times and imports.
+        log_event: Called for every batch that failed.
+    """
+
+    order: PoolOrder
+    environment: Mapping[str, str]
+    work: Work
+    limits: CallLimits
+    loading: LoadingRecord
+    log_event: LogEvent | None
+
+
+class Slot(threading.Thread):
+    """Starts a new scoring process when one has ended. Ends, with its process, when the work has stopped."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(name="reward", daemon=True)
+        self._shared = shared
+        self._work = shared.work
+        self._task: Task | None = None
+
+    def run(self) -> None:
+        """The futures of the samples depend on this thread: whatever ends it stops the work, with a reason."""
+        try:
+            while True:
+                self._use_a_process()
+        except Stopped:
+            pass
+        except Exception as error:  # noqa: BLE001 - most likely the disk with the event log is full
+            self._work.stop(error)
+        if self._task is not None:
+            self._work.abandon(self._task.waiting)
+
+    def _use_a_process(self) -> None:
+        process = ScoringProcess(self._shared.environment)
+        try:
+            if self._load(process):
+                called: set[int] = set()
+                while self._score(process, called):
+                    pass
+        finally:
+            process.end()
+
+    def _load(self, process: ScoringProcess) -> bool:
+        """Wait until the process has imported all functions, with or without success. False if it has ended."""
+        order, loading = self._shared.order, self._shared.loading
+        indices = [index for index in range(len(order.specs)) if not self._work.is_given_up(index)]
+        index: int | None = None
+        try:
+            process.send((order, indices), self._until(lambda: math.inf))
+            process.hear(partial(_after, "started"), self._until(lambda: math.inf))
+            loading.succeeded(None)
+            for index in indices:
+                process.hear(partial(_after, "loaded"), self._until(lambda: order.load_timeout_seconds))
+                loading.succeeded(index)
+        except OutOfTime:
+            assert index is not None
+            reason = loading.took_too_long(index)
+        except Ended:
+            reason = loading.ended(index, process.fate())
+        else:
+            return True
+        if reason is not None and index is not None:
+            self._work.give_up_function(index, reason)
+        return False
+
+    def _score(self, process: ScoringProcess, called: set[int]) -> bool:
+        """Have the next task scored, and handle its result. False if the process cannot take another task."""
+        self._task = task = self._work.next_task()
+        index, limits = task.function_index, self._shared.limits
+        is_first = index not in called
+        called.add(index)
+        limit_now = partial(limits.of, index, samples=task.count, is_first=is_first)
+        limit, has_begun, goes_on = limit_now(), False, True
+        until = self._until(lambda: limit_now().seconds)
+        try:
+            process.send(_call_of(task, limit), until)
+            process.hear(partial(_after, "begun"), until)
+            has_begun = True
+            answer = process.hear(partial(_answer_of, task.count), until)
+        except OutOfTime:
+            reason, goes_on = limit_now().reason, False
+            if is_first:
+                limits.learn(index, samples=task.count, seconds=None)
+            process.end()
+            self._failed(task, reason)
+        except Ended:
+            goes_on = False
+            self._died(task, process.fate(), has_begun=has_begun)
+        else:
+            if isinstance(answer, str):
+                self._failed(task, answer)
+            else:
+                results, seconds = answer
+                if is_first:
+                    took_too_long = any(result.error == limit.reason for result in results)
+                    limits.learn(index, samples=task.count, seconds=None if took_too_long else seconds)
+                self._work.deliver(task, results, seconds=seconds)
+        self._task = None
+        return goes_on
+
+    def _failed(self, task: Task, reason: str) -> None:
+        """A task gave no results. One of its samples may be the cause: each gets a call of its own with a time limit
+        of its own."""
+        if task.count == 1:
+            self._work.deliver(task, [CallResult({}, None, reason)], seconds=self._shared.order.timeout_seconds)
+            return
+        if self._is_batch(task):
+            name = self._shared.order.specs[task.function_index].name
+            _LOG.warning("reward %s failed on a batch of %d (%s); trying one by one", name, task.count, reason)
+            if self._shared.log_event is not None:
+                self._shared.log_event("reward_batch_retried", function=name, samples=task.count, reason=reason)
+        self._work.put_back(task.parts(1))
+
+    def _died(self, task: Task, fate: str, *, has_begun: bool) -> None:
+        """The process of a task has ended. If it ended before the call began, another process takes the task."""
+        if has_begun:
+            self._failed(task, f"the process died in the call: {fate}")
+        elif task.breaks + 1 >= MAX_BREAKS:
+            result = CallResult({}, None, f"the scoring processes died {MAX_BREAKS} times before the call")
+            self._work.deliver(task, [result] * task.count, seconds=0.0)
+        else:
+            parts = [task] if self._is_batch(task) else task.parts(1)
+            self._work.put_back([replace(part, breaks=task.breaks + 1) for part in parts])
+
+    def _is_batch(self, task: Task) -> bool:
+        """Whether the task is one call with several samples."""
+        return self._shared.order.specs[task.function_index].style == "batch" and task.count > 1
+
+    def _until(self, seconds: Callable[[], float]) -> Callable[[], float]:
+        """How many seconds are left, of so many from now on. Raises Stopped."""
+        began = time.monotonic()
+
+        def left() -> float:
+            if self._work.has_stopped:
+                raise Stopped
+            return began + seconds() - time.monotonic()
+
+        return left
+
+
+def _call_of(task: Task, limit: CallLimit) -> Call:
+    return Call(
+        function_index=task.function_index,
+        samples=[sample for sample, _ in task.waiting],
+        timeout_seconds=limit.call_seconds,
+        timeout_reason=limit.reason,
+    )
+
+
+def _after(word: str, words: list[Any]) -> list[Any]:
+    first, *rest = words
+    if first != word:
+        raise ValueError(f"{first!r}, not {word!r}")
+    return rest
+
+
+def _answer_of(count: int, words: list[Any]) -> tuple[list[CallResult], float] | str:
+    """The results of at most `count` samples and the seconds that they took; or why the whole batch failed. Raises
+    ValueError or TypeError for any other answer."""
+    if words[:1] == ["batch failed"]:
+        return str(words[1])
+    sent, seconds = _after("scored", words)
+    results = [_result_of(*result) for result in sent]
+    if not 0 < len(results) <= count:
+        raise ValueError(f"{len(results)} results of {count} samples")
+    return results, float(seconds)
+
+
+def _result_of(components: Any, parsed: str | None, error: str | None) -> CallResult:
+    return CallResult(components_of(components), parsed, None) if error is None else CallResult({}, None, str(error))
