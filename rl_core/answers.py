@@ -15,11 +15,8 @@ def answer_text(answer: Answer) -> str:
 
 
 def read_answer(value: Any) -> Answer:
-    """The value of a row's answer column as a JSON value.
-
-    Raises:
-        ValueError: the value is missing, blank, not a finite number, or not a JSON value; the message says which.
-    """
+    """The value of a row's answer column as a JSON value. Raises ValueError, which says why, if it is missing, blank,
+    not a finite number, or not a JSON value."""
     if value is None or value == "" or value != value:
         raise ValueError("the answer is missing")
     if isinstance(value, str):

@@ -17,11 +17,8 @@ class ImageSource(Protocol):
 
 
 def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-    """A clip as processors take it: frames [T, H, W, 3] and their times.
-
-    The frames are described as a complete video. A processor that sampled frames again, or guessed the frame rate,
-    would not see the same frames and times as another one.
-    """
+    """A clip as processors take it: frames [T, H, W, 3] and their times. They are described as a complete video, since
+    a processor that sampled frames again, or guessed the frame rate, would see other frames and times."""
     frames = np.stack([np.asarray(images.image(uid)) for uid in clip.frame_uids])
     count = len(frames)
     return frames, {

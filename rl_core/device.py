@@ -37,12 +37,8 @@ def _is_on(switch: str) -> bool:
 
 
 def take_device(local_rank: int) -> "torch.device":
-    """The device of one of several processes of a machine, which take its visible GPUs in turn. A GPU becomes torch's
-    current one.
-
-    Args:
-        local_rank: Number of the process on its machine, from 0.
-    """
+    """The device of one of several processes of a machine (from 0), which take its visible GPUs in turn. A GPU becomes
+    torch's current one."""
     import torch
 
     device = computing_device()
@@ -63,8 +59,7 @@ def take_threads(workers: int, *, fixed: int | None) -> None:
 
 
 def finish_kernels(device: "torch.device") -> None:
-    """Wait until a GPU has computed what it was given, so that a clock read next belongs to it; a CPU computes at
-    once."""
+    """Wait until a GPU has computed what it was given, so that a clock read next belongs to it."""
     import torch
 
     if device.type == "cuda":

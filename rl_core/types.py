@@ -30,12 +30,7 @@ RolloutKey = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VideoClip:
-    """The frames of a video that the model gets.
-
-    Attributes:
-        frame_uids: Image uids of the frames, an even number.
-        fps: Frames per second; the first frame is at 0 s.
-    """
+    """The frames of a video that the model gets: an even number, by their image uids, of which the first is at 0 s."""
 
     frame_uids: tuple[str, ...]
     fps: float
@@ -58,8 +53,7 @@ class Prompt:
         answer: Ground truth, of the type that its column has; only the reward and the cold start get it.
         token_ids: [P] int32, every image and video expanded to its placeholder tokens, for the trainer.
         engine_token_ids: [E] int32, one placeholder token for each image or video, for vLLM, which expands it itself.
-        image_uids: The uid of each image, in the order of the images in the prompt.
-        videos: The videos, in their order in the prompt.
+        image_uids: In the order of the images in the prompt; `videos` likewise.
         extra: Every other column of the row (JSON values).
     """
 
@@ -106,10 +100,8 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationRequest:
-    """A request for one response. Its 63-bit seed depends on what it is for, not on when it runs.
-
-    See docs/architecture.md, "Keyed randomness".
-    """
+    """A request for one response. Its 63-bit seed depends on what it is for, not on when it runs (docs/architecture.md,
+    "Keyed randomness")."""
 
     prompt: Prompt
     sample_index: int
@@ -121,7 +113,6 @@ class Rollout:
     """One sampled response with the generator's log-probs.
 
     Attributes:
-        prompt_uid: The prompt that it answers.
         sample_index: Its index in the group, 0 .. n-1.
         response_ids: [R] int32, R >= 1, including the end-of-sequence token if it was sampled.
         log_probs: [R] float32, under the distribution that was sampled from (with temperature and token ban).
@@ -156,7 +147,7 @@ class Group:
     rollouts: Sequence[Rollout]
 
     def part(self, which: slice) -> "Group":
-        """The prompt with some of its rollouts."""
+        """With some of its rollouts."""
         return replace(self, rollouts=self.rollouts[which])
 
 
@@ -185,8 +176,6 @@ class TrainSample:
     """A rollout with everything that its losses need; arrays are [R] float32.
 
     Attributes:
-        rollout: The sampled response.
-        advantages: The advantage of each token.
         old_log_probs: Log-probs under the policy that sampled (the generator's, or recomputed).
         ref_log_probs: Log-probs under the frozen reference; None if they are not needed.
         importance_weights: Factors of the policy loss from the off-policy correction; None for 1.
@@ -214,11 +203,11 @@ class TrainGroup:
 
     @property
     def rollouts(self) -> Sequence[Rollout]:
-        """The rollouts of the samples, in their order."""
+        """In the order of the samples."""
         return [sample.rollout for sample in self.samples]
 
     def part(self, which: slice) -> "TrainGroup":
-        """The prompt with some of its samples."""
+        """With some of its samples."""
         return replace(self, samples=self.samples[which])
 
 

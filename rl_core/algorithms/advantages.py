@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from rl_core.algorithms.section import AlgorithmSection
 from rl_core.algorithms.token_advantages import TokenValues, whiten
@@ -47,12 +48,12 @@ class AdvantageSection(AlgorithmSection):
 
     @property
     def uses_greedy(self) -> bool:
-        """Whether the estimator needs a greedy response to each prompt."""
+        """Whether it needs a greedy response to each prompt."""
         return False
 
     @property
     def uses_critic(self) -> bool:
-        """Whether the estimator needs a critic's value of each token."""
+        """Whether it needs a critic's value of each token."""
         return False
 
     @abstractmethod
@@ -68,16 +69,16 @@ class GroupBaseline(AdvantageSection):
     """An estimator that compares a rollout with the others of its group."""
 
     @property
+    @override
     def smallest_group(self) -> int:
-        """Two: a rollout and another one to compare it with."""
         return 2
 
     @abstractmethod
     def of_group(self, rewards: Rewards) -> Rewards:
         """The advantage of each rollout of one group, [n]."""
 
+    @override
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """Every token has the advantage of its rollout."""
         return [broadcast(self.of_group(totals(group)), group) for group in inputs.token_rewards]
 
 
@@ -86,12 +87,9 @@ STD_FLOOR = 1e-6
 
 
 def has_no_signal(rewards: Rewards) -> bool:
-    """Whether all rewards of a group are equal. Such a group gets advantages of exactly zero: the rounding error of the
-    mean of, say, eight 0.9 would otherwise look like a signal, and like a strong one after the division by 1e-6.
-
-    Raises:
-        ValueError: there are fewer than two rewards.
-    """
+    """Whether all rewards of a group, two or more, are equal. Such a group gets advantages of exactly zero: the
+    rounding error of the mean of, say, eight 0.9 would otherwise look like a signal, and like a strong one after the
+    division by 1e-6. Raises ValueError if there are fewer than two."""
     if rewards.size < 2:
         raise ValueError(f"a group baseline needs at least 2 scored rollouts, got {rewards.size}; raise rollout.n")
     return bool(np.all(rewards == rewards[0]))

@@ -31,19 +31,12 @@ class BatchTotals:
 
 
 def token_weights(lengths: Sequence[int], *, mode: LossAverage, totals: BatchTotals) -> torch.Tensor:
-    """The weight of each response token, so that `(weights * per_token).sum()` is this part of the batch's loss.
+    """[sum(lengths)] float32, the weight of each response token, so that `(weights * per_token).sum()` is this part of
+    the batch's loss; `lengths` are the response tokens of each sequence in this micro-batch.
 
-    `token`: 1 / tokens of the batch. `seq`: 1 / (sequences of the batch x own length), the mean over sequences of
-    their token means. `seq_sum_norm`: 1 / (sequences of the batch x longest response), which does not favour short
-    right and long wrong responses (Dr. GRPO, arXiv 2503.20783, section 3.1).
-
-    Args:
-        lengths: Response tokens of each sequence in this micro-batch, in order.
-        mode: How the loss is averaged.
-        totals: Size of the whole optimizer batch.
-
-    Returns:
-        [sum(lengths)] float32.
+    `token`: 1 / tokens of the batch. `seq`: 1 / (sequences of the batch x own length), the mean over sequences of their
+    token means. `seq_sum_norm`: 1 / (sequences of the batch x longest response), which does not favour short right and
+    long wrong responses (Dr. GRPO, arXiv 2503.20783, section 3.1).
     """
     counts = torch.tensor(lengths, dtype=torch.int64)
     if mode == "token":

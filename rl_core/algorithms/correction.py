@@ -18,56 +18,35 @@ MAX_LOG_RATIO = 20.0
 
 
 def importance_ratios(log_ratio: LogRatio, level: Level) -> Weights:
-    """pi_trainer / pi_generator of each token of a response; at sequence level, the ratio of the whole response for
-    every token.
-
-    Args:
-        log_ratio: [R] float64, the trainer's minus the generator's log-probs of one response.
-        level: The ratio of a response is the product of its tokens' ratios. It is unbiased, and its variance grows with
-            the length.
-
-    Returns:
-        [R] float64.
-    """
+    """[R] float64 pi_trainer / pi_generator of each token of a response, from the trainer's minus the generator's
+    log-probs [R]. At sequence level, every token has the ratio of the whole response, the product of its tokens'
+    ratios, which is unbiased, and whose variance grows with the length."""
     if level == "sequence":
         log_ratio = np.full_like(log_ratio, log_ratio.sum())
     return np.exp(np.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
 def truncated_weights(ratios: Weights, *, clip_max: float) -> Weights:
-    """TIS: ratios above `clip_max` become `clip_max` (IMPALA, arXiv 1802.01561; for inference engines Yao et al.
-    2025)."""
+    """TIS: ratios above `clip_max` become `clip_max` (IMPALA, arXiv 1802.01561; for engines Yao et al. 2025)."""
     return np.minimum(ratios, clip_max)
 
 
 def masked_weights(ratios: Weights, *, clip_min: float, clip_max: float) -> Weights:
-    """MIS: ratios outside [clip_min, clip_max] become 0. At token level with 0.5 and 5 this is IcePop (Ling Team
-    2025)."""
+    """MIS: ratios outside [clip_min, clip_max] become 0; of tokens with 0.5 and 5: IcePop (Ling Team 2025)."""
     return np.where((ratios >= clip_min) & (ratios <= clip_max), ratios, 0.0)
 
 
 def effective_sample_size(weights: Weights) -> float:
-    """(sum w)^2 / (N sum w^2): the share of the samples with which an unweighted mean would be as precise; 0 if all
-    weights are 0.
-
-    Args:
-        weights: [N] float64, >= 0.
-    """
+    """(sum w)^2 / (N sum w^2) of weights [N] >= 0: the share of the samples with which an unweighted mean would be as
+    precise; 0 if all weights are 0."""
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / (weights.size * squares) if squares else 0.0
 
 
 def off_policy_metrics(log_ratios: Sequence[LogRatio], weights: Sequence[Weights] | None) -> dict[str, float]:
-    """How much generator and trainer differ over a rollout batch, and the statistics of the weights.
-
-    Args:
-        log_ratios: [R] float64 for each response, the trainer's minus the generator's log-probs.
-        weights: The importance weights; None if there is no correction.
-
-    Returns:
-        `off_policy/kl` (k3 of KL(generator || trainer), nats per token) and `off_policy/ratio_{mean,min,max}` over
-        tokens; with weights also `off_policy/ess` in [0, 1] and `off_policy/weight_mean`.
-    """
+    """How much generator and trainer differ over a rollout batch: `off_policy/kl` (k3 of KL(generator || trainer), nats
+    per token) and `off_policy/ratio_{mean,min,max}` over tokens, from the trainer's minus the generator's log-probs of
+    each response; with weights also `off_policy/ess` in [0, 1] and `off_policy/weight_mean`."""
     log_ratio = np.concatenate(log_ratios)
     ratio = importance_ratios(log_ratio, "token")
     metrics = {

@@ -42,19 +42,16 @@ class CustomFunction(AlgorithmSection):
         return self.model_copy(update={"function": f"{place(self.file)}:{self.label}"})
 
     def call(self, *inputs: object) -> Any:
-        """Call the function with these inputs and its keyword arguments. It is imported once in each process.
-
-        Raises:
-            ValueError: the function does not exist, its import fails, or it raised an exception; the message names the
-                line.
+        """Call the function with these inputs and its keyword arguments. It is imported once in each process. Raises
+        ValueError, which names the line, if the function does not exist, its import fails, or it raised an exception.
         """
         absolute = self.located(lambda path: Path(path).resolve()).function
         function = _loaded(absolute)
         try:
             return function(*inputs, **self.kwargs)
         except Exception as error:
-            told = failure_text(error, find_function(absolute).file.parent)
-            raise ValueError(f"{self.function}: {told}") from error
+            text = failure_text(error, find_function(absolute).file.parent)
+            raise ValueError(f"{self.function}: {text}") from error
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -1,21 +1,10 @@
-"""Controllers of the weight of the KL term."""
+"""Controllers of the weight of the KL term: after a step, `after` returns the controller of the next step."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 MAX_ERROR = 0.2
 """The relative error of a step's KL is clipped to this range on both sides."""
-
-
-class KLController(Protocol):
-    """Holds the weight. After a step, `after` returns the controller of the next step."""
-
-    @property
-    def coef(self) -> float:
-        """The weight of this step's KL term."""
-
-    def after(self, *, kl: float, samples: int) -> Self:
-        """The controller after a step of `samples` rollouts whose mean KL was `kl`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +14,7 @@ class FixedKLController:
     coef: float
 
     def after(self, *, kl: float, samples: int) -> Self:
-        """This controller, unchanged."""
+        """Unchanged."""
         return self
 
 
@@ -46,6 +35,9 @@ class AdaptiveKLController:
     horizon: float
 
     def after(self, *, kl: float, samples: int) -> Self:
-        """The controller after a step of `samples` rollouts whose mean KL was `kl`."""
+        """After a step of `samples` rollouts whose mean KL was `kl`."""
         error = min(max(kl / self.target - 1.0, -MAX_ERROR), MAX_ERROR)
         return replace(self, coef=self.coef * (1.0 + error * samples / self.horizon))
+
+
+KLController = FixedKLController | AdaptiveKLController

@@ -13,46 +13,25 @@ VARIANCE_FLOOR = 1e-8
 
 
 def discounted_returns(rewards: TokenValues, *, gamma: float) -> TokenValues:
-    """The return of each token: G_t = r_t + gamma G_{t+1}, and 0 after the last token.
-
-    Args:
-        rewards: [R] float64, the token rewards of one response; the last token has the score.
-        gamma: Discount per token, in [0, 1].
-
-    Returns:
-        [R] float64.
-    """
+    """[R] -> [R] the return of each token: G_t = r_t + gamma G_{t+1}, and 0 after the last token."""
     backwards = accumulate(rewards[::-1].tolist(), lambda following, reward: reward + gamma * following)
     return np.fromiter(backwards, dtype=np.float64, count=rewards.size)[::-1]
 
 
 def generalized_advantages(rewards: TokenValues, values: TokenValues, *, gamma: float, lam: float) -> TokenValues:
-    """GAE (arXiv 1506.02438, eq. 16): the discounted sum of delta_t = r_t + gamma V_{t+1} - V_t with decay gamma lam.
+    """GAE (arXiv 1506.02438, eq. 16): the discounted sum of delta_t = r_t + gamma V_{t+1} - V_t with decay gamma lam,
+    not whitened, from rewards and the critic's values before each token, [R] each.
 
     The value after the last token is 0, because the response has ended. The critic's targets are the result + `values`.
-
-    Args:
-        rewards: [R] float64.
-        values: [R] float64, the critic's value before each token.
-        gamma: Discount per token.
-        lam: 0 relies on the critic, 1 on the returns.
-
-    Returns:
-        [R] float64, not whitened.
+    A `lam` of 0 relies on the critic, 1 on the returns.
     """
     deltas = rewards + gamma * np.append(values[1:], 0.0) - values
     return discounted_returns(deltas, gamma=gamma * lam)
 
 
 def whiten(parts: Sequence[TokenValues]) -> list[TokenValues]:
-    """Shift and scale the values to mean 0 and variance 1 over the tokens of all parts together.
-
-    The unbiased variance is used. If all values are equal, they become exactly 0. The parts must be a whole rollout
-    batch, not a micro-batch.
-
-    Args:
-        parts: [R] float64 each, the responses of a rollout batch.
-    """
+    """Shift and scale the values to mean 0 and variance 1 over the tokens of all parts together, [R] of each response
+    of a whole rollout batch. The unbiased variance is used. If all values are equal, they become exactly 0."""
     tokens = np.concatenate(parts)
     if np.all(tokens == tokens[0]):
         return [np.zeros_like(part) for part in parts]

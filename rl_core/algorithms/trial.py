@@ -16,7 +16,7 @@ _LENGTHS = (3, 1, 2)
 
 
 def loss_problem(custom: CustomLoss) -> str | None:
-    """The problem of a loss, if there is one: it fails, or its gradient does not reach the policy."""
+    """Why nothing could be learned with a loss, tried on made-up tokens."""
     generator = torch.Generator().manual_seed(0)
     count = sum(_LENGTHS)
     old, advantages = torch.randn(count, generator=generator) - 1.0, torch.randn(count, generator=generator)
@@ -36,7 +36,7 @@ def loss_problem(custom: CustomLoss) -> str | None:
 
 
 def advantage_problem(custom: CustomAdvantage) -> str | None:
-    """The problem of an estimator, if there is one, tried on two groups, one of them with equal rewards."""
+    """What is wrong with an estimator, tried on two groups, one of them with equal rewards."""
     scores = ((1.0, 0.0, 0.5), (1.0, 1.0, 1.0))
     rewards = [[_at_the_end(n, score) for n, score in zip(_LENGTHS, group, strict=True)] for group in scores]
     try:
@@ -47,7 +47,7 @@ def advantage_problem(custom: CustomAdvantage) -> str | None:
 
 
 def filter_problem(custom: CustomFilter, scores: GroupScores) -> str | None:
-    """The problem of a filter, if there is one, tried on one group."""
+    """What is wrong with a filter, tried on one group."""
     try:
         custom.keeps(scores)
     except ValueError as error:

@@ -16,14 +16,8 @@ class ValueLoss:
 def clipped_value_loss(
     *, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, cliprange_value: float
 ) -> ValueLoss:
-    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic like PPO's policy loss.
-
-    Args:
-        values: [K] float, from the critic that is updated; the gradient flows through it.
-        old_values: [K] float, from the critic before the update.
-        returns: [K] float, the targets.
-        cliprange_value: A value is clipped to this distance from its old value.
-    """
+    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic like PPO's policy loss; [K] each. The gradient
+    flows through `values`; the old ones are the critic's before the update."""
     near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     unclipped, clipped = (values - returns).square(), (near - returns).square()
     return ValueLoss(per_token=0.5 * torch.maximum(unclipped, clipped), clipped=unclipped < clipped)

@@ -1,4 +1,4 @@
-"""Gives vLLM the adapters of a policy, which it computes with beside the frozen weights."""
+"""Gives vLLM the adapters of a policy, which it adds to the frozen weights."""
 
 import json
 from collections.abc import Iterable
@@ -32,16 +32,14 @@ def adapter_arguments(lora: LoraConfig) -> dict[str, Any]:
 
 
 class AdapterLoader:
-    """Loads adapters into vLLM.
-
-    vLLM takes adapters from a folder in peft's format, which is there only while vLLM reads it.
+    """Loads adapters into vLLM, each time all of the expected names. vLLM takes them from a folder in peft's format,
+    which is there only while vLLM reads it.
 
     Attributes:
         request: What a request names to be computed with the adapters; None before the first load.
     """
 
     def __init__(self, engine: "LLMEngine", lora: LoraConfig, *, expected: frozenset[str]) -> None:
-        """Load into this engine, each time all adapters of these names."""
         self._engine = engine
         self._lora = lora
         self._expected = expected

@@ -24,7 +24,7 @@ class Lockstep:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around an engine step. If it fails, the others may be in the middle of it, and cannot be told to end."""
+        """Around an engine step. If it fails, the others may be in the middle of it, and cannot be asked to end."""
         try:
             yield
         except BaseException:

@@ -19,11 +19,8 @@ def requests_for(prompts: Sequence[Prompt], n: int, *, run_seed: int, step: int)
 
 
 def collect_groups(prompts: Sequence[Prompt], rollouts: Iterable[Rollout], n: int) -> list[Group]:
-    """Order rollouts, which come as they finish, by prompt and sample.
-
-    Raises:
-        RuntimeError: a rollout is missing, came twice, or was not requested.
-    """
+    """Order rollouts, which come as they finish, by prompt and sample. Raises RuntimeError if one is missing, came
+    twice, or was not requested."""
     by_key: dict[tuple[str, int], Rollout] = {}
     for rollout in rollouts:
         if rollout.key in by_key:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def token_ban(token_ids: Sequence[int]) -> "type[LogitsProcessor]":
-    """A logits processor that bans these tokens in every request. A request's own `logit_bias` does the same, and vLLM
-    puts the biases of all requests together anew whenever one of them ends.
+    """A logits processor that bans these tokens in every request. A request's own `logit_bias` does the same, but vLLM
+    puts the biases of all requests together again whenever one of them ends.
 
     vLLM has two model runners with a form of logits processors each, and chooses a runner by platform, model and
     environment. The class has both forms.
@@ -26,8 +26,6 @@ def token_ban(token_ids: Sequence[int]) -> "type[LogitsProcessor]":
     banned = torch.tensor(list(token_ids), dtype=torch.int64, pin_memory=torch.cuda.is_available())
 
     class TokenBan(LogitsProcessor, SecondRunnersProcessor):  # type: ignore[misc]  # vLLM's classes have no types
-        """Adds the bias of banned tokens."""
-
         def __init__(self, *_: Any) -> None:
             """Keep nothing of what the runner tells: its config, and its device or the states of its requests."""
 

@@ -1,4 +1,4 @@
-"""The memory that a sleeping vLLM drops and nobody writes again: tensors beside weights that have no name in the model.
+"""The memory that a sleeping vLLM drops and nobody writes again: tensors that have no name in the model.
 
 vLLM's sleep of level 2 drops everything that was made while the model was loaded, and restores the model's buffers. The
 weights come with the next sync. Other tensors hold whatever was in the memory before: the positions of padded rows,
@@ -22,11 +22,8 @@ _NOT_FOLLOWED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
 class UnnamedMemory:
-    """Memory that survives a sleep because it is copied to the host: a few hundred MiB at most.
-
-    Attributes:
-        pieces: Pieces of it, [bytes] uint8.
-    """
+    """Memory that survives a sleep because it is copied to the host: pieces of [bytes] uint8, a few hundred MiB at
+    most."""
 
     def __init__(self, pieces: list[torch.Tensor]) -> None:
         self.pieces = pieces
@@ -62,8 +59,7 @@ def unmapped_bytes() -> int:
 
 
 def is_with_weights(allocations: "Mapping[int, AllocationData]") -> Callable[[int], bool]:
-    """Whether the memory at an address was made while the model was loaded. `allocations` are those of vLLM's allocator
-    by their addresses."""
+    """Whether the memory at an address was made while the model was loaded."""
     ranges = sorted((start, start + data.handle[1]) for start, data in allocations.items() if data.tag == "weights")
 
     def is_within(address: int) -> bool:
@@ -74,12 +70,8 @@ def is_with_weights(allocations: "Mapping[int, AllocationData]") -> Callable[[in
 
 
 def unnamed_pieces(runner: Any, is_dropped: Callable[[int], bool]) -> list[torch.Tensor]:
-    """The memory of all tensors of a model runner but parameters and buffers of its model: [bytes] uint8 each.
-
-    Args:
-        runner: A model runner of vLLM.
-        is_dropped: Whether the memory at an address is dropped.
-    """
+    """The memory of all tensors of a model runner of vLLM but parameters and buffers of its model, as far as it is
+    dropped: [bytes] uint8 each."""
     named = {_address(tensor) for tensor in (*runner.model.parameters(), *runner.model.buffers())}
     found = {_address(tensor): tensor for tensor in _tensors(runner)}
     return [_piece(tensor) for address, tensor in found.items() if address not in named and is_dropped(address)]

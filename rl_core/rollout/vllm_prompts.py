@@ -34,19 +34,14 @@ class PromptRenderer:
         self._patches_a_token = _patches_a_token(config)
 
     def render(self, prompt: Prompt) -> "EngineInput":
-        """The engine input of a prompt, which any number of requests may share.
-
-        Raises:
-            ValueError: the prompt does not have one placeholder for each image or video, or vLLM's tokens are not the
-                trainer's.
-        """
+        """The engine input of a prompt, which any number of requests may share. Raises ValueError if the prompt does
+        not have one placeholder for each image or video, or if vLLM's tokens are not the trainer's."""
         self._check_places(prompt)
         rendered = self._with_videos(prompt) if prompt.videos else self._with_images(prompt)
         _check_tokens(prompt, rendered["prompt_token_ids"])
         return rendered
 
     def _with_images(self, prompt: Prompt) -> "EngineInput":
-        """A prompt of text and images, whose placeholders are expanded here."""
         from vllm.inputs import mm_input, tokens_input
         from vllm.multimodal.inputs import PlaceholderRange
 
@@ -127,13 +122,11 @@ def _patches_a_token(config: PreTrainedConfig) -> int:
 
 
 def _video(clip: VideoClip, images: ImageSource) -> tuple[Any, dict[str, Any]]:
-    """The frames of a clip with their times; vLLM must not choose among them."""
     frames, times = clip_input(clip, images)
     return frames, {**times, "do_sample_frames": False}
 
 
 def _check_tokens(prompt: Prompt, engine_ids: list[int]) -> None:
-    """Check that trainer and vLLM get the same tokens; else their log-probs belong to different prompts."""
     if not np.array_equal(engine_ids, prompt.token_ids):
         raise ValueError(
             f"prompt {prompt.uid} has {len(prompt.token_ids)} tokens for the trainer and {len(engine_ids)} tokens for "

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """A request and what vLLM has sampled for it.
-
-    Attributes:
-        request: The request.
-        token_ids: The tokens so far.
-        log_probs: The log-prob of each token.
-    """
+    """A request, and the tokens and log-probs that vLLM has sampled for it so far."""
 
     request: GenerationRequest
     token_ids: list[int] = field(default_factory=list)
@@ -39,12 +33,12 @@ class Sample:
 class RunningRequests:
     """The requests that vLLM's core is working on; `len` is their number.
 
-    Attributes:
-        adapter: What requests name to be computed with the engine's adapters; None without any.
-
     They go to the core itself and not through `LLMEngine.add_request` and `LLMEngine.step`: these would check and copy
     a prompt for each of its n samples, and make several Python objects for each sampled token, in order to detokenise
     and stream what is needed here only as a whole. The core gets the same requests either way.
+
+    Attributes:
+        adapter: What requests name to be computed with the engine's adapters; None without any.
     """
 
     def __init__(
@@ -95,7 +89,6 @@ class RunningRequests:
         self._last = None
 
     def _core_request(self, request_id: str, request: GenerationRequest, sampling: Sampling) -> "EngineCoreRequest":
-        """A copy of the prompt's request with an id and a seed of its own."""
         made = copy(self._template(request.prompt, sampling))
         assert made.sampling_params is not None
         made.request_id = request_id

@@ -34,7 +34,6 @@ def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[st
 
 
 def _model(model_folder: Path) -> PreTrainedModel:
-    """A model of the folder's architecture without weights."""
     architecture = load_architecture(model_folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     with torch.device("meta"):
@@ -92,15 +91,14 @@ def _shown(names: list[str]) -> str:
 
 
 class WeightLoader:
-    """Loads weights by their Hugging Face names, through vLLM's own loaders."""
+    """Loads all weights of the expected names, through vLLM's own loaders."""
 
     def __init__(self, engine: "LLMEngine", *, expected: frozenset[str]) -> None:
-        """Load into this engine, each time all weights of these names."""
         self._engine = engine
         self._expected = expected
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Load every weight. Raises ValueError if one is missing, unknown or came twice."""
+        """Raises ValueError if a weight is missing, unknown or came twice."""
         strict = StrictWeights(weights, expected=self._expected)
         self._hand_over(strict)
         self._engine.apply_model(_refresh_output_heads)

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Grouped
 from rl_core.algorithms.custom import CustomFunction
@@ -21,16 +22,12 @@ class CustomAdvantage(CustomFunction, AdvantageSection):
     does not compare the rollouts of a group."""
 
     @property
+    @override
     def smallest_group(self) -> int:
-        """The configured number."""
         return self.min_group
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """The function's result.
-
-        Raises:
-            ValueError: the function raised an exception, or did not return a finite number for each token.
-        """
+        """Raises ValueError if the function raised an exception, or did not return a finite number for each token."""
         given = self.call(inputs)
         wanted = [[len(rewards) for rewards in group] for group in inputs.token_rewards]
         if _lengths(given) != wanted:

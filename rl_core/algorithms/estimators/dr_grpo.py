@@ -15,12 +15,12 @@ class DrGRPO(GroupBaseline):
     """Selects Dr. GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
-        """A_i = r_i - mean(r) (section 3.2), [n] -> [n]. Raises ValueError if there are fewer than two rewards."""
+        """A_i = r_i - mean(r) (section 3.2), [n] -> [n]."""
         return centered(rewards)
 
 
 def centered(rewards: Rewards) -> Rewards:
-    """[n] -> [n] the rewards minus their mean. Raises ValueError if there are fewer than two."""
+    """[n] -> [n] the rewards minus their mean."""
     if has_no_signal(rewards):
         return np.zeros_like(rewards)
     return np.asarray(rewards - rewards.mean())

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Grouped, whitened
 from rl_core.algorithms.token_advantages import generalized_advantages
@@ -19,8 +20,8 @@ class GAE(AdvantageSection):
     """Decay: 0 relies on the critic, 1 on the returns."""
 
     @property
+    @override
     def uses_critic(self) -> bool:
-        """GAE needs the critic's values."""
         return True
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:

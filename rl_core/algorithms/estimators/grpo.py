@@ -14,17 +14,8 @@ class GRPO(GroupBaseline):
     """Selects GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
-        """A_i = (r_i - mean(r)) / (std(r) + 1e-6) with the unbiased standard deviation (DeepSeekMath, section 4.1.2).
-
-        Args:
-            rewards: [n] float64, `overall` of one group's rollouts, n >= 2.
-
-        Returns:
-            [n] float64.
-
-        Raises:
-            ValueError: there are fewer than two rewards.
-        """
+        """A_i = (r_i - mean(r)) / (std(r) + 1e-6) with the unbiased standard deviation (DeepSeekMath, section 4.1.2),
+        [n] -> [n]."""
         if has_no_signal(rewards):
             return np.zeros_like(rewards)
         return np.asarray((rewards - rewards.mean()) / (rewards.std(ddof=1) + STD_FLOOR))

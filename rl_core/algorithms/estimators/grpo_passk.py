@@ -14,8 +14,7 @@ class PassKGRPO(GroupBaseline):
     """Selects pass@k GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
-        """A_best = (r_best - r_second) / (std(r) + 1e-6) for the first best rollout, and 0 for the others, [n] -> [n].
-        Raises ValueError if there are fewer than two rewards."""
+        """A_best = (r_best - r_second) / (std(r) + 1e-6) for the first best rollout, 0 for the others, [n] -> [n]."""
         advantages = np.zeros_like(rewards)
         if has_no_signal(rewards):
             return advantages

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from typing_extensions import override
+
 from rl_core.algorithms.advantages import AdvantageInputs, GroupBaseline, Grouped, Rewards, whitened
 from rl_core.algorithms.estimators.dr_grpo import centered
 
@@ -20,6 +22,6 @@ class ReinforcePlusPlusBaseline(GroupBaseline):
         """r_i - mean(r), before the whitening."""
         return centered(rewards)
 
+    @override
     def advantages(self, inputs: AdvantageInputs) -> Grouped:
-        """The advantages of the groups, whitened over the rollout batch."""
         return whitened(super().advantages(inputs))

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import numpy as np
+from typing_extensions import override
 
 from rl_core.algorithms.advantages import AdvantageInputs, AdvantageSection, Grouped, broadcast, totals
 
@@ -15,8 +16,8 @@ class ReMax(AdvantageSection):
     """Selects ReMax."""
 
     @property
+    @override
     def uses_greedy(self) -> bool:
-        """The baseline is the reward of a response sampled at temperature 0."""
         return True
 
     def advantages(self, inputs: AdvantageInputs) -> Grouped:

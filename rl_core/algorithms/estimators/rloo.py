@@ -15,7 +15,7 @@ class RLOO(GroupBaseline):
     """Selects RLOO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
-        """A_i = r_i - mean of the other rewards, [n] -> [n]. Raises ValueError if there are fewer than two rewards."""
+        """A_i = r_i - mean of the other rewards, [n] -> [n]."""
         if has_no_signal(rewards):
             return np.zeros_like(rewards)
         return np.asarray(rewards - (rewards.sum() - rewards) / (rewards.size - 1))

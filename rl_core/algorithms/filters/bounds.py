@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
 from rl_core.problem import Problem
@@ -28,8 +29,8 @@ class BoundsFilter(GroupFilterSection):
     filter_high: float | None = 0.99
     """Groups at or above it are left out; null means no upper bound, for `spread`."""
 
+    @override
     def problems(self) -> Iterator[Problem]:
-        """Bounds without any number between them."""
         if self.filter_high is not None and self.filter_low >= self.filter_high:
             yield Problem(
                 "filter_low",
@@ -38,18 +39,17 @@ class BoundsFilter(GroupFilterSection):
             )
 
     @property
+    @override
     def component(self) -> str | None:
-        """The component of the statistic."""
         return self.filter_key
 
     @property
+    @override
     def wants(self) -> str:
-        """The statistic and its bounds, in words."""
         return f"whose {self.statistic} of {self.filter_key} is above {self.filter_low} and below {self.filter_high}"
 
+    @override
     def keeps(self, scores: GroupScores) -> bool:
-        """Whether the group's statistic lies strictly between the bounds. Raises KeyError if the component is
-        missing."""
         return is_informative(
             scores[self.filter_key], statistic=self.statistic, low=self.filter_low, high=self.filter_high
         )
@@ -58,15 +58,8 @@ class BoundsFilter(GroupFilterSection):
 def is_informative(
     values: npt.NDArray[np.float64], *, statistic: FilterStatistic, low: float, high: float | None
 ) -> bool:
-    """Whether a group's statistic lies strictly between the bounds.
-
-    Args:
-        values: [n] one reward component of the group's rollouts.
-        statistic: `mean`: how often the prompt is solved. `spread`: the standard deviation. For equal values they are
-            exactly this value and exactly 0, without rounding errors.
-        low: Groups at or below it are left out.
-        high: Groups at or above it are left out; None means no upper bound.
-    """
+    """Whether a statistic of a group's values [n] of one component lies strictly between the bounds, for equal values
+    exactly their mean and exactly a spread of 0, without rounding errors."""
     number = _mean(values) if statistic == "mean" else _spread(values)
     return low < number and (high is None or number < high)
 

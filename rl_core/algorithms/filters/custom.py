@@ -3,6 +3,7 @@
 from typing import Literal
 
 import numpy as np
+from typing_extensions import override
 
 from rl_core.algorithms.custom import CustomFunction
 from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores
@@ -16,8 +17,8 @@ class CustomFilter(CustomFunction, GroupFilterSection):
     """Selects a function of your own."""
 
     @property
+    @override
     def wants(self) -> str:
-        """The name of the function, in words."""
         return f"that {self.function} keeps"
 
     def keeps(self, scores: GroupScores) -> bool:

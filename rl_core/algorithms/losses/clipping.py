@@ -33,14 +33,9 @@ class PessimisticLoss(ClippedLoss):
     """Dual clip: upper bound of the loss for negative advantages, in multiples of the advantage; null for no bound."""
 
     def pessimistic(self, log_ratio: "torch.Tensor", advantages: "torch.Tensor") -> PolicyLoss:
-        """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual).
-
-        The dual bound (arXiv 1912.09729) limits the loss of tokens with a negative advantage and a large ratio.
-
-        Args:
-            log_ratio: [K] float, log r with gradient.
-            advantages: [K] float.
-        """
+        """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual), from log r with gradient and
+        A, [K] each. The dual bound (arXiv 1912.09729) limits the loss of tokens with a negative advantage and a large
+        ratio."""
         unclipped = -advantages * log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
         clipped = -advantages * log_ratio.clamp(*self.log_bounds).exp()
         worse = unclipped.maximum(clipped)

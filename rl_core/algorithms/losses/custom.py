@@ -14,11 +14,7 @@ class CustomLoss(CustomFunction, PolicyLossSection):
     """Selects a function of your own."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
-        """The function's result.
-
-        Raises:
-            ValueError: the function raised an exception, or did not return a loss for each token.
-        """
+        """Raises ValueError if the function raised an exception, or did not return a loss for each token."""
         given = self.call(tokens)
         if not isinstance(given, PolicyLoss):
             raise ValueError(f"{self.function} returned {type(given).__name__}, not a PolicyLoss")

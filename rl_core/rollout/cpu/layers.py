@@ -1,9 +1,8 @@
-"""Layers that vLLM uses on a CPU in place of its own, with equal results to the bit. Importing this module before an
-engine starts registers them.
+"""Layers that vLLM uses on a CPU in place of its own. Importing this module before an engine starts registers them.
 
 vLLM computes on a CPU in eager mode what it would otherwise compile or leave to a kernel of a GPU: its rotation of
-queries and keys gathers the same cosines again in each layer, its vision towers call the attention once for each
-image, and the pixels of all images are copied three times before them.
+queries and keys gathers the same cosines again in each layer, its vision towers call the attention once for each image,
+and the pixels of all images are copied three times before them.
 """
 
 from typing import Any
@@ -28,14 +27,8 @@ class RememberingRotaryEmbedding(MRotaryEmbedding):  # type: ignore[misc]  # vLL
     def forward_cpu(
         self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None, offsets: Any = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Rotated queries and keys.
-
-        Args:
-            positions: [3, T] time, height and width of each token; [T] is left to vLLM.
-            query: [T, heads * D].
-            key: [T, key heads * D].
-            offsets: Unused, as in vLLM.
-        """
+        """Rotated queries [T, heads * D] and keys of tokens with [3, T] positions of time, height and width; [T] is
+        left to vLLM."""
         if positions.ndim == 1 or self.rotary_dim != self.head_size or key is None:
             rotated: tuple[torch.Tensor, torch.Tensor | None] = self.forward_native(positions, query, key, offsets)
             return rotated
@@ -79,16 +72,8 @@ class BatchedEncoderAttention(MMEncoderAttention):  # type: ignore[misc]  # vLLM
         max_seqlen: torch.Tensor | None = None,
         sequence_lengths: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Attention within each segment.
-
-        Args:
-            query: [1, S, heads * D] or [1, S, heads, D]; the result has its shape.
-            key: As the query.
-            value: As the query.
-            cu_seqlens: [segments + 1] bounds of the segments; None is left to vLLM.
-            max_seqlen: Unused, as in vLLM.
-            sequence_lengths: Unused, as in vLLM.
-        """
+        """Attention within the segments with these bounds, [segments + 1]: query, key and value [1, S, heads * D] or
+        [1, S, heads, D] -> the same."""
         is_alike = query.shape == key.shape and len(query) == 1
         if cu_seqlens is None or not is_alike or current_platform.is_zen_cpu():
             ordinary: torch.Tensor = self.forward_native(query, key, value, cu_seqlens, max_seqlen, sequence_lengths)

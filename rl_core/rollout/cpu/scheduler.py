@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from typing_extensions import override
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.output import CachedRequestData, SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -32,8 +33,8 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
         self._has_full_attention = is_one_full_attention(self.kv_cache_manager)
         self._decoding_step: SchedulerOutput | None = None
 
+    @override
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
-        """What is computed in the next step."""
         self._decoding_step = None
         if not self._is_decoding():
             return super().schedule(throttle_prefills)
@@ -59,10 +60,10 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
         self._decoding_step = step
         return step
 
+    @override
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
-        """Give the requests their sampled tokens, and end those that are complete."""
         is_decoding = scheduler_output is self._decoding_step
         if not is_decoding:
             updated: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
@@ -96,7 +97,6 @@ class DecodeScheduler(Scheduler):  # type: ignore[misc]  # vLLM's classes have n
         return blocks
 
     def _update(self, request: Request, sampled: ModelRunnerOutput) -> EngineCoreOutput:
-        """Give a request its sampled token, and end it if it is complete."""
         index = sampled.req_id_to_index[request.request_id]
         token_ids = sampled.sampled_token_ids[index]
         request.num_in_flight_tokens -= 1

@@ -32,14 +32,8 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copy:
-    """A copy of a part of a weight into a part of a parameter.
-
-    Attributes:
-        source: The part of the weight.
-        slot: The parameter.
-        shape: The parameter's shape during the load, before a kernel repacks it.
-        target: The part of the parameter.
-    """
+    """A copy of a part of a weight into a part of a parameter (`slot`), which has this shape during the load, before a
+    kernel repacks it."""
 
     source: View
     slot: Slot
@@ -66,7 +60,6 @@ class CopyRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield name, weight
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out the operation, and note it if it copies a weight."""
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.copy_.default and not args[0].is_meta:
             self._note(target=args[0], source=args[1])

@@ -71,14 +71,9 @@ class WeightPlaces:
 
     @torch.no_grad()
     def fill(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Copy each weight into its places. A layer is repacked for its kernel as soon as all its numbers have come.
-
-        Args:
-            weights: Names as in the load that was watched. A layer of which a weight is missing keeps its old kernel.
-
-        Raises:
-            ValueError: a weight has another shape than in that load.
-        """
+        """Copy each weight into its places. A layer is repacked for its kernel as soon as all its numbers have come;
+        one of which a weight is missing keeps its old kernel. Raises ValueError if a weight has another shape than in
+        the load that was watched."""
         for layer in self._layers.values():
             layer.start()
         for name, weight in weights:
@@ -103,7 +98,6 @@ class _Layer:
         self._temporary: dict[str, torch.Tensor] = {}
 
     def expect(self, copy: Copy) -> None:
-        """Count a copy to this layer."""
         self._copies.append(copy)
 
     @property
@@ -114,12 +108,10 @@ class _Layer:
         return all(self._kept(name, shape) or self._is_whole(name, shape) for name, shape in shapes.items())
 
     def start(self) -> None:
-        """Wait for all copies."""
         self._missing = len(self._copies)
         self._temporary.clear()
 
     def take(self, copy: Copy, numbers: torch.Tensor) -> None:
-        """Copy a part of a weight into its parameter."""
         name = copy.slot[1]
         parameter = getattr(self._module, name)
         if not self._kept(name, copy.shape):
@@ -144,7 +136,6 @@ class _Layer:
         return tuple(parameter.shape) == shape and bool(parameter.is_contiguous())
 
     def _is_whole(self, name: str, shape: tuple[int, ...]) -> bool:
-        """Whether a parameter is dropped after packing and every number of it is copied."""
         is_dropped = self._packs and getattr(self._module, name).numel() == 0
         return is_dropped and _covers_once([copy.target for copy in self._copies if copy.slot[1] == name], shape)
 

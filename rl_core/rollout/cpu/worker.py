@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 from vllm.v1.core.sched.output import CachedRequestData, SchedulerOutput
 from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
@@ -18,8 +19,8 @@ class DecodeWorker(CPUWorker):  # type: ignore[misc]  # vLLM's classes have no t
 
     model_runner: CPUModelRunner
 
+    @override
     def init_device(self) -> None:
-        """Make what computes the steps."""
         super().init_device()
         assert type(self.model_runner) is CPUModelRunner, type(self.model_runner)
         self.model_runner = DecodeRunner(self.vllm_config, torch.device("cpu"))
@@ -34,16 +35,17 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
         self._last_prompt: Any = None
         self._last_positions: tuple[torch.Tensor, int] = torch.empty(0), 0
 
+    @override
     def _init_mrope_positions(self, req_state: Any) -> None:
-        """Multimodal rotary positions of a prompt, which its requests ask for one after the other; computed once."""
+        """The requests of a prompt ask for its positions one after the other; they are computed once."""
         prompt = req_state.prompt_token_ids, [_place(feature) for feature in req_state.mm_features]
         if prompt != self._last_prompt:
             self._last_prompt = prompt
             self._last_positions = self.model.get_mrope_input_positions(prompt[0], req_state.mm_features)
         req_state.mrope_positions, req_state.mrope_position_delta = self._last_positions
 
+    @override
     def _update_states(self, scheduler_output: SchedulerOutput) -> Any:
-        """Bring the batch to its state before a step."""
         going_on = scheduler_output.scheduled_cached_reqs
         if scheduler_output.total_num_scheduled_tokens == len(going_on.req_ids) and self._are_in_batch(going_on):
             self._advance(going_on)
@@ -68,16 +70,17 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
                 for blocks, new in zip(state.block_ids, new_blocks, strict=True):
                     blocks.extend(new)
 
+    @override
     def _gather_mm_embeddings(self, scheduler_output: SchedulerOutput, *args: Any) -> tuple[list[torch.Tensor], Any]:
-        """Features of the images that the tokens of a step show, and which of the tokens show one."""
         if self._is_decoding(scheduler_output):
             return [], torch.zeros(scheduler_output.total_num_scheduled_tokens, dtype=torch.bool)
         gathered: tuple[list[torch.Tensor], Any] = super()._gather_mm_embeddings(scheduler_output, *args)
         return gathered
 
+    @override
     def _calc_mrope_positions(self, scheduler_output: SchedulerOutput) -> None:
-        """Multimodal rotary positions of the tokens of a step. After its prompt, all three positions of a token are
-        its place in the sequence plus a difference that the prompt's images decide."""
+        """After its prompt, all three positions of a token are its place in the sequence plus a difference that the
+        prompt's images decide."""
         if not self._is_decoding(scheduler_output):
             super()._calc_mrope_positions(scheduler_output)
             return
@@ -95,10 +98,10 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
         is_past = batch.num_computed_tokens_cpu[:count] >= batch.num_prompt_tokens[:count]
         return scheduler_output.total_num_scheduled_tokens == count and bool(is_past.all())
 
+    @override
     def _bookkeeping_sync(
         self, scheduler_output: SchedulerOutput, sampler_output: SamplerOutput, *args: Any
     ) -> tuple[Any, ...]:
-        """Keep the sampled tokens for the next step. Returns what vLLM's own method does."""
         count = self.input_batch.num_reqs
         if self.discard_request_mask.np[:count].any():
             kept: tuple[Any, ...] = super()._bookkeeping_sync(scheduler_output, sampler_output, *args)
