@@ -69,12 +69,7 @@ def hash_file(path: Path) -> str:
 
 
 def note_hash(status: os.stat_result, sha256: str) -> None:
-    """Remember the hash of a file.
-
-    Args:
-        status: The file's status before it was read, or after it was written.
-        sha256: The hash of its content, hexadecimal.
-    """
+    """Remember the hash of a file that had this status before it was read, or after it was written."""
     _known[_identity(status)] = sha256
 
 
@@ -92,6 +87,14 @@ def records_below(folder: Path, paths: Iterable[Path]) -> dict[str, FileRecord]:
         path.relative_to(folder).as_posix(): FileRecord(sha256=sha256, size=size)
         for path, sha256, size in zip(files, hash_files(files), sizes, strict=True)
     }
+
+
+def wrong_size(file: Path, record: FileRecord) -> str | None:
+    """That a file is missing or has another size than its record, in words; None where it has not. It is not read."""
+    if not is_regular(file):
+        return "is missing"
+    size = file.stat().st_size
+    return None if size == record.size else f"has {size} bytes instead of {record.size}"
 
 
 def hash_of_start(file: Path, size: int) -> str:
@@ -120,11 +123,7 @@ def file_digest(path: Path) -> str:
 
 
 def file_digests(paths: Iterable[Path]) -> list[str | None]:
-    """`file_digest` of each file, in order; None for a file that does not exist, so that its creation is a change.
-
-    Raises:
-        ValueError: a file cannot be read.
-    """
+    """`file_digest` of each file, in order; None for a file that does not exist, so that its creation is a change."""
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda path: file_digest(path) if is_regular(path) else None, paths))
 

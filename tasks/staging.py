@@ -14,7 +14,7 @@ from prefect.states import Completed
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import ensure_held
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
-from tasks.cache.reuse import discard_stage, find_complete, why_anew
+from tasks.cache.reuse import discard_stage, find_complete, why_made_again
 from tasks.cache.software import Software, changes_since, in_words
 from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
@@ -50,9 +50,9 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     if found is not None:
         tell_of_software(context, wanted, found.software, said=f"{stage} stands")
         return recognised(context, found, show=show)
-    changed = why_anew(context.run, wanted)
+    changed = why_made_again(context.run, wanted)
     if changed is not None:
-        logger.warning("%s is made anew: %s", stage, changed)
+        logger.warning("%s is made again: %s", stage, changed)
     discard_stage(context.run, stage)
     with context.tracking.stage_running(stage):
         started = time.monotonic()

@@ -21,9 +21,8 @@ from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
-from tasks.cache.epoch_chain import EpochChain
 from tasks.cache.manifests import StageManifest, finite
-from tasks.cache.stages import epoch_chain, epoch_stage
+from tasks.cache.stages import EpochChain, epoch_chain, epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
@@ -105,7 +104,7 @@ def settle(run: str) -> range:
     if start.step:
         goes_on = "training is complete" if start.ended else f"training goes on after step {start.step}"
         tell_of_software(context, context.wanted("training"), start.trained_by, said=goes_on)
-    context.trained_by = start.made_by(wanted.software)
+    context.trained_by = start.made_by(wanted.whole.software)
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, said=str(start))
         logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
@@ -116,7 +115,7 @@ def settle(run: str) -> range:
 
 def wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
     """The training of an open run, given the stages before it."""
-    return WantedTraining.of(context.wanted("training"), chain=chain, trainer=context.config.trainer)
+    return WantedTraining(whole=context.wanted("training"), chain=chain, trainer=context.config.trainer)
 
 
 def training_chain(context: RunContext) -> EpochChain:

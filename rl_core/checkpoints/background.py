@@ -32,7 +32,7 @@ class BackgroundSaver:
         self._saving: Future[int] | None = None
 
     def begin(self, step: int, write: WriteState, *, info: CheckpointInfo) -> None:
-        """Start to save the checkpoint of `step`; see `CheckpointStore.add`. Raises RuntimeError if a save is still in
+        """Start to save the checkpoint of `step`, as `CheckpointStore.add`. Raises RuntimeError if a save is in
         progress."""
         if self._saving is not None:
             raise RuntimeError(f"the save of step {step} was begun before an earlier one was waited for")
@@ -42,12 +42,8 @@ class BackgroundSaver:
         thread.shutdown(wait=False)  # the thread ends with this save
 
     def wait(self) -> None:
-        """Wait until the save in progress, if there is one, is complete, and remove the checkpoints that need not be
-        kept after it.
-
-        Raises:
-            Exception: the save failed; whatever the thread raised, with a note.
-        """
+        """Wait for the save in progress, if there is one, and remove the checkpoints that need not be kept after it.
+        Raises what the save raised."""
         saving, self._saving = self._saving, None
         if saving is None:
             return

@@ -27,7 +27,6 @@ def check_room(path: Path, bytes_needed: int) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that this user may still write on the disk of `path` or, if it does not exist, of its nearest existing
-    parent folder."""
+    """Bytes that this user may still write on the disk of `path`, which need not exist yet."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     return shutil.disk_usage(existing).free

@@ -92,7 +92,6 @@ class _HashingStream:
 
 
 def _write_file(path: Path, items: Sequence[WriteItem], planner: SavePlanner) -> tuple[list[WriteResult], FileRecord]:
-    """Write some items, one after the other, and flush them to the disk."""
     with path.open("wb") as file:
         stream = _HashingStream(file)
         results = [_write_item(stream, item, planner, name=path.name) for item in items]
@@ -137,6 +136,6 @@ def _split(items: Sequence[WriteItem]) -> list[list[WriteItem]]:
 
 
 def _num_bytes(item: WriteItem) -> int:
-    """Bytes of this worker's part of a tensor."""
+    """Of this worker's part of a tensor."""
     assert item.tensor_data is not None, "a tensor"
     return math.prod(item.tensor_data.chunk.sizes) * item.tensor_data.properties.dtype.itemsize

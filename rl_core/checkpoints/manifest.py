@@ -2,7 +2,6 @@
 
 import json
 import math
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from rl_core.digests import FileRecord, RelativeName, note_hash, records_below, sealed, unsealed
+from rl_core.digests import FileRecord, RelativeName, note_hash, records_below, sealed, unsealed, wrong_size
 from rl_core.files import atomic_write_json, files_below, read_json
 
 MANIFEST_NAME = "manifest.json"
@@ -81,15 +80,8 @@ _MANIFEST: Final = TypeAdapter(_Manifest)
 
 
 def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, FileRecord]) -> None:
-    """Write the manifest of `folder`, with every file below it and `info`.
-
-    Args:
-        folder: The folder of the checkpoint.
-        info: The state that is not a tensor.
-        written: Files that were hashed while they were written, by their paths in the folder. The others are read.
-
-    Raises:
-        ValueError: the folder has no file, or `info` has a value that is not JSON.
+    """Write the manifest of `folder`, with every file below it and `info`. Files in `written` were hashed while they
+    were written; the others are read. Raises ValueError where there is no file, or `info` has a value that is not JSON.
     """
     paths = {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
     if not paths:
@@ -103,11 +95,7 @@ def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, 
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint's manifest and compare the sizes of its files (cheap, because no file is read).
-
-    Raises:
-        DamagedCheckpoint: the manifest is missing or altered, or a file is missing or has another size.
-    """
+    """Read a manifest and compare the sizes of its files, of which none is read. Raises DamagedCheckpoint."""
     path = folder / MANIFEST_NAME
     try:
         manifest = _MANIFEST.validate_python(unsealed(read_json(path)))
@@ -116,10 +104,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except ValueError as error:
         raise DamagedCheckpoint(f"{path} cannot be used: {error}") from None
     for name, record in manifest.files.items():
-        size = _size_of(folder / name)
-        if size != record.size:
-            found = "is missing" if size is None else f"has {size} bytes instead of {record.size}"
-            raise DamagedCheckpoint(f"{folder}: {name} {found}")
+        if problem := wrong_size(folder / name, record):
+            raise DamagedCheckpoint(f"{folder}: {name} {problem}")
     return Checkpoint(folder=folder, info=manifest.info, files=manifest.files)
 
 
@@ -131,18 +117,8 @@ def verify(checkpoint: Checkpoint) -> None:
             raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
 
 
-def _size_of(path: Path) -> int | None:
-    """A file's size in bytes; None if no file of this name can be accessed."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
 def _check_json(info: CheckpointInfo) -> None:
-    """Refuse values that JSON would change (a tuple, a key that is a number), because a resumed run would get a
-    different state."""
+    """Refuse values that JSON would change (a tuple, a key that is a number): a resumed run would get another state."""
     content = asdict(info)
     changed = [key for key, value in content.items() if json.loads(json.dumps(value, allow_nan=False)) != value]
     if changed:

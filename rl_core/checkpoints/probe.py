@@ -89,7 +89,7 @@ def build_probe(
     Args:
         groups: Prompts with their rollouts.
         log_probs: [group][rollout] -> [R], computed inside `plain_distribution` at temperature 1.
-        dtype: Number format of the trainer's weights ("float32", "bfloat16").
+        dtype: Number format of the trainer's weights.
         device: Name of the device that computed the log-probs.
         topology: The workers that trained together.
         encoded_image: Image uid -> PNG or JPEG bytes.
@@ -155,12 +155,8 @@ def read_probe(folder: Path) -> Probe:
 
 
 def differences(probe: Probe, log_probs: Sequence[Float32Array]) -> Float32Array:
-    """|probe - log_probs| of all tokens of all items, [sum R]; NaN where either is NaN.
-
-    Args:
-        probe: The stored probe.
-        log_probs: [item] -> [R], in the probe's order.
-    """
+    """|probe - log_probs|, with log_probs [item] -> [R], of all tokens of all items: [sum R]; NaN where either is
+    NaN."""
     return np.concatenate([np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)])
 
 
@@ -182,7 +178,6 @@ def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _files_of(item: Mapping[str, Any]) -> list[str]:
-    """Names of the files of images and frames."""
     frames = [name for video in item["videos"] for name in video["frames"]]
     return [*item["images"], *frames]
 

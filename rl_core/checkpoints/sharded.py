@@ -63,14 +63,7 @@ def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
 
     Every worker of the process group calls it with its own shards. Without a process group, this process is the only
     worker, even if torch has a default group (vLLM in this process creates one). The files depend on the state and the
-    number of workers alone.
-
-    Returns:
-        Size and hash of the files that this worker has written, by their names in `folder`; the metadata is not
-        included.
-
-    Raises:
-        OSError: the disk is full or failing.
+    number of workers alone. Returns the files that this worker has written, without the metadata.
     """
     writer = HashedWriter(folder)
     with _plain_library():
@@ -79,10 +72,8 @@ def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
 
 
 def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
-    """Load the contents of `folder` into `state`, whose tensors have the expected shapes, number formats and
-    placements.
-
-    Tensors are filled in place, other values are replaced. Every worker of the process group calls it.
+    """Load the contents of `folder` into `state`: tensors of the expected shapes, number formats and placements are
+    filled in place, other values are replaced. Every worker of the process group calls it.
 
     Raises:
         MismatchedState: a name is missing on one side, or a shape or number format differs.
@@ -115,10 +106,7 @@ def load_model_state(
     process_group: ProcessGroup | None = None,
 ) -> None:
     """Load the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote into `model`; a tensor
-    whose name is in `elsewhere` is loaded into that tensor instead.
-
-    Raises:
-        MismatchedState: a name is missing on one side, or a shape or number format differs; see `load_sharded`.
+    whose name is in `elsewhere` is loaded into that tensor instead. Raises as `load_sharded`.
     """
     elsewhere = elsewhere or {}
     state = model_state(model, trained_only=trained_only) | elsewhere
@@ -155,10 +143,7 @@ def load_optimizer_state(
 ) -> None:
     """Load the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote into `optimizer`. Parameters
     without an entry there have none afterwards. With `in_host_memory`, moments are in the host's memory (pinned, if
-    their parameter is on a GPU).
-
-    Raises:
-        MismatchedState: the state does not fit the model's parameters; see `load_sharded`.
+    their parameter is on a GPU). Raises as `load_sharded`.
     """
     state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder, in_host_memory=in_host_memory)
     load_sharded(folder, state, process_group=process_group)

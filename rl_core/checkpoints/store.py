@@ -54,12 +54,13 @@ class CheckpointStore:
         return saved
 
     def add(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
-        """Save the checkpoint of `step` and remove none. It may run in a thread, while others read the store.
+        """Save the checkpoint of `step`, the last finished one, and remove none. It may run in a thread, while others
+        read.
 
         Args:
-            step: The last finished step.
+            step: As in `info`.
             write: Called with an empty folder, into which it writes the state.
-            info: The rest of the state; its step is `step`.
+            info: The rest of the state.
 
         Raises:
             DiskFull: there is no room for another checkpoint as large as the newest one; nothing was written.
@@ -85,8 +86,7 @@ class CheckpointStore:
                 remove_folder(folder)
 
     def prune(self, step: int) -> None:
-        """Remove the older checkpoints that the save of `step` should have removed, in case the process was killed
-        before it did."""
+        """Remove what the save of `step` should have removed, in case the process was killed before it did."""
         past = [checkpoint for checkpoint in self.complete() if checkpoint.step <= step]
         kept = kept_checkpoints(past, self._save_limit)
         for checkpoint in past:
@@ -125,11 +125,9 @@ class CheckpointStore:
         return None
 
     def _check_room(self) -> None:
-        """Check the free disk space, assuming that each new checkpoint is as large as the newest one.
-
-        If the next one does not fit, it is an error. If the checkpoints still to come up to `save_limit`, the best one
-        and an unfinished one do not fit, a warning says so while there is time to make room.
-        """
+        """Raises DiskFull where another checkpoint as large as the newest one does not fit. If those still to come up
+        to `save_limit`, the best one and an unfinished one do not fit, a warning says so while there is time to make
+        room."""
         complete = self.complete()
         if not complete:
             return
@@ -174,8 +172,8 @@ def _read_folder(folder: Path) -> Checkpoint:
 
 
 def kept_checkpoints(complete: Sequence[Checkpoint], save_limit: int) -> list[Checkpoint]:
-    """The checkpoints of `complete` (oldest first) that are kept: the `save_limit` newest, the best by validation, and
-    an interim one while it is the newest of all."""
+    """Of `complete` (oldest first) the `save_limit` newest, the best by validation, and an interim one while it is the
+    newest."""
     lasting = [checkpoint for checkpoint in complete if not checkpoint.info.interim]
     best = min(filter(_is_ranked, lasting), key=_rank, default=None)
     kept = [*lasting[-save_limit:], *complete[-1:], *([best] if best else [])]
@@ -187,8 +185,7 @@ def _is_ranked(checkpoint: Checkpoint) -> bool:
 
 
 def _rank(checkpoint: Checkpoint) -> tuple[float, int]:
-    """Sorts the best first, and the earliest first among equals, so that an equal later one does not replace the best
-    one."""
+    """Sorts the best first, and the earliest first among equals."""
     score = checkpoint.info.validation_score
     assert score is not None, "only validated checkpoints are ranked"
     return -score, checkpoint.step

@@ -85,11 +85,7 @@ def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator
 
 
 def read_tree(path: Path) -> Tree:
-    """The file's mapping laid over the mapping of the file that it extends, and so on.
-
-    Raises:
-        ConfigError: a file is missing or no YAML mapping, or `extends:` runs in a circle.
-    """
+    """The file's mapping laid over the mapping of the file that it extends, and so on. Raises ConfigError."""
     layers, seen = [read_yaml(path)], [os.path.realpath(path)]
     while (parent := layers[-1].pop("extends", None)) is not None:
         if not isinstance(parent, str):
@@ -165,8 +161,7 @@ def _keys_of(override: str) -> list[str]:
 
 
 def apply_override(tree: Tree, override: str) -> None:
-    """Set the key that a text `key.path=value` names, in place. Raises ConfigError where the text has another form, or
-    its value is no YAML."""
+    """Set the key that a text `key.path=value` names, in place. Raises ConfigError where it cannot be read."""
     key, separator, text = override.partition("=")
     shown = repr(shown_override(override))
     if not separator or not key.strip():
@@ -258,7 +253,6 @@ def resolve_location(location: Sequence[str | int]) -> tuple[list[str], type[Bas
 
 
 def _tags_of(section: type[BaseModel]) -> tuple[Any, ...]:
-    """The values of a union member's `type` key."""
     field = section.model_fields.get("type")
     return getattr(field.annotation, "__args__", ()) if field else ()
 

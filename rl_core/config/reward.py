@@ -197,10 +197,9 @@ class RewardConfig(RewardChoice):
         return sorted({path for _, term in self.keyed_terms() if (path := file_named(term.function)) is not None})
 
     @property
-    def installed(self) -> list[str]:
-        """The functions of installed packages as the config names them, each once and sorted."""
-        own = {term.function for _, term in self.keyed_terms() if is_user_function(term.function)}
-        return sorted(function for function in own if file_named(function) is None)
+    def user_functions(self) -> list[str]:
+        """The functions that are not built in, as the config names them, each once and sorted."""
+        return sorted({term.function for _, term in self.keyed_terms() if is_user_function(term.function)})
 
     @property
     def description(self) -> str:

@@ -48,11 +48,8 @@ class Place:
 
     @classmethod
     def at(cls, address: str) -> Self:
-        """The place of an address: a path, or `protocol://...`.
-
-        Raises:
-            ValueError: no installed package knows the protocol.
-        """
+        """The place of an address: a path, or `protocol://...`. Raises ValueError where no installed package knows the
+        protocol."""
         protocol, _, path = address.partition("://")
         if not path:
             return cls(system=fsspec.filesystem("file"), root=str(Path(address).absolute()), kind="folder")
@@ -100,8 +97,8 @@ class Place:
             return
 
     def put(self, file: Path, name: str, *, size: int) -> str:
-        """Copy the first `size` bytes of a file to this place. Returns the SHA-256 of the bytes that were read,
-        hexadecimal. A copy that fails may leave a part of the file under this name."""
+        """Copy the first `size` bytes of a file to this place; a copy that fails may leave a part. Returns their
+        SHA-256."""
         digest = hashlib.sha256()
         with file.open("rb") as source, self._writing(name) as target:
             for block in _blocks(source, size):
@@ -113,8 +110,7 @@ class Place:
         return digest.hexdigest()
 
     def get(self, name: str, file: Path) -> str:
-        """Copy a file from this place. Returns its SHA-256, hexadecimal. Raises FileNotFoundError if it does not
-        exist."""
+        """Copy a file from this place. Returns its SHA-256. Raises FileNotFoundError if it does not exist."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as target:
             return self._read_through(name, target.write)

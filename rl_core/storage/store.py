@@ -13,12 +13,14 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
-from rl_core.digests import FileRecord
-from rl_core.storage.record import Record, parse_record
+from pydantic import TypeAdapter
+
+from rl_core.digests import FileRecord, RelativeName, sealed, unsealed
 
 if TYPE_CHECKING:
     from rl_core.storage.place import Place
@@ -33,6 +35,41 @@ Made = TypeVar("Made")
 
 Locate = Callable[[str], Path]
 """Maps a path relative to the run's folder to the file to read or write."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """A set of files that belong together. It is the commit marker of its files: if it exists, they are complete.
+
+    Attributes:
+        name: Its name in the storage.
+        facts: JSON values.
+        files: By their path relative to the run's folder.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    files: Mapping[RelativeName, FileRecord]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all its files."""
+        return sum(file.size for file in self.files.values())
+
+    def to_bytes(self) -> bytes:
+        """The record as JSON with a hash of its own. Equal records give equal bytes."""
+        return json.dumps(sealed(_RECORD.dump_python(self, mode="json")), sort_keys=True, allow_nan=False).encode()
+
+
+_RECORD: Final = TypeAdapter(Record)
+
+
+def parse_record(data: bytes) -> Record | None:
+    """The record that `to_bytes` wrote; None for anything else, such as a file that an outage has cut off."""
+    try:
+        return _RECORD.validate_python(unsealed(json.loads(data)))
+    except (ValueError, RecursionError):
+        return None
 
 
 class StorageDamaged(ValueError):
@@ -63,8 +100,7 @@ class RunStore:
         self._records: dict[str, Record] | None = None
 
     def records(self) -> Mapping[str, Record]:
-        """The records by name, read only once, because there is a single writer. Raises OSError if the storage does not
-        answer."""
+        """The records by name, read only once, because there is a single writer."""
         if self._records is None:
             names = [name for name in self._place.names("records") if name.endswith(".json")]
             found = _each(self._read, names)
@@ -77,12 +113,7 @@ class RunStore:
 
     def claim(self) -> None:
         """Make this process the writer. The first call also removes objects that no record names, which a process has
-        left that ended while it copied.
-
-        Raises:
-            TakenOver: another process became the writer later.
-            OSError: the storage does not answer.
-        """
+        left that ended while it copied. Raises TakenOver if another process became the writer later."""
         if not self._is_claimed:
             writer = {"id": self._identity, "host": socket.gethostname(), "pid": os.getpid()}
             self._place.write(_WRITER, json.dumps(writer).encode())
@@ -103,7 +134,6 @@ class RunStore:
         Raises:
             SourceChanged: a file does not match the record.
             StorageDamaged: the storage does not return the content that was written.
-            OSError: a file or the storage cannot be read or written.
         """
         earlier = self.records().get(record.name)
         present = self._named_objects(self.records().values())
@@ -125,12 +155,8 @@ class RunStore:
             self._remove_objects(self._named_objects([record]))
 
     def fetch(self, files: Mapping[str, FileRecord], locate: Locate) -> None:
-        """Copy files of records from the storage to the paths that `locate` returns; existing files are replaced.
-
-        Raises:
-            StorageDamaged: an object is missing, or does not match its record.
-            OSError: a file or the storage cannot be read or written.
-        """
+        """Copy files of records to the paths that `locate` returns. Raises StorageDamaged where an object is missing or
+        differs."""
         _each(lambda one: self._get(one[1], locate(one[0])), files.items())
 
     def _read(self, name: str) -> Record | None:
@@ -165,8 +191,8 @@ class RunStore:
 
 
 def _each(action: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """The results of the action, which runs for several items at a time. After the first failure no further item is
-    started, because a store that is down would be asked for each of them."""
+    """The results of the action, which runs for several items at a time. After a failure, as of a store that is down,
+    no further item is started."""
     with ThreadPoolExecutor(_THREADS) as threads:
         begun = [threads.submit(action, item) for item in items]
         try:

@@ -8,52 +8,28 @@ from rl_core.user_code.text import parse
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file and all files that it imports from its own folder, directly or not, sorted. They are read and not run.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """A file and all files that it imports from its own folder, directly or not, sorted. Raises OSError where one
+    cannot be read."""
     return _closure([path], path.parent, package=None)
 
 
 def files_of_module(name: str, root: Path) -> list[Path]:
-    """An installed module, the packages that hold it, and what they import from the outermost of these packages,
-    directly or not, sorted. They are read and not run.
-
-    Args:
-        name: Dotted name of the module.
-        root: The folder on the import path below which it is.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """An installed module below `root`, the packages that hold it, and what they import from the outermost of these
+    packages, sorted. Raises OSError where one cannot be read."""
     package = name.partition(".")[0]
     return _closure(list(_files_named(name, root)), root, package=package)
 
 
 def imported_names(files: Iterable[Path], root: Path) -> set[str]:
-    """Dotted names that these files import and that lead to none of them; some name functions.
-
-    Args:
-        files: Files as `files_of` and `files_of_module` return them.
-        root: The folder on the import path below which they are.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Dotted names that files below `root` import and that lead to none of them; some name functions. Raises OSError
+    where one cannot be read."""
     known = set(files)
     names = {name for file in known for name in _imported(file, root)}
     return {name for name in names if known.isdisjoint(_files_named(name, root))}
 
 
 def _closure(waiting: list[Path], root: Path, *, package: str | None) -> list[Path]:
-    """Some files and all that they import from below `root`, sorted.
-
-    Args:
-        waiting: The files to begin with.
-        root: The folder on the import path.
-        package: Follow imports of this package only; None follows every import below `root`.
-    """
+    """Some files and all that they import from below `root`, sorted; imports of one package only, unless it is None."""
     found: set[Path] = set()
     while waiting:
         file = waiting.pop()
@@ -73,8 +49,7 @@ def _files_named(name: str, root: Path) -> Iterator[Path]:
 
 
 def _imported(file: Path, root: Path) -> Iterator[str]:
-    """Dotted names in the imports of a file, including imports inside functions; some name functions and lead to no
-    file."""
+    """Dotted names in the imports of a file, inside functions too; some name functions and lead to no file."""
     try:
         tree = parse(file.read_bytes())
     except (SyntaxError, RecursionError, MemoryError):  # loading the file will say what is wrong with it

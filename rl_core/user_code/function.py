@@ -53,8 +53,8 @@ class UserFunction:
 
     @property
     def files(self) -> list[Path]:
-        """The files that decide what the function does: its own file, and all that this file imports from the same
-        folder or package. Raises OSError where a file cannot be read."""
+        """Its own file, and all that this file imports from the same folder or package. Raises OSError where one cannot
+        be read."""
         return files_of(self.file) if self.module is None else files_of_module(self.module, self.root)
 
     @property
@@ -63,23 +63,15 @@ class UserFunction:
         return {file.relative_to(self.root).as_posix(): hash_file(file) for file in self.files}
 
     def load(self) -> Callable[..., Any]:
-        """Import the function in this process.
-
-        Raises:
-            ValueError: the import raised an exception (the message names the line), or the imported file defines no
-                such name, or the name is nothing that can be called.
-        """
+        """Import the function. Raises ValueError where the import fails (the message names the line), or gives nothing
+        that can be called."""
         function = self.load_beside(self.name)
         if function is None:
             raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
         return function
 
     def load_beside(self, name: str) -> Callable[..., Any] | None:
-        """Import another function of the same file; None where the file has no such name.
-
-        Raises:
-            ValueError: the import raised an exception, or the name is nothing that can be called.
-        """
+        """Import another function of the same file; None where there is none. Raises ValueError as `load`."""
         try:
             module = importlib.import_module(self.module) if self.module else import_file(self.file)
         except (Exception, SystemExit) as error:
@@ -101,19 +93,14 @@ def is_user_function(written: str) -> bool:
 
 
 def file_named(written: str) -> str | None:
-    """The path in `path/to/file.py:name` as it is written; None for a module of an installed package and for any other
-    text."""
+    """The path in `path/to/file.py:name` as it is written; None for any other text."""
     place, _, _ = written.rpartition(":")
     return place if place.endswith(".py") else None
 
 
 def find_function(written: str) -> UserFunction:
-    """Find a function without running any of its code.
-
-    Raises:
-        ValueError: the text has neither of the two forms, there is no such file or module, it is no Python, or it
-            defines no such name; the message names the nearest name.
-    """
+    """Find a function without running any of its code. Raises ValueError where there is none; the message names the
+    nearest name."""
     place, _, name = written.rpartition(":")
     path = file_named(written)
     if not name.isidentifier() or not (path or all(part.isidentifier() for part in place.split("."))):

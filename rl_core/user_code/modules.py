@@ -31,11 +31,7 @@ class _UserFiles:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a user's file, once in each process.
-
-    Raises:
-        BaseException: whatever the file raises while it is imported.
-    """
+    """Import a user's file, once in each process. Raises whatever the file raises."""
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     find_user_files()
@@ -49,8 +45,8 @@ def find_user_files() -> None:
 
 
 def _name_of(path: Path) -> str:
-    """The file's own name where an import of it leads to this file; otherwise a similar name, which this process and
-    the processes that it starts know."""
+    """The file's own name where an import of it leads to this file; otherwise a similar one, which child processes know
+    too."""
     renamed = _renamed()
     for name, file in renamed.items():
         if file == str(path):

@@ -49,7 +49,6 @@ def read_code_version(file: Path) -> CodeVersion:
 
 
 def _git(file: Path, *arguments: str) -> str | None:
-    """The output of git in the file's folder; None where git is not installed or fails."""
     # In a hook, git's variables name the repository of the hook, which may be another one.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:

@@ -2,15 +2,17 @@
 fingerprints of data and weights. So the folder is enough to continue, evaluate, merge and report the run from any
 working directory, even if the originals have changed or are gone."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from pydantic import BaseModel
+from typing_extensions import override
 
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
-from rl_core.files import committed_folder, files_below, relative_name
+from rl_core.digests import RelativeName, wrong_size
+from rl_core.files import committed_folder, files_below
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
 from rl_core.user_code.files import files_of
@@ -21,8 +23,7 @@ from tasks.cache.stages import stage_digests
 _RECORD = "inputs.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptFiles:
+class KeptFiles(BaseModel, frozen=True):
     """The record of a run's folder `inputs`.
 
     Attributes:
@@ -34,13 +35,13 @@ class KeptFiles:
     """
 
     directory: str
-    copies: Mapping[str, str]
+    copies: Mapping[str, RelativeName]
     fingerprints: Mapping[str, str]
     weights: WeightFiles | None
 
 
 class FilesOfRun(NamedFiles):
-    """Reads the files that the config of an earlier started run names. Where an original is gone, its copy is read.
+    """Reads the files that the config of a started run names. Where an original is gone, its copy is read.
 
     Args:
         run: The run.
@@ -58,44 +59,42 @@ class FilesOfRun(NamedFiles):
         self._is_frozen = is_frozen
 
     @property
+    @override
     def directory(self) -> Path:
-        """The folder that relative paths of the config started from; the working directory where it does not exist
-        here."""
         folder = Path(self._kept.directory)
         return folder if folder.is_dir() else Path.cwd()
 
+    @override
     def template(self, path: str) -> Path:
-        """Where a template is read."""
         return self._place(path, prefers_copy=self._is_prepared)
 
+    @override
     def function_file(self, path: str) -> Path:
-        """Where the file of a reward, a loss, an estimator or a filter is read."""
         return self._place(path, prefers_copy=self._is_frozen)
 
+    @override
     def source_code(self, path: str) -> Path:
-        """Where a data source's file with a user's code is read."""
         return self._place(path, prefers_copy=self._is_prepared)
 
+    @override
     def data(self, path: str) -> str:
-        """Where data, their media and a database of the config are."""
         return os.path.normpath(self.directory / path)
 
+    @override
     def checkpoint(self, path: str) -> str:
-        """The folder of the checkpoint: the prepared initial model where there is one."""
         if self._is_prepared:
             return str(self._run.initial_model)
         original = self.data(path)
         return original if Path(original).is_dir() else path
 
+    @override
     def fingerprint(self, name: str, source: DataSource) -> str:
-        """Hash of a data source; the recorded one where the data is prepared. Raises ValueError where it cannot be
-        read."""
         if self._is_prepared and name in self._kept.fingerprints:
             return self._kept.fingerprints[name]
         return super().fingerprint(name, source)
 
+    @override
     def weights(self, source: ModelSource) -> WeightFiles | None:
-        """The files of a local checkpoint; the recorded ones where the model is prepared."""
         return self._kept.weights if self._is_prepared else super().weights(source)
 
     def _place(self, path: str, *, prefers_copy: bool) -> Path:
@@ -131,15 +130,11 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_frozen: bool = Fals
 
 
 def read_kept(run: RunDirectory) -> KeptFiles | None:
-    """Read the record of what a run keeps; None when there is none or it is damaged. The next start of the run writes
-    it."""
+    """The record of what a run keeps; None when there is none or it is damaged. The next start of the run writes it."""
     try:
-        kept = KeptFiles(**json.loads((run.inputs / _RECORD).read_text(encoding="utf-8")))
-        for copy in kept.copies.values():
-            relative_name(copy)
-    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        return KeptFiles.model_validate_json((run.inputs / _RECORD).read_bytes())
+    except (FileNotFoundError, ValueError):
         return None
-    return kept
 
 
 def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
@@ -163,7 +158,7 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
         fingerprints={name: files.fingerprint(name, source) for name, source in sources.items()},
         weights=files.weights(config.model.source),
     )
-    contents[_RECORD] = (json.dumps(asdict(kept), indent=2, sort_keys=True) + "\n").encode()
+    contents[_RECORD] = kept.model_dump_json(indent=2).encode()
     if _contents_of(run.inputs) == contents:
         return
     with committed_folder(run.inputs) as folder:
@@ -173,8 +168,7 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
 
 
 def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, list[Path]]]:
-    """(path in the config, place where it is read, files that belong to it) of each template and file with a user's
-    code."""
+    """(path in the config, place where it is read, files that belong to it) of each template and function's file."""
     templates = (config.data.prompt_template, config.data.override_chat_template)
     for path in sorted({path for path in templates if path is not None}):
         place = files.template(path)
@@ -194,9 +188,8 @@ def _contents_of(folder: Path) -> dict[str, bytes]:
 
 
 def _is_finished(run: RunDirectory, stage: str, digest: str) -> bool:
-    """Whether a stage has a manifest and every file is there with its size. This is quick: no file is hashed."""
+    """Whether a stage has a manifest and every file is there with its size. No file is hashed."""
     manifest = read_manifest(run, stage)
     if manifest is None or manifest.digest != digest:
         return False
-    files = {run.root / path: output.size for path, output in manifest.outputs.items()}
-    return all(file.is_file() and file.stat().st_size == size for file, size in files.items())
+    return not any(wrong_size(run.root / path, output) for path, output in manifest.outputs.items())

@@ -20,6 +20,7 @@ from rl_core.digests import (
     records_below,
     sealed,
     unsealed,
+    wrong_size,
 )
 from rl_core.files import atomic_write_json, is_regular, read_json
 from rl_core.run_directory import RunDirectory
@@ -83,16 +84,15 @@ class WantedStage:
         return f"{self.digest}-{digest_of(dict(self.software))}"
 
     def is_outdated(self, own: StageManifest) -> str | None:
-        """Why a stage that this run has finished is no longer what is asked for, in words; None when it is valid. It is
-        valid whatever software made it, as long as it was made from the present results of the stages before it."""
+        """Why a stage that this run has finished has to be made again, in words; None when it is valid, whatever
+        software made it."""
         if own.digest != self.digest:
             return what_changed(own.parts, self.parts)
         again = made_again(own.software, self.software)
         return f"other software has made {', '.join(again)} again" if again else None
 
     def why_not_taken(self, found: StageManifest) -> str | None:
-        """Why a stage of this digest that another run has finished is not taken over, in words; None when it can be
-        taken."""
+        """Why a stage of this digest that another run has finished is not taken over, in words; None when it is."""
         changes = differences(found.software, self.software)
         return f"made by other software: {in_words(changes)}" if changes else None
 
@@ -106,29 +106,29 @@ def software_before(run: RunDirectory, parts: Parts) -> dict[str, Software]:
 def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:
     if stage != "training":
         return read_manifest(run, stage)
-    epochs = run.stage_manifest("any").parent.glob("train-epoch-*.json")
-    last = max(epochs, key=lambda path: (len(path.name), path.name), default=None)
-    return read_manifest(run, last.stem) if last else None
+    epochs = manifests_of_epochs(run)
+    return read_manifest(run, epochs[-1].stem) if epochs else None
+
+
+def manifests_of_epochs(run: RunDirectory) -> list[Path]:
+    """The manifest files of all finished epochs, sorted by number: 999 comes before 1000."""
+    found = run.stage_manifest("any").parent.glob("train-epoch-*.json")
+    return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, FileRecord]:
-    """Hash every file at or below `paths`; keys are relative to `root`.
-
-    Raises:
-        FileNotFoundError: a path does not exist, so the stage did not write what it should have written.
-    """
+    """Hash every file at or below `paths`; keys are relative to `root`. Raises FileNotFoundError where a path does not
+    exist."""
     return records_below(root, sorted(file for path in paths for file in _files_at(path)))
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics whose values JSON can represent: a step that was skipped because of its gradient has an infinite or
-    NaN norm."""
+    """The metrics whose values JSON can represent: a skipped step has an infinite or NaN gradient norm."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def write_manifest(run: RunDirectory, manifest: StageManifest) -> None:
-    """Write the manifest, whole or not at all, with a hash of its own content. Raises RunLockLost when another process
-    has taken the run's lock."""
+    """Write the manifest, whole or not at all. Raises RunLockLost when another process has taken the run's lock."""
     ensure_held(run.lock)
     path = run.stage_manifest(manifest.stage)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,8 +150,7 @@ def is_recorded(run: RunDirectory, stage: str, digest: str | None) -> bool:
 
 
 def altered_output(root: Path, outputs: Mapping[str, FileRecord]) -> str | None:
-    """A sentence about the first output that is missing or has changed; None when all outputs are as the manifest
-    says."""
+    """A sentence about the first output that is missing or has changed; None when there is none."""
     for path, output in outputs.items():
         problem = _problem_of(root / path, output)
         if problem:
@@ -160,13 +159,11 @@ def altered_output(root: Path, outputs: Mapping[str, FileRecord]) -> str | None:
 
 
 def _problem_of(file: Path, output: FileRecord) -> str | None:
-    if not is_regular(file):
-        return "is missing"
     try:
-        size = file.stat().st_size
-        if size < output.size or (size > output.size and file.name != GROWING_FILE):
-            return f"has {size} bytes instead of {output.size}"
-        found = hash_file(file) if size == output.size else hash_of_start(file, output.size)
+        grows = file.name == GROWING_FILE and is_regular(file) and file.stat().st_size > output.size
+        if not grows and (problem := wrong_size(file, output)):
+            return problem
+        found = hash_of_start(file, output.size) if grows else hash_file(file)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return None if found == output.sha256 else "was altered"

@@ -1,12 +1,10 @@
-"""Reads the files that a config names: templates, files of the user's functions, data sources, weights of a
-checkpoint."""
+"""Reads the files that a config names: templates, files of functions, data sources, weights of a checkpoint."""
 
 from collections.abc import Callable, Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rl_core.algorithms.custom import CustomFunction
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
@@ -30,10 +28,7 @@ _SQLITE = "sqlite:///"
 
 class NamedFiles:
     """Reads the files that a config names from where the config says; relative paths start in the working directory.
-    Each data source is hashed once.
-
-    Args:
-        fingerprint: Hash of a data source; when None, the source's own `fingerprint`.
+    Each data source is hashed once, by `fingerprint` where one is given.
     """
 
     def __init__(self, fingerprint: Fingerprint | None = None) -> None:
@@ -74,39 +69,27 @@ class NamedFiles:
         except OSError as error:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
-    def code(self, path: str) -> dict[str, str]:
-        """[path relative to the file's folder] -> hash of the file of a function, and of each file beside it that it
-        imports. Raises ValueError where a file cannot be read."""
-        place = self.function_file(path)
+    def code_of(self, function: str) -> Mapping[str, str]:
+        """[file, relative to the folder of the function or of its package] -> hash, of a user's function and of what it
+        imports from there. Raises ValueError where a file cannot be read."""
+        path = file_named(function)
         try:
+            if path is None:
+                return find_function(function).code
+            place = self.function_file(path)
             return {file.relative_to(place.parent).as_posix(): hash_file(file) for file in files_of(place)}
         except OSError as error:
-            raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
-
-    def installed_code(self, function: str) -> Mapping[str, str]:
-        """[module] -> hash of the module of an installed function, and of the modules of its package that it imports.
-        Raises ValueError where a file cannot be read."""
-        try:
-            return find_function(function).code
-        except OSError as error:
-            raise ValueError(f"the config names {function}, which cannot be read: {error.strerror}") from None
-
-    def code_of(self, custom: CustomFunction) -> Mapping[str, str]:
-        """The code of a loss, an estimator or a filter, as `code` or `installed_code` returns it. Raises ValueError
-        where a file cannot be read."""
-        return self.installed_code(custom.function) if custom.file is None else self.code(custom.file)
+            raise ValueError(f"the config names {path or function}, which cannot be read: {error.strerror}") from None
 
     def fingerprint(self, name: str, source: DataSource) -> str:
-        """Hash of a data source, whose name in the config is "train", "validation" or "cold_start". Raises ValueError
-        where the source cannot be read."""
+        """Hash of a data source: "train", "validation" or "cold_start". Raises ValueError where it cannot be read."""
         if name not in self._fingerprints:
             self._fingerprints[name] = self._fingerprint(source.located(self))
         return self._fingerprints[name]
 
     def weights(self, source: ModelSource) -> WeightFiles | None:
-        """The files of a local checkpoint, with sizes and times, since hashing gigabytes would cost every start
-        seconds. None for tiny models, which the config describes in full, and for names on the hub: whether a branch
-        has moved is not checked."""
+        """The files of a local checkpoint, with sizes and times, since hashing gigabytes would take seconds. None for
+        tiny models and for names on the hub: whether a branch has moved is not checked."""
         if not isinstance(source, PretrainedModel):
             return None
         folder = Path(self.checkpoint(source.path))
@@ -117,8 +100,7 @@ class NamedFiles:
 
 
 def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
-    """The config with every path as it can be read from here. It is used by the stages; what is shown, named and hashed
-    is the config as it was written."""
+    """The config for the stages, with every path as it can be read from here. It is not shown, named or hashed."""
     data, cold_start = config.data, config.cold_start
     changes: dict[str, Any] = {
         "data": data.model_copy(

@@ -61,8 +61,7 @@ def find_complete(
 
 
 def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None:
-    """The manifest of a stage in the run that wants it, if the stage is what is asked for, was made from the present
-    results of the stages before it, and its files are unchanged."""
+    """The manifest of a stage in the run that wants it, if the stage is valid."""
     manifest = read_manifest(run, wanted.name)
     if manifest is None or wanted.is_outdated(manifest):
         return None
@@ -70,8 +69,7 @@ def own_manifest(run: RunDirectory, wanted: WantedStage) -> StageManifest | None
 
 
 def manifest_to_take(other: RunDirectory, wanted: WantedStage) -> StageManifest | None:
-    """The manifest of a stage in another run, if the stage can be taken over: it is what is asked for, the same
-    software made it, and its files are unchanged."""
+    """The manifest of a stage in another run, if the stage can be taken over."""
     manifest = read_manifest(other, wanted.name)
     if manifest is None or manifest.digest != wanted.digest:
         return None
@@ -104,8 +102,8 @@ def is_finished(config: RunConfig, run: RunDirectory) -> bool:
 
 
 def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage is taken over from none of the other runs that have made it, in words; None where none has made it.
-    Of several runs, the reason of the most recently changed one."""
+    """Why a stage is taken over from none of the runs that have made it, the last changed first; None where none has
+    made it."""
     for other in other_runs(run):
         manifest = read_manifest(other, wanted.name)
         if manifest is not None and manifest.digest == wanted.digest:
@@ -114,9 +112,9 @@ def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
     return None
 
 
-def why_anew(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage that was finished in this run is made anew, in words. None when it was not finished, or when its
-    files are the reason, which `valid_manifest` has logged."""
+def why_made_again(run: RunDirectory, wanted: WantedStage) -> str | None:
+    """Why a stage that was finished in this run is made again; None when it was not finished, or when `valid_manifest`
+    has logged it."""
     path = run.stage_manifest(wanted.name)
     if not path.exists():
         return None
@@ -135,11 +133,8 @@ def other_runs(run: RunDirectory) -> Iterator[RunDirectory]:
 
 
 def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) -> StageManifest | None:
-    """Bring the files of a stage from another run into this one, and record where they come from.
-
-    Returns:
-        The manifest; None when the other run changed meanwhile, so that the stage has to be made.
-    """
+    """Bring the files of a stage from another run into this one, and record where they come from. Returns None when the
+    other run changed meanwhile, so that the stage has to be made."""
     if not _bring(manifest.outputs, source, into):
         return None
     taken = dataclasses.replace(manifest, reused_from=manifest.reused_from or source.name)
@@ -148,7 +143,6 @@ def adopt(manifest: StageManifest, *, source: RunDirectory, into: RunDirectory) 
 
 
 def _bring(outputs: Mapping[str, FileRecord], source: RunDirectory, into: RunDirectory) -> bool:
-    """Bring files from another run. Returns whether they are here as the manifest says."""
     try:
         for path, output in outputs.items():
             take_file(source.root / path, into.root / path, output)
@@ -160,16 +154,13 @@ def _bring(outputs: Mapping[str, FileRecord], source: RunDirectory, into: RunDir
 def bring_folder(
     run: RunDirectory, wanted: WantedStage, folder: Path, *, fits: Callable[[StageManifest], bool]
 ) -> bool:
-    """Bring one folder of a stage from another run whose stage as a whole is another one.
+    """Bring one folder of a stage from another run whose whole stage is another one. Returns whether it is there now.
 
     Args:
         run: The run that makes the stage.
         wanted: The stage; the same software must have made the other one.
         folder: A folder that the stage writes, in the folder of `run`.
         fits: Whether the folder of a stage with this manifest is the one that is wanted.
-
-    Returns:
-        Whether the folder is there now.
     """
     beginning = f"{folder.relative_to(run.root).as_posix()}/"
     for other in other_runs(run):
@@ -200,8 +191,7 @@ def discard_stage(run: RunDirectory, stage: str) -> None:
 
 
 def stage_paths(run: RunDirectory, stage: str) -> tuple[Path, ...]:
-    """The files and folders that belong only to this stage. Training has its own rules
-    (tasks.resuming.training_state)."""
+    """The files and folders that belong only to this stage; of training, tasks.resuming.training_state knows them."""
     return {
         "prepare": (run.data, run.initial_model),
         "cold-start": (run.base_model,),

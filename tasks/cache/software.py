@@ -58,12 +58,8 @@ def software_of_stages(config: RunConfig, files: NamedFiles) -> dict[str, Softwa
     """[kind of stage] -> the software with which this process would make it, but for what made the stages before. A
     model card, an upload and a report are not among them: they describe their own run, and are never taken over.
 
-    Args:
-        config: The config of the run.
-        files: How the files of a user's functions are read.
-
     Raises:
-        OSError: the file of a user's function cannot be read.
+        OSError: the file of a function cannot be read.
         ValueError: a function of an installed package does not exist.
     """
     here = {PACKAGE: _own_version(), "Python": ".".join(platform.python_version_tuple()[:2]), **versions_of(LIBRARIES)}
@@ -80,8 +76,7 @@ def software_of_stages(config: RunConfig, files: NamedFiles) -> dict[str, Softwa
 
 
 def with_workers(found: Mapping[str, Software], cluster: ClusterConfig) -> dict[str, Software]:
-    """The same software on these workers: how many train together, and how, decides how sums are split. A single one
-    is not named."""
+    """The same software on these workers, which train together unless there is a single one."""
     there = {_DEVICE: device(cluster), **_workers(cluster)}
     others = {kind: {name: value for name, value in found[kind].items() if name != _WORKERS} for kind in found}
     return {**found, **{kind: {**others[kind], **there} for kind in _BY_ALL_WORKERS}}
@@ -124,19 +119,13 @@ def differences(before: Software, now: Software) -> Changes:
 
 
 def changes_since(before: Software, now: Software) -> Changes:
-    """The parts whose value has changed since a stage was last worked on: of a part with several values, the last
-    counts."""
+    """The parts whose value has changed since a stage was last worked on."""
     return differences({name: _last(value) for name, value in before.items()}, now)
 
 
 def continued(before: Software, now: Software, *, step: int) -> dict[str, str]:
-    """The software of a training that goes on with other software.
-
-    Args:
-        before: The software until now; empty where its record is lost.
-        now: The software with which training goes on.
-        step: The step after which it goes on.
-    """
+    """The software of a training that goes on after `step` with other software than `before`, which is empty where its
+    record is lost."""
     names = sorted(before.keys() | now.keys())
     return {name: _joined(before.get(name, _ABSENT), now.get(name, _ABSENT), step) for name in names}
 
@@ -155,11 +144,7 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def digest_of_code(sources: Path) -> str:
-    """Digest of the files of this project that decide results.
-
-    Args:
-        sources: The folder of this project's packages.
-    """
+    """Digest of the files of this project that decide results, in the folder of its packages."""
     found = [path for package in _COMPUTING for path in files_below(sources / package) if _is_source(path)]
     names = [path.relative_to(sources).as_posix() for path in found]
     return digest_of(dict(zip(names, hash_files(found), strict=True)))
@@ -227,7 +212,6 @@ def _functions_of(source: DataSource | None) -> Iterator[str]:
 
 
 def _names(functions: Iterable[str], place: Callable[[str], Path]) -> set[str]:
-    """The dotted names that users' functions import; `place` says where a file is read."""
     found: set[str] = set()
     for function in filter(is_user_function, functions):
         path = file_named(function)

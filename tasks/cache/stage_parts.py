@@ -1,4 +1,4 @@
-"""The parts that a stage's digest covers, so that a stage that is made anew can say what has changed."""
+"""The parts that a stage's digest covers, so that a stage that is made again can say what has changed."""
 
 import hashlib
 import json
@@ -40,13 +40,7 @@ _CALLED: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def parts_of(kind: str, depends_on: Mapping[str, Any], *, after: Mapping[str, str]) -> dict[str, str]:
-    """The hash of each part that a stage's digest covers.
-
-    Args:
-        kind: Kind of the stage (tasks.cache.stages).
-        depends_on: What the stage depends on (tasks.cache.stages).
-        after: Digests of the stages before it, by name.
-    """
+    """The hash of each part that a stage's digest covers, the digests of the stages before it included."""
     called = _CALLED.get(kind, {})
     parts = {_name(path, called): _hash(value) for path, value in _leaves(depends_on, ())}
     upstream = {f"{_UPSTREAM}{name}": digest[:_HASH_LENGTH] for name, digest in after.items()}
@@ -60,8 +54,8 @@ def stages_before(parts: Parts) -> list[str]:
 
 
 def what_changed(before: Parts, now: Parts) -> str:
-    """The parts that have changed, in words. The stages before are named only where no part of the stage itself has
-    changed, since each stage reports its own changes."""
+    """The parts that have changed, in words; the stages before only where no part of the stage itself has, since they
+    say so themselves."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     own = [name for name in names if not name.startswith(_UPSTREAM)] or names
     more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""
@@ -78,9 +72,7 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _name(path: tuple[str, ...], called: Mapping[str, str]) -> str:
     match path:
-        case ("reward", "code", file, part):
-            return (Path(file).parent / part).as_posix()
-        case ("code", function, part):
+        case ("reward", "code", function, part) | ("code", function, part):
             own_file = file_named(function)
             return part if own_file is None else (Path(own_file).parent / part).as_posix()
         case ("reward", "reward", *keys):

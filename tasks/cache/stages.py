@@ -7,15 +7,13 @@ before it, and the bytes of the files that the config names. The software that m
 (tasks.cache.software).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, overload
 
-from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import ARRANGING
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from tasks.cache.epoch_chain import EpochChain, Link
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stage_parts import parts_of
 
@@ -31,6 +29,10 @@ _OF_NO_EPOCH: Final = ("training", "length")
 
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """Keys of `model` that only reinforcement learning uses, and not the cold start."""
+
+
+Link = tuple[str, str]
+"""Name and digest of an epoch's stage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +52,48 @@ class Stage:
     depends_on: Mapping[str, Any]
 
 
+class EpochChain(Sequence[Link]):
+    """Name and digest of every epoch's stage, in order; the digest of an epoch depends on all epochs before it. It is
+    computed when it is first needed, since of a hundred thousand epochs only those that were started matter.
+
+    Args:
+        length: Number of epochs.
+        first: Digest of the stage before the first epoch.
+        link: Returns name and digest of an epoch, given its number, from 1, and the digest before it.
+    """
+
+    def __init__(self, length: int, *, first: str, link: Callable[[int, str], Link]) -> None:
+        self._length = length
+        self._first = first
+        self._link = link
+        self._known: list[Link] = []
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Link: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Link]: ...
+
+    def __getitem__(self, index: int | slice) -> Link | list[Link]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._length))]
+        number = range(self._length)[index]
+        while len(self._known) <= number:
+            before = self._known[-1][1] if self._known else self._first
+            self._known.append(self._link(len(self._known) + 1, before))
+        return self._known[number]
+
+    def __contains__(self, item: object) -> bool:
+        """Whether an epoch has this name and digest; only the epoch of that name is looked at."""
+        if not isinstance(item, tuple) or not item:
+            return False
+        _, _, number = str(item[0]).rpartition("-")
+        return number.isdecimal() and 1 <= int(number) <= self._length and self[int(number) - 1] == item
+
+
 def epoch_stage(epoch: int) -> str:
     """Name of the stage that trains `epoch`, counted from 1."""
     return f"train-epoch-{epoch:03d}"
@@ -63,8 +107,7 @@ def kind_of(stage: str) -> str:
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
-    """Name of a run: `<experiment>-<config digest>[-<tag>]`. Where a run is shown, copied and uploaded is not part of
-    it."""
+    """`<experiment>-<config digest>[-<tag>]`."""
     return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
 
 
@@ -79,8 +122,7 @@ def recipe_digest(config: RunConfig) -> str:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without the keys that change no number: the name, where the run is shown, copied and uploaded, what it
-    is to reproduce, what a plan expects, on which devices it runs, how checkpoints are written, how many are kept."""
+    """The config without the keys that change no number."""
     return config.model_dump(
         mode="json",
         exclude={
@@ -97,11 +139,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
 
 
 def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
-    """Digest of how held-out rows are answered and scored; runs with equal ones can be compared item by item.
-
-    Raises:
-        ValueError: a reward's file cannot be read.
-    """
+    """Digest of how held-out rows are answered and scored; runs with equal ones can be compared item by item."""
     parts = _evaluation_parts(config, files or NamedFiles())
     evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
     return digest_of({**parts, "evaluation": evaluation, "seed": None})
@@ -111,14 +149,8 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
     """The digest of every stage, in the order in which they run.
 
     Two names are not stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
-    stands for all epochs together.
-
-    Args:
-        config: The resolved config.
-        files: How the files that the config names are read; when None, from where the config says.
-
-    Raises:
-        ValueError: a data source or a file that the config names cannot be read.
+    stands for all epochs together. Raises ValueError where a data source or a file that the config names cannot be
+    read.
     """
     digests: dict[str, str] = {}
     for stage in stages_of(config, files or NamedFiles()):
@@ -129,8 +161,7 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
 def stage_parts(
     config: RunConfig, digests: Mapping[str, str], files: NamedFiles | None = None
 ) -> dict[str, dict[str, str]]:
-    """[stage] -> the parts that its digest covers; for `training`, the parts that the digest of every epoch covers.
-    Raises ValueError where a data source or a file that the config names cannot be read."""
+    """[stage] -> the parts that its digest covers; for `training`, the parts that the digest of every epoch covers."""
     parts = {}
     for stage in stages_of(config, files or NamedFiles()):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
@@ -195,7 +226,6 @@ def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
 
 
 def _training_length(config: RunConfig) -> dict[str, int]:
-    """The length of the run: `trainer.max_steps` where it is set, else the epochs."""
     if config.trainer.max_steps is not None:
         return {"steps": config.trainer.max_steps}
     return {"epochs": config.trainer.total_epochs}
@@ -240,6 +270,7 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     if config.trainer.val_freq > 0:
         validating |= {"limit"}
         validating |= {"n", "temperature", "top_p"} if config.trainer.val_mode == "sampled" else set()
+    custom = [section.function for _, section in config.algorithm.custom_functions()]
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
@@ -247,7 +278,7 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "reward": _reward_parts(config, files),
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),
-        **_algorithm_code(config.algorithm, files),
+        "code": {function: dict(files.code_of(function)) for function in custom},
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
@@ -257,7 +288,6 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
 
 
 def _rates_follow_the_length(config: RunConfig) -> bool:
-    """Whether a learning rate depends on the length of the run."""
     rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
     return any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
 
@@ -271,14 +301,6 @@ def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     }
 
 
-def _algorithm_code(algorithm: AlgorithmConfig, files: NamedFiles) -> dict[str, Any]:
-    """The code of the user's losses, estimators and filters. Nothing where there are none, so that digests without them
-    do not change."""
-    code = {custom.function: files.code_of(custom) for _, custom in algorithm.custom_functions()}
-    return {"code": code} if code else {}
-
-
 def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
-    code = {path: files.code(path) for path in config.reward.files}
-    code |= {function: dict(files.installed_code(function)) for function in config.reward.installed}
+    code = {function: dict(files.code_of(function)) for function in config.reward.user_functions}
     return {"reward": config.reward.model_dump(mode="json"), "code": code}

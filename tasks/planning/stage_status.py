@@ -7,13 +7,12 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
-from tasks.cache.epoch_chain import EpochChain
 from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_anew, why_not_taken
+from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_made_again, why_not_taken
 from tasks.cache.software import Software, changes_since, in_words, made_from, software_of_stages
 from tasks.cache.stage_parts import stages_before
-from tasks.cache.stages import OWN_STAGES, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
+from tasks.cache.stages import OWN_STAGES, EpochChain, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
 from tasks.resuming.training_start import WantedTraining, last_step, training_start
 from tasks.resuming.training_state import longest_to_take, why_no_epochs
 
@@ -128,7 +127,7 @@ class _View:
                 return self._known(stage, found, f"finished in {other.name}")
         self._made_by[stage] = wanted.software
         reasons = [
-            why_anew(self._run, wanted),
+            why_made_again(self._run, wanted),
             why_not_taken(self._run, wanted) if self._reuse and not is_own else None,
         ]
         return StageStatus(stage=stage, status="; ".join(["to do", *filter(None, reasons)]))
@@ -139,14 +138,14 @@ class _View:
         self._made_by["training"] = whole.software
         if chain is None:
             return [_UNCOUNTED]
-        wanted = WantedTraining.of(whole, chain=chain, trainer=self._config.trainer)
+        wanted = WantedTraining(whole=whole, chain=chain, trainer=self._config.trainer)
         store = CheckpointStore(self._run.checkpoints, save_limit=self._config.trainer.save_limit)
         own = training_start(self._run, wanted, store)
         other, taken = longest_to_take(self._others(), wanted)
         if other is not None and len(taken) > len(own.epochs):
             return _epoch_statuses(chain, len(taken), f"finished in {other.name}")
-        self._made_by["training"] = own.epochs[-1].software if own.ended else own.made_by(wanted.software)
-        changed = _by_other_software(own.trained_by, wanted.software) if own.step else ""
+        self._made_by["training"] = own.epochs[-1].software if own.ended else own.made_by(whole.software)
+        changed = _by_other_software(own.trained_by, whole.software) if own.step else ""
         goes_on = f"continues after step {own.step}{changed}" if own.step > last_step(own.epochs) else None
         refused = why_no_epochs(self._others(), wanted, more_than=len(own.epochs))
         to_do = f"to do; {refused}" if refused else "to do"

@@ -20,8 +20,8 @@ class Loss:
 
 
 def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Path]:
-    """The files of a step: its rollouts, and the responses of a validation after it. The validation before training
-    belongs to the first step."""
+    """The rollouts of a step, and the responses of a validation after it. The validation before training belongs to the
+    first step."""
     asked = (0, 1) if step == 1 else (step,)
     return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
 
@@ -34,10 +34,8 @@ def records_of(epoch: StageManifest) -> dict[str, FileRecord]:
 def first_loss(
     run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], *, until: int
 ) -> Loss | None:
-    """Find the first step, up to `until`, with a lost record; None when all records are there.
-
-    The manifests of finished epochs have the hashes of their records. Of later steps it can only be found out whether a
-    file is missing.
+    """Find the first step, up to `until`, with a lost record; None when all records are there. Of steps in no finished
+    epoch it can only be found out whether a file is missing.
     """
     if until < 1:
         return None  # nothing is lost before the first step, since the validation before training is repeated
@@ -74,8 +72,7 @@ def _lost_files(
 
 
 def _problem(run: RunDirectory, known: Mapping[str, FileRecord], file: Path) -> str | None:
-    """What is wrong with a file, as a sentence; None when it is as its manifest says, or exists and is in no
-    manifest."""
+    """What is wrong with a file, as a sentence; None when it is as its manifest says, or is in no manifest."""
     name = file.relative_to(run.root).as_posix()
     if name in known:
         problem = altered_output(run.root, {name: known[name]})

@@ -10,9 +10,8 @@ Nothing here writes.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
 
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
@@ -20,9 +19,9 @@ from rl_core.config.training import TrainerConfig
 from rl_core.files import read_json
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import StageManifest, WantedStage, read_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, read_manifest
 from tasks.cache.software import Software, continued
-from tasks.cache.stage_parts import Parts, what_changed
+from tasks.cache.stage_parts import what_changed
 from tasks.resuming.step_records import first_loss
 
 Chain = Sequence[tuple[str, str]]
@@ -36,24 +35,17 @@ class WantedTraining:
     Attributes:
         chain: The epochs.
         trainer: The config of checkpoints and validations.
-        parts: The parts that the digests cover (tasks.cache.stage_parts).
-        software: The software that would make it now, and that made the stages before it (tasks.cache.software).
+        whole: The stage that stands for all epochs together.
     """
 
     chain: Chain
     trainer: TrainerConfig
-    parts: Parts = field(default_factory=dict)
-    software: Software = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, whole: WantedStage, *, chain: Chain, trainer: TrainerConfig) -> Self:
-        """Create it from `whole`, the stage that stands for all epochs together."""
-        return cls(chain=chain, trainer=trainer, parts=whole.parts, software=whole.software)
+    whole: WantedStage
 
     def epoch(self, number: int, *, made_by: Software) -> WantedStage:
         """An epoch, counted from 1, as `made_by` makes it and the epochs before it."""
         name, digest = self.chain[number - 1]
-        return WantedStage(name=name, digest=digest, parts=self.parts, software=made_by)
+        return replace(self.whole, name=name, digest=digest, software=made_by)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,8 +140,7 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
 
 
 def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str | None) -> Software:
-    """The software that made the steps from which training goes on. The note of the epoch that was started last has the
-    software of all epochs before it."""
+    """The software that made the steps from which training goes on; the note of the last epoch has that of all."""
     begun = begun_epoch(run) if changed is None else None
     if begun is not None:
         return begun.software
@@ -171,9 +162,8 @@ def _tells_its_steps(epoch: StageManifest) -> bool:
 
 
 def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
-    """Why the training in this run is another training than the wanted one, in words; None when it is the same. This is
-    decided by the note of the epoch that was started last, else by the finished epochs; where there are neither, the
-    training is the same."""
+    """Why the training in this run is another training than the wanted one, in words; None when it is the same. The
+    note of the epoch that was started last decides, else the finished epochs."""
     begun = begun_epoch(run)
     known = (
         [(begun.name, begun.digest, begun.parts)]
@@ -181,7 +171,7 @@ def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
         else [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs_with_manifest(run)]
     )
     other = next((parts for stage, digest, parts in known if (stage, digest) not in wanted.chain), None)
-    return None if other is None else what_changed(other, wanted.parts)
+    return None if other is None else what_changed(other, wanted.whole.parts)
 
 
 def begun_epoch(run: RunDirectory) -> WantedStage | None:
@@ -203,12 +193,6 @@ def _epochs_with_manifest(run: RunDirectory) -> Iterator[StageManifest]:
         manifest = read_manifest(run, path.stem)
         if manifest is not None:
             yield manifest
-
-
-def manifests_of_epochs(run: RunDirectory) -> list[Path]:
-    """The manifest files of all finished epochs, sorted by number: 999 comes before 1000."""
-    found = run.stage_manifest("any").parent.glob("train-epoch-*.json")
-    return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 
 
 def _step_of(checkpoint: Checkpoint | None) -> int:

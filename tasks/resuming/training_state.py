@@ -13,7 +13,7 @@ from rl_core.files import atomic_write_json, remove_folder, replace_folder, scra
 from rl_core.records.metrics_log import RunLogs, lines_until
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from tasks.cache.manifests import StageManifest, WantedStage, altered_output, read_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, altered_output, manifests_of_epochs, read_manifest
 from tasks.cache.reuse import adopt, other_runs, remove_paths
 from tasks.resuming.step_records import records_of
 from tasks.resuming.training_start import (
@@ -22,7 +22,6 @@ from tasks.resuming.training_start import (
     begun_epoch,
     finished_epochs,
     last_step,
-    manifests_of_epochs,
     started_file,
     training_start,
 )
@@ -33,13 +32,10 @@ logger = logging.getLogger(__name__)
 def take_up_training(
     run: RunDirectory, wanted: WantedTraining, store: CheckpointStore, *, elsewhere: bool
 ) -> TrainingStart:
-    """Decide from where training goes on, and bring this run's files into that state. Called once for each start of a
-    run.
+    """Decide where training goes on, and bring this run's files into that state. Called once for each start of a run.
 
-    Epochs of another run are taken over when it has more finished epochs than this run.
-
-    Returns:
-        Where training goes on. A training loop that is opened now resumes there.
+    Epochs of another run are taken over when it has more finished epochs than this run. A training loop that is opened
+    now resumes where the result says.
     """
     ensure_held(run.lock)
     _finish_taking_over(run)
@@ -48,14 +44,14 @@ def take_up_training(
         taken = _take_longer(run, wanted, len(own.epochs))
         if taken:
             ended = len(taken) == len(wanted.chain)
-            return TrainingStart(epochs=taken, step=last_step(taken), ended=ended, trained_by=wanted.software)
+            return TrainingStart(epochs=taken, step=last_step(taken), ended=ended, trained_by=wanted.whole.software)
     _make_room(run, wanted, own)
     return own
 
 
 def mark_started(run: RunDirectory, epoch: WantedStage) -> None:
-    """Note which epoch is being trained, and by which software, so that a later start knows to which training
-    unfinished files belong."""
+    """Note which epoch is being trained, by which software: a later start then knows to which training unfinished files
+    belong."""
     path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     note = {"stage": epoch.name, "digest": epoch.digest, "parts": dict(epoch.parts), "software": dict(epoch.software)}
@@ -67,7 +63,7 @@ def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageMani
     their records are unchanged, and the last of them still has its checkpoints."""
     complete: list[StageManifest] = []
     for number, manifest in enumerate(finished_epochs(run, wanted.chain), start=1):
-        reason = wanted.epoch(number, made_by=wanted.software).why_not_taken(manifest)
+        reason = wanted.epoch(number, made_by=wanted.whole.software).why_not_taken(manifest)
         if reason is not None:
             logger.info("%s of %s is not taken over: %s", manifest.stage, run.name, reason)
         if reason is not None or altered_output(run.root, records_of(manifest)):
@@ -81,20 +77,18 @@ def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageMani
 def longest_to_take(
     runs: Iterable[RunDirectory], wanted: WantedTraining
 ) -> tuple[RunDirectory | None, list[StageManifest]]:
-    """The run with the most epochs that can be taken over, and these epochs; None and an empty list where there is
-    none."""
+    """The run with the most epochs that can be taken over, and these epochs."""
     candidates = [(other, complete_epochs(other, wanted)) for other in runs]
     return max(candidates, key=lambda candidate: len(candidate[1]), default=(None, []))
 
 
 def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_than: int) -> str | None:
-    """Why no epochs are taken over from a run that has finished more than `more_than`, in words; None where no run has.
-    Of several runs, the reason of the first one."""
+    """Why no epochs are taken over from a run that has finished more than `more_than`; None where no run has."""
     for other in runs:
         finished = finished_epochs(other, wanted.chain)
         if len(finished) > more_than:
             reasons = [
-                wanted.epoch(number, made_by=wanted.software).why_not_taken(epoch)
+                wanted.epoch(number, made_by=wanted.whole.software).why_not_taken(epoch)
                 for number, epoch in enumerate(finished, start=1)
             ]
             reason = next(filter(None, reasons), "its files have changed")
@@ -105,7 +99,7 @@ def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
     """Remove the files that training does not continue from. The note that says to which training they belong is
     removed last, so that the next process can finish this if it is killed in between."""
-    logs, made_by = RunLogs(run), start.made_by(wanted.software)
+    logs, made_by = RunLogs(run), start.made_by(wanted.whole.software)
     begun = begun_epoch(run)
     if start.lost or (begun is not None and begun.software != made_by):
         # The steps that are repeated generate their rollouts again: what is recorded of them was altered, or other
@@ -126,7 +120,6 @@ def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) 
 
 
 def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> list[StageManifest]:
-    """Take over the epochs of the other run that has the most, if it has more than this one."""
     source, epochs = longest_to_take(other_runs(run), wanted)
     if source is None or len(epochs) <= more_than:
         return []
@@ -168,7 +161,7 @@ def take_timings(source: Path, target: Path, *, last_step: int) -> None:
 
 
 def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:
-    """The manifest without checkpoints, if retention has removed one of them after a later epoch."""
+    """The manifest without its checkpoints, if retention has removed one of them."""
     if _has_checkpoints(run, manifest):
         return manifest
     return dataclasses.replace(manifest, outputs=records_of(manifest))
@@ -181,6 +174,5 @@ def _has_checkpoints(run: RunDirectory, manifest: StageManifest) -> bool:
 
 
 def _step_of(path: Path) -> int:
-    """The step in a name such as `step-000032`; 0 for any other name."""
     number = path.name.removeprefix("step-")
     return int(number) if number.isdecimal() else 0

@@ -10,8 +10,8 @@ VARIABLE = "SIGHTLINE_STORAGE"
 
 
 def storage_settings(config: RunConfig) -> StorageConfig | None:
-    """The storage settings, with the address of the environment variable if it is set, else of the config. The variable
-    comes first, since the address depends on the machine that runs. None where neither names an address."""
+    """The storage settings; the address of the environment variable comes first, since it depends on the machine that
+    runs. None where there is no address."""
     address = os.environ.get(VARIABLE)
     if not address:
         return config.storage

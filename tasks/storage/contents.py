@@ -14,7 +14,7 @@ from rl_core.digests import FileRecord, file_digest, hash_of_start
 from rl_core.files import files_below
 from rl_core.records.metrics_log import step_files
 from rl_core.run_directory import RunDirectory
-from rl_core.storage.record import Record
+from rl_core.storage.store import Record
 from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.resuming.training_start import Chain, begun_epoch, started_file
 

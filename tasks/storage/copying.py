@@ -17,8 +17,7 @@ from pathlib import Path
 
 from rl_core.events import LogEvent
 from rl_core.run_directory import RunDirectory
-from rl_core.storage.record import Record
-from rl_core.storage.store import RunStore, TakenOver
+from rl_core.storage.store import Record, RunStore, TakenOver
 from tasks.resuming.training_start import Chain
 from tasks.storage.contents import PROGRESS, complete_checkpoints, is_of_training, progress_of, records_of_run
 
@@ -55,8 +54,8 @@ class _Snapshot:
 
 
 class Copier:
-    """Copies a run's folder when asked to. One copy runs at a time; of several requests that wait, the newest is
-    carried out."""
+    """Copies a run's folder when asked to, one copy at a time. Of several requests that wait, the newest is carried
+    out."""
 
     def __init__(self, store: RunStore, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._store = store
@@ -128,7 +127,6 @@ class Copier:
             self._turn.notify_all()
 
     def _report(self, error: BaseException | None) -> None:
-        """Report how a copy ended. An error of the file system ends the copy, but not the training."""
         self.failure = None if error is None else f"{type(error).__name__}: {error}"
         if error is None:
             return

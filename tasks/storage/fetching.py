@@ -1,6 +1,7 @@
 """Fetches from the copy of a run what its folder on this machine lacks: the config, a finished stage, training.
 
 Files are fetched to a temporary folder first, where their hashes are compared, so that an interruption changes nothing.
+Every function raises StorageDamaged where the copy is damaged, and OSError where the storage does not answer.
 """
 
 import logging
@@ -11,22 +12,18 @@ from rl_core.digests import FileRecord
 from rl_core.files import fsync_tree, link_or_copy, remove_folder, replace_folder, scratch_folder
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
-from rl_core.storage.record import Record
-from rl_core.storage.store import RunStore, StorageDamaged
+from rl_core.storage.store import Record, RunStore, StorageDamaged
+from tasks.cache.manifests import manifests_of_epochs
 from tasks.cache.reuse import discard_stage, remove_paths
-from tasks.resuming.training_start import Chain, manifests_of_epochs, started_file
+from tasks.resuming.training_start import Chain, started_file
 from tasks.storage.contents import PROGRESS, SETTINGS, checkpoint_records, progress_of, stage_record
 
 logger = logging.getLogger(__name__)
 
 
 def bring_settings(store: RunStore, run: RunDirectory) -> bool:
-    """Fetch the config of a run, the files that it names, and the events. Returns whether there is a copy of the run.
-
-    Raises:
-        StorageDamaged: the copy is damaged.
-        OSError: the storage does not answer.
-    """
+    """Fetch the config of a run, the files that it names, and the events. Returns whether there is a copy of the
+    run."""
     record = store.records().get(SETTINGS)
     if record is None:
         return False
@@ -38,12 +35,8 @@ def bring_settings(store: RunStore, run: RunDirectory) -> bool:
 
 
 def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str | None = None) -> bool:
-    """Fetch a finished stage if the copy has it, with this digest where one is given. Returns whether it was fetched.
-
-    Raises:
-        StorageDamaged: the copy is damaged.
-        OSError: the storage does not answer.
-    """
+    """Fetch a finished stage if the copy has it, with this digest where one is given. Returns whether it was
+    fetched."""
     record = store.records().get(stage_record(stage))
     if record is None or digest not in (None, record.facts["digest"]):
         return False
@@ -57,14 +50,8 @@ def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str |
 
 def bring_training(store: RunStore, run: RunDirectory, chain: Chain, *, further_than: int) -> int:
     """Fetch the training of this chain if the copy has come further than this machine: finished epochs, the newest
-    checkpoint, the best one, and the records of all steps. The training in this run's folder is replaced.
-
-    Returns:
-        The step that was fetched; 0 where there was nothing to fetch.
-
-    Raises:
-        StorageDamaged: all checkpoints of the copy are damaged.
-        OSError: the storage does not answer.
+    checkpoint, the best one, and the records of all steps. The training in this run's folder is replaced. Returns the
+    step that was fetched; 0 where there was nothing to fetch.
     """
     records = store.records()
     progress = records.get(PROGRESS)
@@ -97,8 +84,7 @@ def finish_fetching(run: RunDirectory) -> None:
 
 
 def _finished_epochs(records: Mapping[str, Record], chain: Chain, *, until: int) -> list[Record]:
-    """The records of the chain's finished epochs up to a step. If a copy was interrupted, later epochs may be there
-    without their metrics."""
+    """The chain's finished epochs up to a step. After an interrupted copy later ones may lack their metrics."""
     found: list[Record] = []
     for stage, digest in chain:
         record = records.get(stage_record(stage))
@@ -128,8 +114,7 @@ def _fetch_checkpoints(store: RunStore, held: RunDirectory, *, until: int) -> in
 
 
 def _fetch_best(store: RunStore, held: RunDirectory, checkpoints: Iterable[Record]) -> None:
-    """Fetch the best checkpoint by its validation score, the earliest of equals, which evaluation and merge may
-    need."""
+    """Fetch the best checkpoint, the earliest of equals, which evaluation and merge may need."""
     scored = [record for record in checkpoints if record.facts["validation_score"] is not None]
     if scored:
         best = max(scored, key=lambda record: (record.facts["validation_score"], -record.facts["step"]))

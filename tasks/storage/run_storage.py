@@ -37,29 +37,26 @@ class RunStorage:
 
     @classmethod
     def of_config(cls, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> Self:
-        """The copy that the environment or the config names. Raises ValueError where no installed package can open the
+        """The copy that the environment or the config names. Raises ValueError where no package can open the
         address."""
         settings = storage_settings(config)
         return cls(run_store(settings, run.name) if settings else None, run, log_event=log_event)
 
     def bring_beginnings(self) -> None:
-        """Fetch what a run needs first, where it is not on this machine: the config with the files that it names, and
-        the preparation."""
+        """Fetch what a run needs first, where it is not here: the config with the files that it names, and the
+        preparation."""
         if not self._run.config.is_file():
             self._tried("the config", lambda store: bring_settings(store, self._run))
         if not self._run.stage_manifest(_PREPARATION).is_file():
             self._tried(_PREPARATION, lambda store: bring_stage(store, self._run, _PREPARATION))
 
     def bring_stage(self, stage: str, digest: str) -> bool:
-        """Fetch a finished stage if the copy has it with this digest. Returns whether it was fetched."""
+        """As `fetching.bring_stage`."""
         return bool(self._tried(stage, lambda store: bring_stage(store, self._run, stage, digest=digest)))
 
     def bring_training(self, chain: Chain, *, here: Callable[[], int]) -> None:
-        """Fetch the training of this chain if the copy has come further than the step that `here` returns, at which
-        training would go on without it.
-
-        Raises:
-            StorageDamaged, OSError: the copy has come further and cannot be fetched; training would repeat these steps.
+        """Fetch the training of this chain if the copy has come further than the step that `here` returns. Raises
+        StorageDamaged or OSError where that cannot be fetched, since training would repeat these steps.
         """
         if self._store is None or self._copier is None:
             return

@@ -77,12 +77,8 @@ class Geometry:
 
     @property
     def wanted(self) -> WantedTraining:
-        return WantedTraining(
-            chain=self.chain,
-            trainer=self.config.trainer,
-            parts=self.parts,
-            software=self.software,
-        )
+        whole = WantedStage(name="training", digest="", parts=self.parts, software=self.software)
+        return WantedTraining(chain=self.chain, trainer=self.config.trainer, whole=whole)
 
     @property
     def config(self) -> RunConfig:

@@ -44,14 +44,14 @@ def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
     template.write_text(Path("configs/prompts/count.jinja").read_text())
     override = f"data.prompt_template={template}"
     runs_dir = tmp_path / "runs"
-    assert "is made anew" not in ended(runs_dir, override)[1]
+    assert "is made again" not in ended(runs_dir, override)[1]
     template.write_text(template.read_text() + "!")
-    assert "warning prepare is made anew: the text of data.prompt_template changed" in ended(runs_dir, override)[1]
+    assert "warning prepare is made again: the text of data.prompt_template changed" in ended(runs_dir, override)[1]
     (run,) = runs_dir.iterdir()
     (run / "data" / "train.parquet").write_bytes(b"altered")
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
     (run / "stages" / "prepare.json").write_text("{}")
-    assert f"warning prepare is made anew: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
+    assert f"warning prepare is made again: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
 
 
 def test_an_upgrade_is_told_noted_and_made_anew_in_other_runs_alone(

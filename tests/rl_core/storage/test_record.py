@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.digests import FileRecord
-from rl_core.storage.record import Record, parse_record
+from rl_core.storage.store import Record, parse_record
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from rl_core.digests import FileRecord
 from rl_core.storage.place import Place
-from rl_core.storage.record import Record
-from rl_core.storage.store import RunStore, SourceChanged, StorageDamaged, TakenOver
+from rl_core.storage.store import Record, RunStore, SourceChanged, StorageDamaged, TakenOver
 from tests.rl_core.storage.servers import S3Server
 
 

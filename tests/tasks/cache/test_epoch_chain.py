@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.cache.epoch_chain import EpochChain
+from tasks.cache.stages import EpochChain
 
 
 def chain_of(length: int) -> tuple[EpochChain, list[int]]:

@@ -1,4 +1,4 @@
-"""A stage that is made anew says what changed, by the names that a person knows."""
+"""A stage that is made again says what changed, by the names that a person knows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.reuse import stage_paths, why_anew
+from tasks.cache.reuse import stage_paths, why_made_again
 from tasks.cache.stage_parts import what_changed
 from tasks.cache.stages import stage_digests, stage_parts
 from tests.tasks.finished_run import finish_stage
@@ -119,5 +119,5 @@ def test_why_a_stage_is_made_anew(tmp_path: Path, happens: Callable[[RunDirector
     finish_stage(run, "merge", {}, merged, digest="before", parts=parts()["merge"])
     happens(run)
     wanted = WantedStage(name="merge", digest="now", parts=parts("merge.checkpoint=best")["merge"])
-    found = why_anew(run, wanted)
+    found = why_made_again(run, wanted)
     assert found is said is None or str(found).endswith(str(said))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
 from rl_core.files import files_below
 from rl_core.run_directory import RunDirectory
-from tasks.resuming.training_start import finished_epochs, manifests_of_epochs
+from tasks.cache.manifests import manifests_of_epochs
+from tasks.resuming.training_start import finished_epochs
 from tests.results import differences
 from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, recorded, results
 

@@ -101,7 +101,7 @@ def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_
 ) -> None:
     attempt(run, GEOMETRY, End(step=3, kind="recorded"))
     assert intact(run) == [2] and run.rollouts(3).exists()
-    wanted = dataclasses.replace(GEOMETRY.wanted, software={"torch": software})
+    wanted = dataclasses.replace(GEOMETRY, software={"torch": software}).wanted
     with unsynced():
         start = take_up_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
     assert start.step == 2

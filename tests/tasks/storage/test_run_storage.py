@@ -95,7 +95,7 @@ def test_what_a_fresh_folder_has_not_stays_in_the_copy(copied: RunDirectory, her
     """A machine whose start the storage did not answer has made one stage so far, and copies."""
     before = set(RunStore(place.below(copied.name), verify=True).records())
     here.data.mkdir()
-    (here.data / "rows").write_text("made anew")
+    (here.data / "rows").write_text("made again")
     finish_stage(here, "prepare", {}, here.data, digest="d1")
     storage_of(here, place).close()
     after = RunStore(place.below(copied.name), verify=True).records()
