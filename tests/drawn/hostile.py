@@ -86,7 +86,7 @@ _FRAGMENTS: Final = (
         "`",
         "%",
     ),
-    *("'*'", "'('", "'{{ content }}'", "'{% for i in range(9999) %}'", "x" * 5000),
+    *("'*'", "'('", "'{{ content }}'", "x" * 5000),
     *("owner/name", "owner/name@split", "a@b", "sqlite:///pipe", "http://u:secret@host/", "file:///x", "databricks"),
     *("{type: counting, size: 8, scene_seed: 5}", "{type: counting}", "{type: huge}", "{type: pretrained, path: pipe}"),
     *(f"{{type: local, path: '{path}'}}" for path in PATHS),
@@ -153,61 +153,3 @@ def _file_with(key: str, value: str, head: str) -> str:
     *parents, last = key.split(".")
     lines = [f"{'  ' * depth}{name}:" for depth, name in enumerate(parents)]
     return head + "\n".join([*lines, f"{'  ' * len(parents)}{last}: {value}"]) + "\n"
-
-
-def chains() -> SearchStrategy[list[str]]:
-    """What `extends:` of the files 0.yaml, 1.yaml, ... says, each of them of another, of itself or of something odd."""
-    targets = st.integers(0, 40).map(lambda number: f"{number}.yaml")
-    odd = st.sampled_from([f"'{path}'" for path in PATHS]) | fragments()
-    nearly_straight = st.integers(1, 40).map(lambda length: [f"{number + 1}.yaml" for number in range(length)])
-    return st.lists(targets | targets | odd | st.just("base.yaml"), min_size=1, max_size=6) | nearly_straight
-
-
-_PIECES: Final = (
-    *(
-        "{{ content }}",
-        "{{ answer }}",
-        "{{ question }}",
-        "{{ messages[0].content }}",
-        "{{ nothing }}",
-        "<image>",
-        "text ",
-    ),
-    *(
-        "{% for a in range(99999) %}",
-        "{% for a in content %}",
-        "{% endfor %}",
-        "{% if content %}",
-        "{% endif %}",
-        "{% else %}",
-    ),
-    *("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% include 'prompt.jinja' %}", "{% extends 'x' %}"),
-    *(
-        "{% import 'x' as y %}",
-        "{% set a = content ~ content %}",
-        "{{ 1 / 0 }}",
-    ),
-    *("{{ content.__class__ }}", "{{ self }}"),
-    *(
-        "{{ content | upper }}",
-        "{{ content | nothing }}",
-        "{{ content",
-        "{% raw %}",
-        "{% endraw %}",
-        "{#",
-        "{{ range(10**9) }}",
-    ),
-    *(
-        "{% generation %}",
-        "{% endgeneration %}",
-        "{% block b %}{{ self.b() }}{% endblock %}",
-        "{{ (" * 40,
-        "\0",
-        "\x1b[2J",
-    ),
-)
-
-
-def templates() -> SearchStrategy[str]:
-    """The text of a template."""
-    return st.lists(st.sampled_from(_PIECES), max_size=8).map("".join) | st.text(max_size=40)

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import rl_core.planning.meta_model  # noqa: F401 - with torch loaded here, no other process builds the models
 from flows.cli import app
 from flows.process.error_messages import cause_of
-from rl_core.config.yaml_text import dump_yaml
-from tests.drawn.hostile import KEYS, PATHS, chains, fragments, overrides, templates, values, write_oddities
+from tests.drawn.hostile import KEYS, PATHS, fragments, overrides, values, write_oddities
 
 SECONDS = 20
 LONGEST = 40_000
@@ -107,30 +106,6 @@ def test_a_value_in_a_file(text: str) -> None:
 @given(changes=st.lists(overrides(), min_size=1, max_size=3))
 def test_overrides(changes: list[str]) -> None:
     told("base.yaml", *changes)
-
-
-@each_kind
-@given(chain=chains())
-def test_files_that_extend_one_another(chain: list[str]) -> None:
-    for number, target in enumerate(chain):
-        Path(f"{number}.yaml").write_text(f"extends: {target}\n", encoding="utf-8", errors="surrogatepass")
-    told("0.yaml", names=(".yaml", *PATHS))
-
-
-@each_kind
-@given(text=templates(), key=st.sampled_from(["data.prompt_template", "data.override_chat_template"]))
-def test_a_template_in_a_file(text: str, key: str) -> None:
-    Path("own.jinja").write_text(text, encoding="utf-8", errors="surrogatepass")
-    message = told("base.yaml", f"{key}=own.jinja")
-    assert not message or key in message
-
-
-@each_kind
-@given(text=templates())
-def test_a_template_of_targets(text: str) -> None:
-    Path("own.yaml").write_text(dump_yaml({"extends": "base.yaml", "cold_start": {"target_template": text}}))
-    message = told("own.yaml", names=("own.yaml",))
-    assert not message or "cold_start.target_template" in message or "is not allowed" in message
 
 
 @each_kind
