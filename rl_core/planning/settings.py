@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, get_args
 
-from pydantic import BaseModel
-
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CPU_GPU_SHARE, CPU_SEQUENCES, Offload
 from rl_core.planning.batches import longest_sequence
@@ -18,6 +16,7 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import ModelSizes
+from rl_core.section import Section
 
 MOST_TOKENS: Final = 32_768
 """Tree tokens of a pass beyond which a GPU computes no faster."""
@@ -35,7 +34,7 @@ LARGEST_SHARE: Final = 0.9
 _PASSES: Final = ("update", "experience")
 _GPU_SHARE: Final = "rollout.gpu_memory_utilization"
 
-Section = TypeVar("Section", bound=BaseModel)
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +56,17 @@ class Change:
     @classmethod
     def of(cls, key: str, value: Any) -> Self:
         """The change of a key to a plain value."""
-        return cls(key=key, value=value, shown=str(value).lower() if isinstance(value, bool) else str(value))
+        return cls(key=key, value=value, shown=_as_yaml(value))
 
     def __str__(self) -> str:
         return f"{self.key} to {self.shown}{self.note}"
 
 
-def configured(section: BaseModel, key: str) -> Any:
+def _as_yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def configured(section: Section, key: str) -> Any:
     """The value of a key, such as `trainer.offload`."""
     value: Any = section
     for name in key.split("."):
@@ -71,13 +74,13 @@ def configured(section: BaseModel, key: str) -> Any:
     return value
 
 
-def changed(section: Section, key: str, value: Any) -> Section:
+def changed(section: AnySection, key: str, value: Any) -> AnySection:
     """A copy with another value of a key, which is taken to be valid."""
     name, _, rest = key.partition(".")
     return section.model_copy(update={name: changed(getattr(section, name), rest, value) if rest else value})
 
 
-def with_changes(section: Section, changes: Sequence[Change]) -> Section:
+def with_changes(section: AnySection, changes: Sequence[Change]) -> AnySection:
     """A copy with these changes, of which a later one of the same key counts."""
     for change in changes:
         section = changed(section, change.key, change.value)
@@ -85,7 +88,7 @@ def with_changes(section: Section, changes: Sequence[Change]) -> Section:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class ChosenSetting:
     """A setting that was `auto`: its key, what was chosen, and why."""
 
     key: str
@@ -95,7 +98,7 @@ class Choice:
     @property
     def shown(self) -> str:
         """The value as YAML has it."""
-        return str(self.value).lower() if isinstance(self.value, bool) else f"{self.value}"
+        return _as_yaml(self.value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +106,7 @@ class Settled:
     """A config in which no setting is `auto`, and the choices that were made."""
 
     config: RunConfig
-    choices: tuple[Choice, ...]
+    choices: tuple[ChosenSetting, ...]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -206,7 +209,9 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
 
 def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> Settled:
     choices = [
-        Choice(key=key, value=value, why=why) for key, value in values.items() if configured(config, key) == "auto"
+        ChosenSetting(key=key, value=value, why=why)
+        for key, value in values.items()
+        if configured(config, key) == "auto"
     ]
     return Settled(config=_with_autos(config, values), choices=tuple(choices))
 

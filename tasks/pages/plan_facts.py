@@ -9,7 +9,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
 from rl_core.environment import asked_threads, threads_of_a_worker
 from rl_core.planning.batches import BatchPlan, WorkerShare, most_passes
-from rl_core.planning.settings import Choice
+from rl_core.planning.settings import ChosenSetting
 
 
 def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:
@@ -124,7 +124,7 @@ def threads_words(cluster: ClusterConfig) -> str:
     return f"{threads_of_a_worker(cluster.devices, fixed=cluster.threads)} for each worker ({why})"
 
 
-def settings_words(choices: Sequence[Choice]) -> str:
+def settings_words(choices: Sequence[ChosenSetting]) -> str:
     """What was chosen for the settings that are `auto`, and why."""
     if not choices:
         return "as configured"
