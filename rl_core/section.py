@@ -49,12 +49,8 @@ class Section(BaseModel):
 
 
 def problems_in(value: Any, key: str = "") -> Iterator[Problem]:
-    """The problems of a section and of all sections inside it, or of a list or mapping of sections.
-
-    Args:
-        value: The section; any other value has no problems.
-        key: Its dotted key; empty for the whole config.
-    """
+    """The problems of the section with this dotted key, which is empty for the whole config, and of all sections inside
+    it; of a list or mapping those of its sections. Any other value has none."""
     match value:
         case Section():
             yield from (problem.below(key) for problem in value.problems())
@@ -124,7 +120,6 @@ def refuse_secrets(kwargs: Kwargs) -> Kwargs:
 
 
 def _names_in(value: JsonValue) -> Iterator[str]:
-    """Every key of a value, including the keys of nested dicts."""
     if isinstance(value, dict):
         yield from value
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

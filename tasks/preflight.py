@@ -56,12 +56,8 @@ def preflight(run: str) -> list[str]:
 
 
 def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
-    """Problems of the machines that a joined cluster has for this run. A cluster on this machine alone has none that
-    are not found elsewhere. What was found is recorded as an event.
-
-    Args:
-        config: The config, with paths that can be read from here.
-        run: The run; its folder exists.
+    """Problems of the machines that a joined cluster has for this run, whose folder exists. A cluster on this machine
+    alone has none that are not found elsewhere. What was found is recorded as an event.
 
     Raises:
         ClusterUnavailable: the cluster cannot be reached, or has no room.
@@ -87,7 +83,6 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def _needed(config: RunConfig) -> NeededMemory:
-    """The memory that the run takes on machines like this one, as far as the model's size is known."""
     sizes, gpu = model_sizes(config.model.source), find_gpu(config.cluster.device)
     if sizes is None:
         return NeededMemory()

@@ -28,10 +28,8 @@ class ConfigError(ValueError):
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a YAML file, follow `extends:`, apply `key.path=value` overrides and validate.
-
-    Paths inside a config are relative to the working directory, as on a command line; `extends:` is relative to the
-    file that says it.
+    """Read a YAML file, follow `extends:`, apply `key.path=value` overrides and validate. Paths inside a config are
+    relative to the working directory, as on a command line; `extends:` is relative to the file that says it.
 
     Raises:
         ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle, the file is one of EasyR1's, or
@@ -85,7 +83,8 @@ def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator
 
 
 def read_tree(path: Path) -> Tree:
-    """The file's mapping laid over the mapping of the file that it extends, and so on. Raises ConfigError."""
+    """The file's mapping laid over the mapping of the file that it extends, and so on. Raises ConfigError where a file
+    is missing or no YAML mapping, or `extends:` runs in a circle."""
     layers, seen = [read_yaml(path)], [os.path.realpath(path)]
     while (parent := layers[-1].pop("extends", None)) is not None:
         if not isinstance(parent, str):

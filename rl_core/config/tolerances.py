@@ -86,12 +86,8 @@ def merge_tolerance(config: RunConfig) -> Tolerance:
 
 
 def resume_tolerance(config: RunConfig, *, same_place: bool) -> Tolerance:
-    """How far a trainer that has loaded a checkpoint may be from its probe.
-
-    Args:
-        config: The run.
-        same_place: Whether the probe was computed on this kind of device and by as many workers.
-    """
+    """How far a trainer that has loaded a checkpoint may be from its probe, which was computed on this kind of device
+    and by as many workers if it is the `same_place`."""
     merged = merge_tolerance(config)
     if not same_place:
         return merged

@@ -68,12 +68,8 @@ def _missing_package() -> str | None:
 
 @cache
 def _import_error(file: str) -> str | None:
-    """The last line of the error with which flash-attn's import ends, as its compiled part fits one version of PyTorch
-    only; None if it can be imported. Tried in another process, because it imports torch and planning does without.
-
-    Args:
-        file: Where the package is.
-    """
+    """The last line of the error with which flash-attn's import from this file ends, as its compiled part fits one
+    version of PyTorch only; None if it can be imported. Tried in another process, because it imports torch."""
     command = [sys.executable, "-c", "from flash_attn import flash_attn_varlen_func"]
     tried = subprocess.run(command, capture_output=True, text=True, check=False)
     if tried.returncode == 0:

@@ -69,7 +69,6 @@ def free_gpu_memory() -> list[float]:
 
 
 def _driver_says(query: str) -> list[str]:
-    """What nvidia-smi answers, a line for each GPU; nothing where there is no driver."""
     if shutil.which("nvidia-smi") is None:
         return []
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]

@@ -27,13 +27,8 @@ _ON_THE_CPU: Final = "to train on the CPU, set CUDA_VISIBLE_DEVICES='', or clust
 
 
 def machine_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
-    """Problems with what is installed here, and with the cores and GPUs of this machine. Of the machines of a cluster
-    that is joined nothing is known here.
-
-    Args:
-        config: The resolved configuration.
-        gpu: The GPU of this machine; None if it has none.
-    """
+    """Problems with what is installed here, and with the cores and the GPU of this machine, if it has one. Of the
+    machines of a cluster that is joined nothing is known here."""
     return [
         *attention_problems(config.model, has_gpu=gpu is not None),
         *package_problems(config),

@@ -84,15 +84,8 @@ class MemoryLimit:
 def memory_problems(
     config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool, host_gib: float | None = None
 ) -> list[Problem]:
-    """Everything that does not fit: the run into memory, and a sequence into the KV cache.
-
-    Args:
-        config: The run's config.
-        sizes: Sizes of its model.
-        available_gib: Memory of the GPU, or of the machine.
-        on_gpu: Which of the two.
-        host_gib: Memory of a machine with a GPU; None does not ask about it.
-    """
+    """Everything that does not fit: the run into the memory of a GPU or of a machine without one, a sequence into the
+    KV cache, and, where `host_gib` is given, what a run on GPUs takes of the machine's memory."""
     limit = MemoryLimit(gib=available_gib, on_gpu=on_gpu)
     forecast = limit.forecast(config, sizes)
     too_large = _size_problem(config, sizes, forecast, limit)
@@ -134,7 +127,6 @@ def _fix(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> str:
 
 
 def _way(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> str:
-    """Changes with which a run fits, and what it takes then."""
     forecast = limit.forecast(with_changes(config, changes), sizes)
     cached = f", {forecast.cached_sequences:,} longest sequences in the KV cache" if limit.on_gpu else ""
     return f"set {', '.join(map(str, changes))} (then about {limit.needed_gib(forecast):.1f} GiB are needed{cached})"
@@ -143,7 +135,6 @@ def _way(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequ
 def _host_problem(
     config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, limit: MemoryLimit, host_gib: float | None
 ) -> Problem | None:
-    """More memory beside the GPUs than the machine has."""
     if host_gib is None or forecast.machine_gib <= host_gib:
         return None
     largest = max(forecast.host_rows, key=lambda row: row.num_bytes)
@@ -215,7 +206,6 @@ def changes_to_more_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimi
 
 
 def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Change]:
-    """Every change that takes less memory than what the config says, the cheapest first."""
     owners = ["actor", "critic"] if config.critic is not None else ["actor"]
     # The trainer computes the same in smaller passes, or a second time.
     if on_gpu:
@@ -270,7 +260,6 @@ def _needed(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: S
 
 
 def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
-    """The changes with what `auto` becomes."""
     settled = limit.settled(with_changes(config, changes), sizes)
     return [
         Change.of(change.key, configured(settled, change.key)) if change.value == "auto" else change

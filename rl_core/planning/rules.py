@@ -24,13 +24,8 @@ _BFLOAT16_MEAN_GAP = 1e-3
 
 
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
-    """Every problem of the configuration on this machine, warnings included; empty when all is well. Problems that only
-    the data shows (bad rows, a reward that fails on true answers) are found where the data is read.
-
-    Args:
-        config: The resolved configuration.
-        gpu: The GPU to train on; None for a machine that trains on its CPU.
-    """
+    """Every problem of the configuration on this machine with this GPU, if any, warnings included. Problems that only
+    the data shows (bad rows, a reward that fails on true answers) are found where the data is read."""
     rows = config.data.train.known_rows
     return [
         *value_problems(config),
@@ -59,7 +54,6 @@ def value_problems(config: RunConfig) -> list[Problem]:
 
 
 def _size_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
-    """Problems with the sizes of the model, where they are known."""
     try:
         sizes = model_sizes(config.model.source)
     except ValueError as error:

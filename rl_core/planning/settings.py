@@ -115,13 +115,8 @@ class Settled:
 
 
 def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Settled:
-    """Settle every setting that is `auto`.
-
-    Args:
-        config: The run's config.
-        sizes: Sizes of its model; None where they are not known.
-        gpu: The GPU to train on; None for a CPU.
-    """
+    """Settle every setting that is `auto`, for a GPU or, where it is None, for a CPU. The sizes of the model are None
+    where they are not known."""
     if gpu is None:
         own = {key: value for key, value in _usual(config).items() if key != _GPU_SHARE}
         return _with_choices(config, own, why="on a CPU")
@@ -217,7 +212,6 @@ def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> 
 
 
 def _with_autos(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """The config with these values where it says `auto`."""
     for key, value in values.items():
         if configured(config, key) == "auto":
             config = changed(config, key, value)

@@ -174,7 +174,7 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
     train = split_glance(config.data.train, "data.train", glances)
     validation = split_glance(config.data.validation, "data.validation", glances)
     if train.names is not None and not config.data.train.parts:  # planning looks at mixtures
-        problems += weight_name_problems(config, train.names)
+        problems += _weight_problems(config, train.names)
     if train.names is not None and validation.names is not None:
         problems += judged_name_problems(config, train.names | validation.names)
     if validation.columns is not None:
@@ -182,9 +182,7 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
     return problems
 
 
-def weight_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
-    """Problems with weights of data sources that the training rows do not have, and with data sources without a
-    weight."""
+def _weight_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
     weights = config.data.source_weights
     if weights is not None and set(weights) != set(names):
         yield Problem(

@@ -55,7 +55,6 @@ def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, 
 
 
 def _may_be_finished(run: RunDirectory, *, reuse: bool) -> bool:
-    """Whether there is any run that may have finished a stage."""
     return run.root.is_dir() or (reuse and next(other_runs(run), None) is not None)
 
 
@@ -68,17 +67,8 @@ def stage_statuses(
     plan: BatchPlan | None,
     files: NamedFiles | None = None,
 ) -> list[StageStatus]:
-    """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not
-    known yet, and training is one line.
-
-    Args:
-        config: The resolved config.
-        run: The folder of the run.
-        digests: The digests of the stages.
-        reuse: Whether stages of other runs may be taken over.
-        plan: The batch plan; None where the number of rows is not known.
-        files: How the files that the config names are read; when None, from where the config says.
-    """
+    """The status of every stage, in the order in which they run. Without a batch plan the number of epochs is not known
+    yet, and training is one line. The files that the config names are read from where `files` says."""
     before = ["prepare", *(["cold-start"] if config.cold_start else [])]
     after = [stage for stage in digests if stage not in (*before, "training-rows", "training", "cold-start")]
     if not _may_be_finished(run, reuse=reuse):

@@ -52,15 +52,9 @@ _OF_THE_ROWS = (
 
 
 def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = False) -> list[Problem]:
-    """Find every problem of the config, the machine, the sources, the hub and the reward. The rows are checked too if
-    one of these problems stops the run anyway; otherwise the preparation comes next and reports the problems of the
-    rows.
-
-    Args:
-        config: The config, with paths that can be read from here.
-        run: The run.
-        is_prepared: Whether the rows are already prepared, so that their sources may be gone.
-    """
+    """Find every problem of the config (with paths that can be read from here), the machine, the sources, the hub and
+    the reward. If the rows are prepared, their sources may be gone. The rows are checked too if one of these problems
+    stops the run anyway; otherwise the preparation comes next and reports the problems of the rows."""
     gpu = find_gpu(config.cluster.device)
     if is_prepared:
         problems = planned_problems(config, run, {}, [], gpu=gpu)
