@@ -10,7 +10,7 @@ import math
 import re
 import shutil
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +20,12 @@ from rl_core.data.manifest import DataManifest
 from rl_core.digests import digest_of
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.session import Session, open_session
+from rl_core.models.pixels import PixelCache
 from rl_core.problem import PlanError, raise_if_fatal
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
+from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
@@ -91,16 +93,14 @@ class Workshop:
         self._pools: dict[str, tuple[str, LentPool]] = {}
         self.engines_started = 0
 
-    def lend_engine(self, model_folder: Path, **arguments: Any) -> LentEngine:
+    def lend_engine(self, spec: EngineSpec, pixels: PixelCache, **arguments: Any) -> LentEngine:
         """Stands where the worker makes its engine."""
-        bound = {
-            name: arguments[name] for name in ("dtype", "max_prompt_length", "images_per_prompt", "videos_per_prompt")
-        }
-        section = arguments["config"].model_dump(exclude=_NOT_THE_ENGINE)
-        key = digest_of([str(model_folder.resolve()), bound, section])
+        spec = replace(spec, model=spec.model.resolve())
+        bound = [spec.dtype, spec.max_prompt_length, spec.images_per_prompt, spec.videos_per_prompt]
+        key = digest_of([str(spec.model), bound, spec.rollout.model_dump(exclude=_NOT_THE_ENGINE)])
         if self._engine is None or self._engine[0] != key:
             self._close_engine()
-            self._engine = key, LentEngine(model_folder.resolve(), **arguments)
+            self._engine = key, LentEngine(spec, pixels, **arguments)
             self.engines_started += 1
         return self._engine[1]
 
