@@ -15,9 +15,9 @@ WorkerDevice = Literal["auto", "cpu", "cuda"]
 
 
 class ClusterConfig(Section):
-    """The workers that train one model together, one on each device. With its defaults a run has a single worker and
-    needs no cluster. The section is in no digest: a run may be continued on other devices, and its last digits then
-    differ, as with another number of threads."""
+    """The workers that train one model together, one on each device. With its defaults a run has a single worker. The
+    section is in no digest: a run may be continued on other devices, and its last digits then differ, as with another
+    number of threads."""
 
     nodes: int = Field(default=1, ge=1, le=1024)
     """Machines of the run."""
@@ -59,7 +59,7 @@ class ClusterConfig(Section):
     start_timeout_seconds: float = Field(default=300.0, gt=0.0)
     """Longest time until all workers have their devices, and then until they have loaded the model. The time in which a
     disk of 50 MB/s reads the model's weights is added."""
-    hang_timeout_seconds: float = Field(default=1800.0, gt=0.0)
+    hang_timeout_seconds: float = Field(default=7200.0, gt=0.0)
     """Longest time without any progress of a call; after that the workers are ended, and training is tried again from
     the last checkpoint. It must be longer than the longest update."""
     runtime_env: Kwargs = {}
@@ -95,7 +95,7 @@ class ClusterConfig(Section):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the run has a single worker beside its process, without a cluster."""
+        """Whether the run has a single worker, which on a CPU is in the run's process."""
         return self.ranks == 1 and self.address == "local" and self.device == "auto"
 
     @override

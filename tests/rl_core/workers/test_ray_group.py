@@ -39,10 +39,10 @@ from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from tests.machines import SOON
-from tests.processes import gone, listening
+from tests.processes import listening
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import save_state
-from tests.servers import REPOSITORY, wait_until
+from tests.servers import REPOSITORY
 
 
 @pytest.fixture(scope="module")
@@ -391,22 +391,6 @@ def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_mode
     assert left_early.responses == together.responses
 
 
-def test_the_death_of_one_worker_ends_the_others_and_names_it(
-    groups: Groups, prompts: list[Prompt], config: RunConfig
-) -> None:
-    group = groups.fresh(devices=2)
-    pids = group.pids
-    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
-    began = time.monotonic()
-    with pytest.raises(WorkerDied, match=rf"worker 1 of 2 \(process {pids[1]} on "), awake_generator(group):  # noqa: PT012
-        began = time.monotonic()
-        os.kill(pids[1], signal.SIGKILL)
-        list(group.generate(requests_for(prompts, 4, run_seed=1, step=1), sampling))
-    assert time.monotonic() - began < SOON
-    group.close()
-    wait_until(lambda: gone(pids), "both workers end", seconds=30.0)
-
-
 def abort_with_a_child(worker: object, folder: Path) -> None:
     """As a library does whose device is broken, in the middle of a call."""
     child = subprocess.Popen(["sleep", "600"])
@@ -440,19 +424,6 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
         assert psutil.wait_procs(left, timeout=30.0)[1] == []
         assert not folder.exists()
     assert as_bytes(found[0]) == as_bytes(found[1])
-
-
-def test_a_worker_that_gets_no_further_is_shown_and_ended(groups: Groups, train_groups: list[TrainGroup]) -> None:
-    group = groups.fresh(hang_timeout_seconds=5.0)
-    pid = group.pids[0]
-    group.compute("old_log_probs", [groups_of(train_groups)])
-    os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(
-        WorkerDied, match=r"no worker has made any progress in compute old_log_probs for 5 s.*(\n.*)*does not answer"
-    ):
-        group.compute("old_log_probs", [groups_of(train_groups)])
-    group.close()
-    wait_until(lambda: gone([pid]), "the worker ends", seconds=10.0)
 
 
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:

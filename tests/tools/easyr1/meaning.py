@@ -96,7 +96,7 @@ OWN: Mapping[str, Any] = {
     "cluster.min_workers": None,  # Ray would wait for all of them
     "cluster.wait_for_all_seconds": 300.0,
     "cluster.start_timeout_seconds": 300.0,
-    "cluster.hang_timeout_seconds": 1800.0,
+    "cluster.hang_timeout_seconds": 7200.0,
     "cluster.runtime_env": {},
     "trainer.max_nonfinite_steps": 3,
     "trainer.async_save": True,
