@@ -104,6 +104,14 @@ class ActorGroup:
         """[rank] -> where it runs."""
         return self._watch.processes
 
+    def versions(self) -> dict[str, Mapping[str, str]]:
+        """[machine] -> the versions of what computes there."""
+        asked = [actor.versions.remote() for actor in self._actors]
+        return {
+            process.host: self._got(ref, rank, _START)
+            for rank, (process, ref) in enumerate(zip(self.processes, asked, strict=True))
+        }
+
     def meeting(self, *, is_on_one_machine: bool) -> str:
         """The address at which the ranks meet, on the first one's machine."""
         asked = self._actors[0].meeting.remote(is_on_one_machine=is_on_one_machine)

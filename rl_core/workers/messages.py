@@ -93,14 +93,11 @@ class RankOpening:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """Where a rank runs: its process, the name and address of its machine, the number that Ray has given it, and the
-    versions of what computes there (rl_core.workers.versions)."""
+    """Where a rank runs: its process, and the name and Ray's number of its machine."""
 
     pid: int
     host: str
-    address: str
     node_id: str
-    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,10 +49,12 @@ class RankActor:
         return Process(
             pid=os.getpid(),
             host=socket.gethostname(),
-            address=ray.util.get_node_ip_address(),
             node_id=ray.get_runtime_context().get_node_id(),
-            versions=versions(),
         )
+
+    def versions(self) -> Mapping[str, str]:
+        """The versions of what computes in this process."""
+        return versions()
 
     def meeting(self, *, is_on_one_machine: bool) -> str:
         """An address of this machine at which the ranks can meet, as `torch.distributed` takes it. Its port is free

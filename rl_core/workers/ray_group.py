@@ -100,9 +100,8 @@ class RayWorkerGroup(WorkerGroup):
         )
         try:
             group.find_processes()
-            machines = {process.host: process.versions for process in group.processes}
-            # One of them may have come after the preflight.
-            raise_if_fatal([*version_problems(machines, here=versions())])
+            if config.address != "local":  # a machine may have come after the preflight
+                raise_if_fatal([*version_problems(group.versions(), here=versions())])
             meeting = group.meeting(is_on_one_machine=config.nodes == 1) if len(group) > 1 else ""
             # A number that was asked for here holds for every worker; else each takes its share of its machine's cores.
             threads = config.threads or asked_threads()
