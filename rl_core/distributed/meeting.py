@@ -14,13 +14,8 @@ def meeting_store(meeting: str, *, number: int, size: int, timeout: timedelta = 
 
     Args:
         meeting: An address of the first one's machine (`tcp://host:port`).
-        number: The number of this process; the first one, 0, holds the store.
-        size: Number of processes.
-        timeout: How long each waits for the others.
-
-    Raises:
-        RuntimeError: the others did not come in time.
-        OSError: something else listens at the address.
+        number: The number of this process, of `size`; the first one, 0, holds the store.
+        timeout: How long each waits for the others; then it raises RuntimeError.
     """
     address = urlsplit(meeting)
     assert address.hostname is not None and address.port is not None, "an address as `free_meeting` gives it"

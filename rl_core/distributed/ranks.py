@@ -171,8 +171,7 @@ class Ranks:
     def succeed_together(self) -> Iterator[None]:
         """If the block raises an error on some ranks, every rank raises one: its own, or else that of the first rank
         which has one. The others would wait for these ranks in the next collective operation, so there may be none
-        inside the block.
-        """
+        inside the block."""
         own: Exception | None = None
         try:
             yield

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.protocol import EngineSpec, RolloutEngine
@@ -20,15 +22,11 @@ def start_engine(spec: EngineSpec, pixels: PixelCache, *, ranks: GeneratorRanks 
     return VllmEngine(spec, pixels, ranks=ranks)
 
 
-class Generator:
-    """Samples responses with the weights that were last loaded.
-
-    The engine starts at the first `wake`, because a cold start or a merge does not need it. From `wake` to `sleep` it
-    has the device's memory.
-    """
+class Generator(RolloutEngine):
+    """The engine of one worker. It starts at the first `wake`, because a cold start or a merge does not need it. While
+    it sleeps, loading and generating raise RuntimeError."""
 
     def __init__(self, start_engine: Callable[[], RolloutEngine]) -> None:
-        """Keep the function that starts the engine."""
         self._start_engine = start_engine
         self._engine: RolloutEngine | None = None
         self._is_awake = False
@@ -39,56 +37,50 @@ class Generator:
         return self._is_awake
 
     @property
+    @override
     def policy_version(self) -> int | None:
-        """Version of the engine's weights. None if it has none: before the first load, and on a GPU after each `sleep`,
-        which drops them."""
         return None if self._engine is None else self._engine.policy_version
 
     @property
+    @override
     def has_weights(self) -> bool:
-        """Whether the engine has weights, to which adapters can be loaded."""
         return self._engine is not None and self._engine.has_weights
 
     @property
+    @override
     def cached_tokens(self) -> int:
-        """Tokens whose keys and values the engine's cache holds at one time. Raises RuntimeError if the generator
-        sleeps."""
         return self._working_engine().cached_tokens
 
+    @override
     def unmapped_bytes(self) -> int:
-        """What torch's allocator counts, and the sleeping engine has given back to the GPU."""
         return 0 if self._engine is None else self._engine.unmapped_bytes()
 
+    @override
     def wake(self) -> None:
-        """Take the device's memory. The first call starts the engine."""
         if self._engine is None:
             self._engine = self._start_engine()
         self._engine.wake()
         self._is_awake = True
 
+    @override
     def sleep(self) -> None:
-        """Give the device's memory to the trainer. Does nothing if the generator already sleeps."""
         if self._engine is not None and self._is_awake:
             self._engine.sleep()
         self._is_awake = False
 
+    @override
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """Load every weight of the model by its Hugging Face name.
-
-        Raises:
-            ValueError: a weight is missing or unknown.
-            RuntimeError: the generator sleeps.
-        """
         self._working_engine().load_weights(weights, policy_version=policy_version)
 
+    @override
     def load_adapters(self, adapters: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """Load the adapters of the model, beside the weights that it has. Raises as `load_weights`."""
         self._working_engine().load_adapters(adapters, policy_version=policy_version)
 
+    @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout for each request, as they finish. Raises RuntimeError if the generator sleeps."""
         return self._working_engine().generate(requests, sampling)
 
+    @override
     def close(self) -> None:
         """End the engine; the next `wake` starts another one."""
         self._is_awake = False

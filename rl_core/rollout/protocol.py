@@ -55,15 +55,28 @@ class RolloutEngine(Protocol):
         """Tokens whose keys and values its cache holds at one time."""
 
     def load_weights(self, weights: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """Load every weight of the model by its Hugging Face name, drop all caches computed with older weights, and
-        keep `policy_version`. Raises ValueError if a name is missing or unknown."""
+        """Load every weight of the model by its name in `named_hf_weights`, and drop all caches computed with older
+        ones.
+
+        Raises:
+            ValueError: one is missing, unknown or came twice; the engine does not generate before a complete load.
+            RuntimeError: requests are still running.
+        """
 
     def load_adapters(self, adapters: "Iterable[tuple[str, torch.Tensor]]", *, policy_version: int) -> None:
-        """The same for the adapters, beside weights that are loaded. Raises RuntimeError if there are none."""
+        """The same for the adapters, by their names in `named_adapters`. Raises RuntimeError without weights, too."""
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout for each request, in the order in which they finish. Log-probs belong to the distribution
-        that is sampled from. Vision and padding tokens are never sampled. Raises RuntimeError before the first load."""
+        """Yield one rollout for each request, in the order in which they finish. Leaving early aborts the others.
+
+        Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Tokens
+        and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other requests,
+        their order or earlier calls (on a CPU to the bit).
+
+        Raises:
+            RuntimeError: there are no weights, or an earlier generation was neither finished nor closed.
+            ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`, or a prompt cannot be rendered.
+        """
 
     def sleep(self) -> None:
         """Give the device's memory to the trainer."""

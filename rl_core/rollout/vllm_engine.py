@@ -47,13 +47,7 @@ class VllmEngine(RolloutEngine):
     """
 
     def __init__(self, spec: EngineSpec, pixels: PixelCache, *, ranks: GeneratorRanks = WHOLE) -> None:
-        """Start the engine; it can generate after the first `load_weights`, and with adapters after `load_adapters`.
-
-        Args:
-            spec: What it is made of.
-            pixels: The pixels of the prompts' images.
-            ranks: The ranks that hold the engine together.
-        """
+        """Start the engine, with the pixels of the prompts' images, or the part of it that these ranks have."""
         prepare_process()
         self._owned = ExitStack()
         model = self._owned.enter_context(plain_path(spec.model))
@@ -100,12 +94,6 @@ class VllmEngine(RolloutEngine):
 
     @override
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        """Load every weight by its name in `named_hf_weights`, and drop all caches computed with older weights.
-
-        Raises:
-            ValueError: a weight is missing, unknown or came twice; the engine does not generate before a complete load.
-            RuntimeError: requests are still running.
-        """
         with self._loading("load weights"):
             self._has_weights = False
             self._weights.load(weights)
@@ -115,13 +103,6 @@ class VllmEngine(RolloutEngine):
 
     @override
     def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        """Load every adapter by its name in `named_adapters`, beside the weights that are loaded.
-
-        Raises:
-            ValueError: an adapter is missing, unknown or came twice; the engine does not generate before a complete
-                load.
-            RuntimeError: requests are still running, or the engine has no weights, or was started without adapters.
-        """
         if self._adapters is None or not self._has_weights:
             raise RuntimeError("start the engine with adapters, and load its weights first")
         with self._loading("load adapters"):
@@ -131,16 +112,8 @@ class VllmEngine(RolloutEngine):
 
     @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Yield one rollout for each request, as they finish. Leaving the iteration early aborts the other requests. Of
-        ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
-
-        Tokens and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other
-        requests, their order or earlier calls (on a CPU to the bit).
-
-        Raises:
-            RuntimeError: no weights were loaded, or an earlier generation was neither finished nor closed.
-            ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`; see also `PromptRenderer.render`.
-        """
+        """Of ranks that hold the engine together only the first one yields; where it leaves early, the others end
+        too."""
         self._refuse_while_running("generate")
         version = self._loaded_version()
         self._check_length(sampling)
@@ -159,7 +132,6 @@ class VllmEngine(RolloutEngine):
 
     @override
     def sleep(self) -> None:
-        """Free the GPU's memory, weights and cache included, for the trainer. Does nothing on a CPU."""
         if self._forgotten is not None and not self._asleep:
             self._policy_version, self._has_weights = None, False
             self._forgotten.save()
@@ -168,7 +140,6 @@ class VllmEngine(RolloutEngine):
 
     @override
     def wake(self) -> None:
-        """Take the memory back; the weights must be loaded afterwards. Does nothing on a CPU or if already awake."""
         if self._forgotten is not None and self._asleep:
             self._engine.wake_up()
             self._forgotten.restore()
@@ -180,11 +151,8 @@ class VllmEngine(RolloutEngine):
 
     @override
     def close(self) -> None:
-        """End the engine and torch's process groups: vLLM destroys the default group with its own.
-
-        A sleeping engine takes its memory back first, because vLLM's allocator does not expect that memory which it has
-        unmapped is freed (vllm#36651).
-        """
+        """vLLM destroys torch's default process group with its own. A sleeping engine takes its memory back first,
+        because vLLM's allocator does not expect that memory which it has unmapped is freed (vllm#36651)."""
         self._policy_version = None
         with self._owned:
             try:

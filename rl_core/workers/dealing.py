@@ -39,7 +39,8 @@ def deal(groups: Sequence[AnyGroup], workers: int) -> Deal:
 
     Graham, "Bounds on multiprocessing timing anomalies" (1969): the most that a worker gets is at most
     4/3 - 1/(3 workers) times the best possible. Among equal groups the uid decides, among equal workers the number, so
-    that the deal does not depend on the order of the groups. No two groups have the same prompt."""
+    that the deal does not depend on the order of the groups. No two groups have the same prompt.
+    """
     parts: list[list[int]] = [[] for _ in range(workers)]
     loads = [(0, worker) for worker in range(workers)]
     work = [work_of(group) for group in groups]

@@ -36,7 +36,8 @@ class LocalWorker(WorkerGroup):
     """A worker with a model of its own, or one of several ranks that train one model.
 
     All ranks get the same calls in the same order. What a call computes with the trainer it computes together: each
-    rank gets its own part of the groups, possibly none of them."""
+    rank gets its own part of the groups, possibly none of them.
+    """
 
     def __init__(
         self,
