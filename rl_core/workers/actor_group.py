@@ -302,10 +302,8 @@ class ActorGroup:
         if self._partner is not None:
             self._partner._problem = self._partner._problem or self._problem
             self._partner.kill()
-        raise kind(
-            f"{self._problem}. The other workers have been ended; start the run again to continue from its last "
-            f"checkpoint"
-        ) from error
+        others = " The other workers have been ended." if len(self) > 1 else ""
+        raise kind(f"{self._problem}.{others} Start the run again to continue from its last checkpoint") from error
 
     def kill(self) -> None:
         """End the processes of all ranks at once."""
