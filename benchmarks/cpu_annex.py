@@ -260,7 +260,7 @@ def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
         model=run.initial_model, base=run.base_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
     )
     worker = LocalWorker(config, folders, total_optimizer_steps=1000, total_critic_steps=0)
-    worker.load_policy(folders.base)
+    worker.load("policy", folders.base)
     limit, size = config.rollout.max_response_length, config.data.rollout_batch_size
     sampling = Sampling(temperature=config.rollout.temperature, max_tokens=limit)
 
