@@ -52,12 +52,8 @@ def digest_of(value: object) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """The SHA-256 of a file's content, hexadecimal. A large file with a remembered hash is not read again.
-
-    Raises:
-        ValueError: it is not a regular file.
-        OSError: it cannot be read.
-    """
+    """The SHA-256 of a file's content, hexadecimal. A large file with a remembered hash is not read again. Raises
+    ValueError where it is not a regular file, and OSError."""
     check_kind(path)
     with path.open("rb") as file:
         status = os.fstat(file.fileno())

@@ -30,7 +30,7 @@ class UserFunction:
     """A user's function that was found. None of its code has run yet.
 
     Attributes:
-        written: The function as the config names it.
+        written: As the config names it.
         name: The part after the colon.
         file: Absolute path of the file that defines it, or imports it from elsewhere.
         module: Dotted name of its module where that is installed; None where the config names a file by its path.

@@ -107,16 +107,9 @@ class FilesOfRun(NamedFiles):
 
 
 def files_of_run(config: RunConfig, run: RunDirectory, *, is_frozen: bool = False) -> NamedFiles:
-    """How the files that a run's config names are read: from the run's folder, as far as it keeps them.
-
-    Args:
-        config: The run's config.
-        run: The run, which may not have started.
-        is_frozen: Whether the copies of the functions' files are read; in a finished run they always are.
-
-    Raises:
-        ValueError: a file that the config names is neither there nor kept.
-    """
+    """How the files that a run's config names are read: from the run's folder, as far as it keeps them; with
+    `is_frozen`, or in a finished run, also the functions' files. Raises ValueError where a file is neither there nor
+    kept."""
     kept = read_kept(run)
     if kept is None:
         return NamedFiles()
@@ -138,11 +131,8 @@ def read_kept(run: RunDirectory) -> KeptFiles | None:
 
 
 def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
-    """Write the folder `inputs`, whole or not at all; it is not touched where it already has the same contents.
-
-    Raises:
-        ValueError: a data source cannot be read.
-        OSError: a file that the config names cannot be read, or the folder cannot be written.
+    """Write the folder `inputs`, whole or not at all; it is not touched where it already has the same contents. Raises
+    ValueError or OSError where a data source or a file that the config names cannot be read.
     """
     contents: dict[str, bytes] = {}
     copies = {}

@@ -37,15 +37,15 @@ class StageManifest:
     """A finished stage.
 
     Attributes:
-        stage: Name of the stage.
-        digest: Digest of everything that the stage depends on (tasks.cache.stages).
+        stage: Its name.
+        digest: Digest of everything that it depends on (tasks.cache.stages).
         outputs: [path relative to the run's folder] -> file.
         result: Small JSON values that later stages and the report read.
-        seconds: Wall time of the stage.
-        finished_at: Time of its end (UTC, ISO 8601).
-        reused_from: Name of the run that the stage was taken over from; None when this run made it.
+        seconds: Its wall time.
+        finished_at: UTC, ISO 8601.
+        reused_from: Name of the run that made it; None when this run did.
         parts: The parts that the digest covers (tasks.cache.stage_parts).
-        software: The software that made the stage, and the stages before it (tasks.cache.software).
+        software: What made it, and the stages before it (tasks.cache.software).
     """
 
     stage: str
@@ -64,14 +64,7 @@ _MANIFEST: Final = TypeAdapter(StageManifest)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedStage:
-    """A stage as it would be made now.
-
-    Attributes:
-        name: Name of the stage.
-        digest: Digest of what is asked for (tasks.cache.stages).
-        parts: The parts that the digest covers (tasks.cache.stage_parts).
-        software: The software that would make it, and that made the stages before it (tasks.cache.software).
-    """
+    """A stage as it would be made now, with the fields of a StageManifest."""
 
     name: str
     digest: str

@@ -7,7 +7,7 @@ before it, and the bytes of the files that the config names. The software that m
 (tasks.cache.software).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 
@@ -53,20 +53,17 @@ class Stage:
 
 
 class EpochChain(Sequence[Link]):
-    """Name and digest of every epoch's stage, in order; the digest of an epoch depends on all epochs before it. It is
-    computed when it is first needed, since of a hundred thousand epochs only those that were started matter.
+    """Name and digest of every epoch's stage, in order. A digest is computed when it is needed, since of a hundred
+    thousand epochs only those that were started matter.
 
     Args:
         length: Number of epochs.
-        first: Digest of the stage before the first epoch.
-        link: Returns name and digest of an epoch, given its number, from 1, and the digest before it.
+        training: Digest of all that each epoch depends on. With its number, an epoch depends on all epochs before it.
     """
 
-    def __init__(self, length: int, *, first: str, link: Callable[[int, str], Link]) -> None:
+    def __init__(self, length: int, *, training: str) -> None:
         self._length = length
-        self._first = first
-        self._link = link
-        self._known: list[Link] = []
+        self._training = training
 
     def __len__(self) -> int:
         return self._length
@@ -80,11 +77,8 @@ class EpochChain(Sequence[Link]):
     def __getitem__(self, index: int | slice) -> Link | list[Link]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._length))]
-        number = range(self._length)[index]
-        while len(self._known) <= number:
-            before = self._known[-1][1] if self._known else self._first
-            self._known.append(self._link(len(self._known) + 1, before))
-        return self._known[number]
+        epoch = range(1, self._length + 1)[index]
+        return epoch_stage(epoch), digest_of([self._training, epoch])
 
     def __contains__(self, item: object) -> bool:
         """Whether an epoch has this name and digest; only the epoch of that name is looked at."""
@@ -173,17 +167,11 @@ def stage_parts(
 def epoch_chain(
     config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
 ) -> EpochChain:
-    """Name and digest of each epoch's stage. An epoch depends on the one before it and not on how many follow, so a
-    longer run continues from the epochs of a shorter one."""
+    """Name and digest of each epoch's stage. An epoch does not depend on how many follow: a longer run continues from a
+    shorter one's."""
     parts = _training_parts(config, files or NamedFiles())
-    rows = _rows_seen(config)
-
-    def link(epoch: int, before: str) -> Link:
-        name, name_before = epoch_stage(epoch), epoch_stage(epoch - 1) if epoch > 1 else "cold-start"
-        stage = Stage(name=name, kind="train", after=(rows, name_before), depends_on=parts)
-        return name, _digest(stage, {rows: digests[rows], name_before: before})
-
-    return EpochChain(epochs, first=digests["cold-start"], link=link)
+    stage = Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=parts)
+    return EpochChain(epochs, training=_digest(stage, digests))
 
 
 def stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:

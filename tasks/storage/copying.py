@@ -8,7 +8,6 @@ import itertools
 import logging
 import os
 import shutil
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
@@ -62,9 +61,7 @@ class Copier:
         self._run = run
         self._log_event = log_event
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage")
-        self._turn = threading.Condition()
-        self._waiting: _Snapshot | None = None
-        self._busy = False
+        self._last: tuple[Future[None], _Snapshot] | None = None
         self._numbers = itertools.count()
         self._copied_step = 0
         self.failure: str | None = None
@@ -75,12 +72,11 @@ class Copier:
     def copy(self) -> None:
         """Request a copy of the run as it is now. Raises OSError when the run's folder cannot be read."""
         snapshot = self._snapshot()
-        with self._turn:
-            overtaken, self._waiting = self._waiting, snapshot
-            if not self._busy:
-                self._begin()
-        if overtaken is not None:
-            overtaken.discard()
+        if self._last is not None:
+            waiting, overtaken = self._last
+            if waiting.cancel():
+                overtaken.discard()
+        self._last = self._thread.submit(snapshot.asked_in.run, self._carry_out, snapshot), snapshot
 
     def copy_checkpoints(self) -> None:
         """Request a copy if the run has a newer checkpoint than the last time. This is fast enough for every step."""
@@ -97,8 +93,8 @@ class Copier:
 
     def wait(self) -> None:
         """Wait until all requests are done or have failed."""
-        with self._turn:
-            self._turn.wait_for(lambda: not self._busy)
+        if self._last is not None:
+            self._last[0].result()
 
     def _snapshot(self) -> _Snapshot:
         links = self._run.root / f".storage.tmp-{os.getpid()}" / f"{next(self._numbers)}"
@@ -110,28 +106,17 @@ class Copier:
                     _link(self._run.root / path, links / path)
         return _Snapshot(records=records, root=self._run.root, links=links, chain=self.chain, asked_in=copy_context())
 
-    def _begin(self) -> None:
-        snapshot, self._waiting = self._waiting, None
-        assert snapshot is not None, "called when a request waits"
-        self._busy = True
-        copying = self._thread.submit(snapshot.asked_in.run, self._copy, snapshot)
-        copying.add_done_callback(lambda done: snapshot.asked_in.run(self._copied, done, snapshot))
-
-    def _copied(self, done: "Future[None]", snapshot: _Snapshot) -> None:
-        snapshot.discard()
-        self._report(done.exception())
-        with self._turn:
-            self._busy = False
-            if self._waiting is not None:
-                self._begin()
-            self._turn.notify_all()
-
-    def _report(self, error: BaseException | None) -> None:
-        self.failure = None if error is None else f"{type(error).__name__}: {error}"
-        if error is None:
-            return
-        self._log_event("storage-failed", reason=self.failure)
-        logger.warning("the run is not copied to its storage (%s); it is tried again", self.failure)
+    def _carry_out(self, snapshot: _Snapshot) -> None:
+        try:
+            self._copy(snapshot)
+        except Exception as error:  # noqa: BLE001 - every file system raises its own errors; training goes on
+            self.failure = f"{type(error).__name__}: {error}"
+            self._log_event("storage-failed", reason=self.failure)
+            logger.warning("the run is not copied to its storage (%s); it is tried again", self.failure)
+        else:
+            self.failure = None
+        finally:
+            snapshot.discard()
 
     def _copy(self, snapshot: _Snapshot) -> None:
         try:
