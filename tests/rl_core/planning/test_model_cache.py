@@ -1,5 +1,6 @@
 """A model is built once, wherever that happens, and no cache file can break a plan."""
 
+import io
 import json
 import logging
 import pwd
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch  # noqa: F401 - a process that has it builds the model itself
 
-from rl_core.planning import model_sizes
+from rl_core.planning import meta_model, model_sizes
 from rl_core.planning.model_sizes import describe_model
 
 FIELDS = {
@@ -63,15 +64,21 @@ def test_a_process_without_torch_is_told_the_same(monkeypatch: pytest.MonkeyPatc
         assert described_anew() == here, "the file of the other process is read"
 
 
-def test_an_error_is_told_by_both_and_not_kept(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_an_error_is_told_by_both_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = FIELDS | {"num_hidden_layers": "many"}
     with pytest.raises(ValueError, match="transformers cannot build the model") as here:
         describe_model(wrong)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(wrong)))
+    meta_model._main()
+    told = tmp_path / "told.py"
+    told.write_text(f"print({capsys.readouterr().out!r})")
     model_sizes._described.cache_clear()
-    with monkeypatch.context() as patch:
-        without_torch(patch)
-        with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
-            describe_model(wrong)
+    monkeypatch.setattr(model_sizes, "_BUILDER_FILE", told)
+    without_torch(monkeypatch)
+    with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
+        describe_model(wrong)
     assert str(here.value) == str(elsewhere.value)
     assert not cache.exists()
 
