@@ -29,7 +29,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.planning.memory import RUN_LIBRARIES, memory_forecast
-from rl_core.planning.memory_rows import GIB, Turn
+from rl_core.planning.memory_rows import GIB, Phase
 from rl_core.planning.model_sizes import model_sizes, read_sizes
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
@@ -185,8 +185,8 @@ def measured_run(name: str) -> dict[str, Any]:
     return {
         "run": name,
         "overrides": overrides,
-        "forecast": {turn: round(gib, 3) for turn, gib in forecast_of_run(overrides).items()},
-        "measured": {turn: round(gib, 3) for turn, gib in found.items()},
+        "forecast": {phase: round(gib, 3) for phase, gib in forecast_of_run(overrides).items()},
+        "measured": {phase: round(gib, 3) for phase, gib in found.items()},
     }
 
 
@@ -196,7 +196,7 @@ def forecast_of_run(overrides: Sequence[str]) -> dict[str, float]:
     sizes = model_sizes(config.model.source)
     assert sizes is not None, "a tiny model can be built"
     forecast = memory_forecast(settle(config, sizes, None).config, sizes)
-    return {turn: forecast.turn_gib(turn) for turn in get_args(Turn)}
+    return {phase: forecast.phase_gib(phase) for phase in get_args(Phase)}
 
 
 def configured(name: str, folder: Path) -> RunConfig:
@@ -243,13 +243,13 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
     assert sizes is not None, "torch is loaded, so the model is built in this process"
     forecast = memory_forecast(config, sizes, response=config.rollout.max_response_length)
     libraries = sum(row.gib for row in forecast.rows if row.name == RUN_LIBRARIES)
-    expected = {turn: forecast.turn_gib(turn) - libraries for turn in get_args(Turn)}
-    found = {turn: peaks[f"{turn}_peak_gib"] for turn in expected}
+    expected = {phase: forecast.phase_gib(phase) - libraries for phase in get_args(Phase)}
+    found = {phase: peaks[f"{phase}_peak_gib"] for phase in expected}
     return {
         "parameters": sizes.parameters,
-        "forecast": {turn: round(gib, 3) for turn, gib in expected.items()},
-        "measured": {turn: round(gib, 3) for turn, gib in found.items()},
-        "ratio": {turn: round(expected[turn] / found[turn], 3) for turn in expected},
+        "forecast": {phase: round(gib, 3) for phase, gib in expected.items()},
+        "measured": {phase: round(gib, 3) for phase, gib in found.items()},
+        "ratio": {phase: round(expected[phase] / found[phase], 3) for phase in expected},
         "in_use": round(in_use.most_gib, 3),
         "rows": {row.name: round(row.gib, 4) for row in forecast.rows},
     }

@@ -20,10 +20,10 @@ from rl_core.planning.batches import BatchPlan
 from rl_core.planning.gpu import CARDS, Gpu, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Turn
+from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.places import at_once_words, need_of, this_machine
 from rl_core.planning.settings import settle
+from rl_core.planning.slots import at_once_words, need_of, this_machine
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
@@ -192,7 +192,7 @@ def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table
     kept = memory.rows_of("always")
     rows = [
         ("always, on those that train" if memory.is_split else "always", sum(row.gib for row in kept), _listed(kept)),
-        *((turn, memory.turn_gib(turn), _moment(memory, turn)) for turn in get_args(Turn)),
+        *((phase, memory.phase_gib(phase), _moment(memory, phase)) for phase in get_args(Phase)),
         *([("machine's memory", memory.host_gib, _listed(memory.host_rows))] if memory.host_rows else []),
     ]
     for name, gib, parts in rows:
@@ -205,10 +205,10 @@ def _listed(rows: Sequence[MemoryRow]) -> str:
     return ", ".join(f"{row.name} {row.gib:.2f}" for row in rows)
 
 
-def _moment(memory: MemoryForecast, turn: Turn) -> str:
+def _moment(memory: MemoryForecast, phase: Phase) -> str:
     """What is there at the largest moment of a phase, and which moment that is where the phase has several."""
-    moment, listed = memory.largest_moment(turn), _listed(memory.rows_of(turn))
-    return f"{moment}: {listed}" if listed and moment != turn else listed
+    moment, listed = memory.largest_moment(phase), _listed(memory.rows_of(phase))
+    return f"{moment}: {listed}" if listed and moment != phase else listed
 
 
 def _whose(memory: MemoryForecast) -> str:

@@ -1,4 +1,4 @@
-"""Carries out the runs of a set, each in a process of its own: at the same time where the machine has places for
+"""Carries out the runs of a set, each in a process of its own: at the same time where the machine has slots for
 several, one after the other where it has not. They start in their order."""
 
 import logging
@@ -17,7 +17,7 @@ from flows.process.own_process import run_alone
 from flows.process.watcher import current_watcher
 from flows.request import ResolvedRun
 from flows.run_set import PlannedRun
-from rl_core.planning.places import Need, Place, Places, at_once_words, is_ever_shared, needs_of, this_machine
+from rl_core.planning.slots import Need, Slot, Slots, at_once_words, is_ever_shared, needs_of, this_machine
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import lock_owner
 from rl_core.stop import Interrupted, StopRequest
@@ -58,14 +58,14 @@ def carry_out_runs(
         # They may have other devices than they will get now.
         for plan in planned:
             _wait_for_others(plan.resolved.run, stop)
-    running = _RunningRuns(Places(machine), stop)
+    running = _RunningRuns(Slots(machine), stop)
     try:
         for plan, need in zip(planned, needs, strict=True):
-            place = running.wait_for_place(need)
+            slot = running.wait_for_slot(need)
             before(plan)
             is_followed = is_shared and plan is not planned[-1]
             digest = _digest_of_data(plan.resolved, stop) if is_followed else None
-            running.begin(f"{title} {plan.name}".strip(), plan.resolved, place, is_shared=is_shared)
+            running.begin(f"{title} {plan.name}".strip(), plan.resolved, slot, is_shared=is_shared)
             if is_followed:
                 running.wait_for_data(plan.resolved.run, digest)
     except Exception as error:
@@ -79,30 +79,30 @@ def carry_out_runs(
 
 
 class _RunningRuns:
-    """The runs that were begun, and the places that they have."""
+    """The runs that were begun, and the slots that they have."""
 
-    def __init__(self, places: Places, stop: StopRequest) -> None:
-        self._places = places
+    def __init__(self, slots: Slots, stop: StopRequest) -> None:
+        self._slots = slots
         self._stop = stop
         self._begun: list[PrefectConcurrentFuture[Any]] = []
-        self._at_places: dict[futures.Future[Any], Place] = {}
+        self._in_slots: dict[futures.Future[Any], Slot] = {}
 
-    def wait_for_place(self, need: Need) -> Place:
-        """A place for the next run, when there is one. Raises Interrupted if a stop is requested."""
+    def wait_for_slot(self, need: Need) -> Slot:
+        """A slot for the next run, when there is one. Raises Interrupted if a stop is requested."""
         while True:
             self._stop.raise_if_requested()
-            for ended in [future for future in self._at_places if future.done()]:
-                self._places.give_back(self._at_places.pop(ended))
-            if (place := self._places.take(need)) is not None:
-                return place
-            futures.wait(self._at_places, timeout=_SECONDS_BETWEEN_LOOKS, return_when=futures.FIRST_COMPLETED)
+            for ended in [future for future in self._in_slots if future.done()]:
+                self._slots.give_back(self._in_slots.pop(ended))
+            if (slot := self._slots.take(need)) is not None:
+                return slot
+            futures.wait(self._in_slots, timeout=_SECONDS_BETWEEN_LOOKS, return_when=futures.FIRST_COMPLETED)
 
-    def begin(self, title: str, resolved: ResolvedRun, place: Place, *, is_shared: bool) -> None:
+    def begin(self, title: str, resolved: ResolvedRun, slot: Slot, *, is_shared: bool) -> None:
         """Carry out a run in a thread."""
-        future = carried_out.submit(title, resolved, place, is_shared=is_shared)
+        future = carried_out.submit(title, resolved, slot, is_shared=is_shared)
         assert isinstance(future, PrefectConcurrentFuture), "the flow's task runner has threads"
         self._begun.append(future)
-        self._at_places[future.wrapped_future] = place
+        self._in_slots[future.wrapped_future] = slot
 
     def wait_for_data(self, run: RunDirectory, digest: str | None) -> None:
         """Wait until the run that was begun last has prepared its data, or has ended. Raises Interrupted if a stop is
@@ -138,7 +138,7 @@ def _digest_of_data(resolved: ResolvedRun, stop: StopRequest) -> str | None:
 
 
 @task(name="run of a set", task_run_name="{title}", cache_policy=NO_CACHE)
-def carried_out(title: str, resolved: ResolvedRun, place: Place, *, is_shared: bool) -> State[Any]:
+def carried_out(title: str, resolved: ResolvedRun, slot: Slot, *, is_shared: bool) -> State[Any]:
     """Carry out a run in a process of its own, unless it is finished. Where others are carried out beside it, each line
     that it prints comes after its title."""
     stop, run = current_watcher().stop, resolved.run
@@ -147,7 +147,7 @@ def carried_out(title: str, resolved: ResolvedRun, place: Place, *, is_shared: b
         logger.info("%s: %s was finished before", title, run.name)
         return Completed(name="Cached", message=f"{run.name} was finished before")
     logger.info("%s: %s", title, run.name)
-    failure = run_alone(resolved, stop, variables=place.variables, name=title if is_shared else None)
+    failure = run_alone(resolved, stop, variables=slot.variables, name=title if is_shared else None)
     return Failed(message=failure) if failure else Completed(message=run.name)
 
 

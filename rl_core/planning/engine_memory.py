@@ -57,7 +57,7 @@ def cpu_cache_bytes(config: RunConfig, sizes: ModelSizes) -> int:
 
 
 def gpu_cache_bytes(config: RunConfig, sizes: ModelSizes, *, gpu_gib: float, weights: int) -> int:
-    """Bytes of the KV cache on a GPU: what vLLM's share of the memory leaves beside its weights, the peak of the
+    """Bytes of the KV cache on a GPU: what is left of vLLM's share of the memory without its weights, the peak of the
     forward pass that it tries at its start, and its CUDA graphs."""
     share = math.floor(config.rollout.gpu_share * (gpu_gib * GIB - DRIVER_BYTES))
     return max(0, share - weights - engine_work_bytes(config, sizes, on_gpu=True) - graph_bytes(config))

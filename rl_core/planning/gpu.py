@@ -30,7 +30,7 @@ def find_gpu(device: WorkerDevice = "auto") -> Gpu | None:
     first = next(iter(_driver_says("memory.total,name,mig.mode.current")), "")
     memory, name, mig, *_ = (*(field.strip() for field in first.split(",")), "", "")
     # [N/A] or [Insufficient Permissions] is a GPU whose memory is not known. If it is divided, torch sees one of its
-    # parts, and the driver tells the memory of the whole.
+    # parts, and the driver gives the memory of the whole.
     if memory.startswith("[") or (memory.isdecimal() and mig == "Enabled"):
         return Gpu(memory_gib=None, name=name)
     if not memory.isdecimal():  # No devices were found
@@ -64,7 +64,7 @@ def driver_version() -> str | None:
 
 
 def free_gpu_memory() -> list[float]:
-    """GiB that are free now on each NVIDIA GPU of this machine, visible or not, as far as the driver tells."""
+    """GiB that are free now on each NVIDIA GPU of this machine, visible or not, as far as the driver knows."""
     return [float(memory) / 1024 for memory in _driver_says("memory.free") if memory.strip().isdecimal()]
 
 

@@ -52,8 +52,8 @@ KEPT_ON_CPU: Final = 0.65
 blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
 
 RUN_LIBRARIES_BYTES: Final = int(0.22 * GIB)
-"""What Prefect, MLflow and the libraries of data and report take beside it, in the process of a run on a CPU, which is
-its own worker: measured in whole runs by `python -m benchmarks.memory`."""
+"""What Prefect, MLflow and the libraries of data and report take in addition, in the process of a run on a CPU, which
+is its own worker: measured in whole runs by `python -m benchmarks.memory`."""
 
 HOLES_ON_CPU: Final = 0.25
 """What malloc holds between the blocks of tensors at the peak of an update, as a share of the update's memory: 0.2 to
@@ -79,7 +79,7 @@ HOST_LIBRARIES_BYTES: Final = 6 * GIB
 estimate."""
 
 RUN_LIBRARIES: Final = "libraries of the run"
-"""The name of the row of what the process of a run takes beside a worker's."""
+"""The name of the row of what the process of a run takes in addition to a worker's."""
 
 FRAGMENTS: Final = "fragmentation"
 """The name of the row of what the allocator holds in blocks that no tensor uses."""
@@ -235,7 +235,7 @@ def _critic_rows(
 def _cold_start_row(
     config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes, part: ModelSizes, *, response: int | None
 ) -> MemoryRow:
-    """Memory of the cold start. It trains all weights, and no generator runs beside it."""
+    """Memory of the cold start. It trains all weights, and no generator runs meanwhile."""
     state = _whole_state(config, cold_start.optim, part)
     model = config.model.model_copy(update={"lora": None, "freeze_vision_tower": False})
     whole = config.model_copy(update={"model": model})
@@ -246,7 +246,7 @@ def _cold_start_row(
 
 
 def _host_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
-    """What takes the machine's memory beside a GPU. There is no object store of Ray."""
+    """What takes the memory of a machine with a GPU. There is no object store of Ray."""
     states = _states(config, part)
     yield _row("processes and libraries", HOST_LIBRARIES_BYTES)
     yield _row("patches of images", PATCHES_BYTES if part.vision_parameters else 0)

@@ -22,10 +22,10 @@ Moment = Literal[
 """A moment of a run at which its memory may be the largest. They follow each other, so a run takes the most of any of
 them, and not their sum."""
 
-Turn = Literal["generate", "update", "save"]
+Phase = Literal["generate", "update", "save"]
 """The phases that a run measures (rl_core.workers.usage_meter). The trainer's passes are all in `update`."""
 
-_MOMENTS_OF: Final[dict[Turn, tuple[Moment, ...]]] = {
+_MOMENTS_OF: Final[dict[Phase, tuple[Moment, ...]]] = {
     "generate": ("weight sync", "sampling"),
     "update": (
         "pass of the reference",
@@ -74,7 +74,7 @@ class MemoryForecast:
 
     Attributes:
         rows: What takes memory: of the GPU, or on a CPU of the machine.
-        host_rows: What takes the machine's memory beside a GPU; empty on a CPU.
+        host_rows: What takes the memory of a machine with GPUs; empty on a CPU.
         kept: Share of the update's bytes that the allocator keeps for the other phases (malloc, on a CPU).
         cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
             room for any.
@@ -93,12 +93,12 @@ class MemoryForecast:
     @property
     def peak_gib(self) -> float:
         """Most memory at one time. A cold start ends before RL, and in RL the phases take turns."""
-        return max(self.turn_gib(turn) for turn in _MOMENTS_OF) if self.rl_is_largest else self._cold_start_gib
+        return max(self.phase_gib(phase) for phase in _MOMENTS_OF) if self.rl_is_largest else self._cold_start_gib
 
     @property
     def rl_is_largest(self) -> bool:
         """Whether reinforcement learning takes more than the cold start, if there is one."""
-        return max(map(self.turn_gib, _MOMENTS_OF)) >= self._cold_start_gib
+        return max(map(self.phase_gib, _MOMENTS_OF)) >= self._cold_start_gib
 
     @property
     def is_split(self) -> bool:
@@ -111,19 +111,19 @@ class MemoryForecast:
         like one that trains."""
         if self.host_rows or not self.is_split:
             return self.workers_a_machine * (self.host_gib if self.host_rows else self.peak_gib)
-        training = max(self.turn_gib("update"), self.turn_gib("save"), self._cold_start_gib)
+        training = max(self.phase_gib("update"), self.phase_gib("save"), self._cold_start_gib)
         training_workers = self.workers_a_machine - self.generating_a_machine
-        return training_workers * training + self.generating_a_machine * self.turn_gib("generate")
+        return training_workers * training + self.generating_a_machine * self.phase_gib("generate")
 
     @property
     def host_gib(self) -> float:
-        """Most of the machine's memory that a worker takes beside its GPU."""
+        """Most of the machine's memory that a worker takes in addition to its GPU's."""
         return max(total_gib(self.host_rows, moment) for moment in ("save", "sampling"))
 
-    def turn_gib(self, turn: Turn) -> float:
+    def phase_gib(self, phase: Phase) -> float:
         """Most memory in one phase of a step, of a worker that takes part in it."""
-        largest = self.moment_gib(self.largest_moment(turn))
-        if not self.kept or (turn == "generate" and self.is_split):
+        largest = self.moment_gib(self.largest_moment(phase))
+        if not self.kept or (phase == "generate" and self.is_split):
             return largest
         always = sum(row.gib for row in self.rows if row.moments == ALWAYS)
         update = total_gib(self.rows, self.largest_moment("update"))
@@ -134,15 +134,15 @@ class MemoryForecast:
         apart = self.is_split and moment in GENERATE
         return total_gib([row for row in self.rows if row.moments != ALWAYS] if apart else self.rows, moment)
 
-    def largest_moment(self, turn: Turn) -> Moment:
+    def largest_moment(self, phase: Phase) -> Moment:
         """The moment of a phase at which the most memory is taken."""
-        return largest_moment(self.rows, _MOMENTS_OF[turn])
+        return largest_moment(self.rows, _MOMENTS_OF[phase])
 
-    def rows_of(self, turn: Turn | Literal["always"]) -> list[MemoryRow]:
+    def rows_of(self, phase: Phase | Literal["always"]) -> list[MemoryRow]:
         """The rows that are there at the largest moment of a phase but not always; or those that are there always."""
-        if turn == "always":
+        if phase == "always":
             return [row for row in self.rows if row.moments == ALWAYS]
-        moment = self.largest_moment(turn)
+        moment = self.largest_moment(phase)
         return [row for row in self.rows if moment in row.moments and row.moments != ALWAYS]
 
     @property

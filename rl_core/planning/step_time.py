@@ -64,7 +64,7 @@ class Lengths:
 class StepTime:
     """The seconds of a step: generating the rollout batch; all passes of the trainer with its optimizer steps; giving
     the generators the weights; and rewards, records and the loop itself, in which no device works. `is_overlapped`: the
-    next batch is generated beside the update (one step off-policy)."""
+    next batch is generated during the update (one step off-policy)."""
 
     generate: float
     update: float
@@ -155,7 +155,7 @@ class CardTime:
         return groups * (computed + tower * self._tower(self.sizes)) / (ARITHMETIC * self.card.flops)
 
     def optimizer(self) -> float:
-        """An optimizer step beside its passes, with the sum of several trainers' gradients: float32 numbers, which a
+        """An optimizer step without its passes, with the sum of several trainers' gradients: float32 numbers, which a
         ring sends twice (Patarasuk and Yuan 2009)."""
         cluster, model, optim = self.config.cluster, self.config.model, self.config.actor.optim
         own = rl_training_state(model, optim, part_of(self.sizes, shards(cluster)), sharded=cluster.trainers > 1)

@@ -76,7 +76,7 @@ class Pass:
 
 
 def update_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Iterator[MemoryRow]:
-    """What the passes of an update take beside weights and gradients, with responses of `response` tokens.
+    """What the passes of an update take in addition to weights and gradients, with responses of `response` tokens.
 
     A backward pass goes from the output head through the layers to the vision tower, frees on its way what they have
     kept, and at its end adds up the gradients of embedding and head.
@@ -97,7 +97,7 @@ def update_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -
 
 
 def _head_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
-    """Logits beside the gradient of the chunks before, or that gradient when the one of a chunk is added to it."""
+    """Logits and the gradient of the chunks before, or that gradient when the one of a chunk is added to it."""
     held = held_head_bytes(config, sizes) if chunks(config, passing) > 1 else 0
     return max(logit_bytes(config, sizes, passing) + held, summed_head_bytes(config, sizes))
 

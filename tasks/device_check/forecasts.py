@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rl_core.planning.memory_rows import MemoryForecast, Turn
+from rl_core.planning.memory_rows import MemoryForecast, Phase
 from tasks.device_check.check import Figures, Finding
 
 TOLERANCE: Final = 0.1
 """Share by which a forecast may be off."""
 
-_KEYS: Final[Mapping[Turn, str]] = {
+_KEYS: Final[Mapping[Phase, str]] = {
     "generate": "lower rollout.gpu_memory_utilization or rollout.max_num_seqs",
     "update": "set model.gradient_checkpointing: true, then trainer.offload: optimizer, or lower "
     "actor.micro_batch_size_per_device_for_update",
@@ -17,20 +17,20 @@ _KEYS: Final[Mapping[Turn, str]] = {
 }
 
 
-def peak_beside_forecast(check: str, turn: Turn, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
+def peak_beside_forecast(check: str, phase: Phase, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
     """Whether the peak of a phase is what the plan says, with the rows of the plan.
 
     Args:
         check: What must hold.
-        turn: The phase.
+        phase: The phase.
         peaks: Peaks as a worker measures them (rl_core.workers.usage_meter).
         forecast: The plan's.
     """
     on_gpu = bool(forecast.host_rows)
-    name = f"{turn}_gpu_used_gib" if on_gpu else f"{turn}_peak_gib"
+    name = f"{phase}_gpu_used_gib" if on_gpu else f"{phase}_peak_gib"
     if name not in peaks:
         return Finding(check=check, verdict="not checked", measured="this system does not tell a process its peak")
-    rows = {row.name: row.gib for row in (*forecast.rows_of("always"), *forecast.rows_of(turn))}
+    rows = {row.name: row.gib for row in (*forecast.rows_of("always"), *forecast.rows_of(phase))}
     figures: dict[str, float | str] = {f"forecast: {row}, GiB": gib for row, gib in rows.items()}
     figures |= {f"peak: {key}": gib for key, gib in peaks.items()}
     largest = sorted(rows, key=lambda row: -rows[row])[:3]
@@ -38,10 +38,10 @@ def peak_beside_forecast(check: str, turn: Turn, *, peaks: Mapping[str, float], 
     return beside(
         check,
         peaks[name],
-        forecast.turn_gib(turn),
+        forecast.phase_gib(phase),
         unit="GiB",
         note=f"; largest rows: {parts}",
-        advice=f"a run may not fit: {_KEYS[turn]}",
+        advice=f"a run may not fit: {_KEYS[phase]}",
         figures=figures,
     )
 

@@ -109,7 +109,7 @@ def measured_steps(run: RunDirectory, config: RunConfig, gpu: Gpu | None) -> lis
 
 
 def measured_step(timing: Mapping[str, Any], config: RunConfig) -> StepTime | None:
-    """A step from its line in timings.jsonl. None for one that tells nothing of the others: the first after a start,
+    """A step from its line in timings.jsonl. None for one that is unlike the others: the first after a start,
     one whose rollouts an interrupted attempt had recorded, and one in another placement."""
     generate, update = timing["workers"]["generate_s"], timing["workers"]["update_s"]
     used = sum(seconds > 0.0 for seconds in generate), sum(seconds > 0.0 for seconds in update)

@@ -12,7 +12,7 @@ from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.gallery import GalleryRow, pick_gallery
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.planning.memory import memory_forecast
-from rl_core.planning.memory_rows import Turn
+from rl_core.planning.memory_rows import Phase
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
@@ -172,9 +172,9 @@ def phase_memory(facts: RunFacts) -> list[PhaseMemory]:
         forecast = memory_forecast(settled, sizes, gpu_gib=machine.gpu.memory_gib if machine.gpu else None)
     return [
         PhaseMemory(
-            name=turn, forecast=None if forecast is None else forecast.turn_gib(turn), measured=measured.get(turn)
+            name=phase, forecast=None if forecast is None else forecast.phase_gib(phase), measured=measured.get(phase)
         )
-        for turn in get_args(Turn)
+        for phase in get_args(Phase)
     ]
 
 

@@ -1,5 +1,5 @@
-"""How many GPUs a model takes, beside EasyR1's published table: `python -m tools.docs.gpu_table docs/memory.md`
-writes the table of that page anew, and `sightline plan --table` prints it."""
+"""How many GPUs a model takes, and how many by EasyR1's published table. `python -m tools.docs.gpu_table
+docs/memory.md` writes the table of that page, and `sightline plan --table` prints it."""
 
 import sys
 from dataclasses import dataclass

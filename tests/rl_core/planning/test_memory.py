@@ -204,7 +204,7 @@ def test_what_an_update_takes_has_holes_between_its_blocks(
     (holes,) = (row for row in forecast.rows if row.name == "fragmentation")
     assert holes.gib == pytest.approx(share * most) and holes.moments == UPDATE
     at_rest = sum(row.gib for row in forecast.rows_of("always"))
-    assert forecast.turn_gib("update") == pytest.approx(at_rest + most + holes.gib)
+    assert forecast.phase_gib("update") == pytest.approx(at_rest + most + holes.gib)
 
 
 def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Configure) -> None:
@@ -217,7 +217,7 @@ def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Co
     assert language in head & layer and language not in tower | end
     assert "activations of the vision tower" in head & layer & tower and "activations of the vision tower" not in end
     assert all("gradients" in names for names in at.values())
-    assert forecast.turn_gib("update") == max(forecast.moment_gib(moment) for moment in UPDATE)
+    assert forecast.phase_gib("update") == max(forecast.moment_gib(moment) for moment in UPDATE)
     assert {row.name for row in forecast.rows_of("update")} <= at[forecast.largest_moment("update")]
 
 
@@ -253,19 +253,19 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Con
     config = configure("model.dtype=bfloat16", *shared)
     on_cpu, on_gpu = memory_forecast(config, SEVEN_BILLION), memory_forecast(config, SEVEN_BILLION, gpu_gib=141.0)
     for forecast, engine in ((on_cpu, True), (on_gpu, False)):
-        assert forecast.peak_gib == max(forecast.turn_gib("generate"), forecast.turn_gib("update"))
+        assert forecast.peak_gib == max(forecast.phase_gib("generate"), forecast.phase_gib("update"))
         weights = next(row for row in forecast.rows if row.name == "engine weights")
         assert (weights.moments == ALWAYS) == engine
     at_rest = sum(row.gib for row in on_cpu.rows_of("always"))
     masters = 4 * 8_292_166_656 / GIB
-    kept = KEPT_ON_CPU * (on_cpu.turn_gib("update") - at_rest)
-    assert on_cpu.turn_gib("save") == pytest.approx(at_rest + max(masters, kept)), "weights become float32 ones"
+    kept = KEPT_ON_CPU * (on_cpu.phase_gib("update") - at_rest)
+    assert on_cpu.phase_gib("save") == pytest.approx(at_rest + max(masters, kept)), "weights become float32 ones"
     single = memory_forecast(configure("model.dtype=float32", waits), SEVEN_BILLION)
     at_rest = sum(row.gib for row in single.rows_of("always"))
-    assert single.turn_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (single.turn_gib("update") - at_rest))
+    assert single.phase_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (single.phase_gib("update") - at_rest))
     engine = sum(row.gib for row in on_gpu.rows_of("generate"))
     assert engine == pytest.approx(0.5 * 140.5, abs=0.01), "the engine takes its share of what torch sees of the GPU"
-    assert on_gpu.turn_gib("save") == sum(row.gib for row in on_gpu.rows_of("always"))
+    assert on_gpu.phase_gib("save") == sum(row.gib for row in on_gpu.rows_of("always"))
 
 
 def test_a_process_without_a_model_takes_the_memory_of_its_libraries(configure: Configure) -> None:
@@ -413,7 +413,7 @@ def test_an_engine_share_below_its_own_weights_leaves_no_cache(configure: Config
 
 def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.4", *PASSES)
-    needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).turn_gib("update")
+    needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).phase_gib("update")
     assert not memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE + 0.5, on_gpu=True)
     (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE - 0.5, on_gpu=True)
     assert problem.where == "memory of the GPU" and "may be planned with" in problem.what
@@ -508,13 +508,13 @@ def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(config
         assert training & generating == shared
         assert all(name.startswith("engine") for name in generating - shared)
         assert not any(name.startswith("engine") for name in training)
-        assert apart.turn_gib("generate") < both.turn_gib("generate")
-        assert apart.turn_gib("update") < both.turn_gib("update")
-        assert apart.turn_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
+        assert apart.phase_gib("generate") < both.phase_gib("generate")
+        assert apart.phase_gib("update") < both.phase_gib("update")
+        assert apart.phase_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
 
 
 def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure: Configure) -> None:
     config = configure("cluster={devices: 4, placement: split, generating_devices: 3, sharding: none}")
     forecast = memory_forecast(config, SEVEN_BILLION)
-    training = max(forecast.turn_gib("update"), forecast.turn_gib("save"))
-    assert forecast.machine_gib == pytest.approx(3 * forecast.turn_gib("generate") + training)
+    training = max(forecast.phase_gib("update"), forecast.phase_gib("save"))
+    assert forecast.machine_gib == pytest.approx(3 * forecast.phase_gib("generate") + training)

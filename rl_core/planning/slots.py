@@ -1,4 +1,4 @@
-"""Places on one machine for runs that are carried out at the same time: what each of them takes, and what is there."""
+"""Slots of one machine for runs that are carried out at the same time: what each of them takes, and what is there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Slot:
     """The part of a machine that a run has while it is carried out.
 
     Attributes:
@@ -62,42 +62,42 @@ class Place:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment variables with which a process uses this place alone."""
+        """The environment variables with which a process uses this slot alone."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if self.gpus else {}
 
 
-class Places:
-    """Gives the places of a machine. A run that cannot share the machine gets all of it when nobody else has a part."""
+class Slots:
+    """Gives the slots of a machine. A run that cannot share the machine gets all of it when nobody else has a part."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._taken: list[Place] = []
+        self._taken: list[Slot] = []
 
-    def take(self, need: Need) -> Place | None:
-        """A place with so much of the machine; None while others have too much of it. GPUs are given in their order."""
-        place = self._place_for(need)
-        if place is not None:
-            self._taken.append(place)
-        return place
+    def take(self, need: Need) -> Slot | None:
+        """A slot with so much of the machine; None while others have too much of it. GPUs are given in their order."""
+        slot = self._slot_for(need)
+        if slot is not None:
+            self._taken.append(slot)
+        return slot
 
-    def give_back(self, place: Place) -> None:
-        """Make a place free, one that was taken."""
-        self._taken.remove(place)
+    def give_back(self, slot: Slot) -> None:
+        """Make a slot free, one that was taken."""
+        self._taken.remove(slot)
 
-    def _place_for(self, need: Need) -> Place | None:
+    def _slot_for(self, need: Need) -> Slot | None:
         if why_alone(need, self._machine) is not None:
-            return None if self._taken else Place(need=need, has_all=True)
-        if any(place.has_all for place in self._taken):
+            return None if self._taken else Slot(need=need, has_all=True)
+        if any(slot.has_all for slot in self._taken):
             return None
-        used = {gpu for place in self._taken for gpu in place.gpus}
+        used = {gpu for slot in self._taken for gpu in slot.gpus}
         free = [gpu for gpu in self._machine.gpus if gpu not in used]
-        together = [need, *(place.need for place in self._taken)]
+        together = [need, *(slot.need for slot in self._taken)]
         has_room = (
             need.gpus <= len(free)
             and sum(one.cores for one in together) <= self._machine.cores
             and sum(one.memory_gib or 0.0 for one in together) <= self._machine.memory_gib
         )
-        return Place(need=need, gpus=tuple(free[: need.gpus])) if has_room else None
+        return Slot(need=need, gpus=tuple(free[: need.gpus])) if has_room else None
 
 
 def why_alone(need: Need, machine: Machine) -> str | None:
@@ -116,9 +116,9 @@ def why_alone(need: Need, machine: Machine) -> str | None:
 
 
 def num_begun(needs: Sequence[Need], machine: Machine) -> int:
-    """How many of these runs have a place before one of them has ended. None starts before the one in front of it."""
-    places = Places(machine)
-    return next((number for number, need in enumerate(needs) if places.take(need) is None), len(needs))
+    """How many of these runs have a slot before one of them has ended. None starts before the one in front of it."""
+    slots = Slots(machine)
+    return next((number for number, need in enumerate(needs) if slots.take(need) is None), len(needs))
 
 
 def is_ever_shared(needs: Sequence[Need], machine: Machine) -> bool:

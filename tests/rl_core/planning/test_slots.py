@@ -1,4 +1,4 @@
-"""The places of a machine: never more than it has, in the order in which they were asked for."""
+"""The slots of a machine: never more than it has, in the order in which they were asked for."""
 
 import pytest
 from hypothesis import given
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from rl_core.config.loading import apply_override, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.places import (
+from rl_core.planning.slots import (
     Machine,
     Need,
-    Place,
-    Places,
+    Slot,
+    Slots,
     at_once_words,
     is_ever_shared,
     need_of,
@@ -36,35 +36,35 @@ NEEDS = st.builds(
 )
 
 
-def check(machine: Machine, taken: list[Place]) -> None:
+def check(machine: Machine, taken: list[Slot]) -> None:
     """Nobody has what another one has, and all together no more than there is."""
-    gpus = [gpu for place in taken for gpu in place.gpus]
+    gpus = [gpu for slot in taken for gpu in slot.gpus]
     assert len(set(gpus)) == len(gpus) and set(gpus) <= set(machine.gpus)
-    if any(place.has_all for place in taken):
+    if any(slot.has_all for slot in taken):
         assert len(taken) == 1 and taken[0].variables == {}
         return
-    for place in taken:
-        assert len(place.gpus) == place.need.gpus
-        assert place.variables == ({"CUDA_VISIBLE_DEVICES": ",".join(place.gpus)} if place.gpus else {})
-    assert sum(place.need.cores for place in taken) <= machine.cores
-    assert sum(place.need.memory_gib for place in taken) <= machine.memory_gib
+    for slot in taken:
+        assert len(slot.gpus) == slot.need.gpus
+        assert slot.variables == ({"CUDA_VISIBLE_DEVICES": ",".join(slot.gpus)} if slot.gpus else {})
+    assert sum(slot.need.cores for slot in taken) <= machine.cores
+    assert sum(slot.need.memory_gib for slot in taken) <= machine.memory_gib
 
 
 @given(machine=MACHINES, needs=st.lists(NEEDS, max_size=12), data=st.data())
 def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice(
     machine: Machine, needs: list[Need], data: st.DataObject
 ) -> None:
-    """Whichever run ends next: a run that has no place gets one at the latest when it alone is left."""
-    places, taken, most = Places(machine), [], 0
+    """Whichever run ends next: a run that has no slot gets one at the latest when it alone is left."""
+    slots, taken, most = Slots(machine), [], 0
     for need in needs:
-        while (place := places.take(need)) is None:
-            assert taken, "nobody has a part of the machine, and still there is no place"
+        while (slot := slots.take(need)) is None:
+            assert taken, "nobody has a part of the machine, and still there is no slot"
             ended = taken.pop(data.draw(st.integers(0, len(taken) - 1), label="ends"))
-            places.give_back(ended)
-        taken.append(place)
+            slots.give_back(ended)
+        taken.append(slot)
         most = max(most, len(taken))
         check(machine, taken)
-        assert place.has_all == (why_alone(need, machine) is not None)
+        assert slot.has_all == (why_alone(need, machine) is not None)
     assert most <= 1 or is_ever_shared(needs, machine)
 
 
@@ -77,15 +77,15 @@ def test_two_neighbours_that_fit_are_begun_together(machine: Machine, needs: lis
 
 
 def test_gpus_are_given_in_their_order_and_again_when_they_are_free() -> None:
-    places = Places(Machine(gpus=("3", "GPU-7f", "1"), cores=1, memory_gib=64.0))
+    slots = Slots(Machine(gpus=("3", "GPU-7f", "1"), cores=1, memory_gib=64.0))
     two, one = (Need(gpus=count, memory_gib=8.0) for count in (2, 1))
-    first = places.take(two)
+    first = slots.take(two)
     assert first is not None and first.variables == {"CUDA_VISIBLE_DEVICES": "3,GPU-7f"}
-    assert places.take(two) is None
-    second = places.take(one)
-    assert second is not None and second.gpus == ("1",) and places.take(one) is None
-    places.give_back(first)
-    third = places.take(one)
+    assert slots.take(two) is None
+    second = slots.take(one)
+    assert second is not None and second.gpus == ("1",) and slots.take(one) is None
+    slots.give_back(first)
+    third = slots.take(one)
     assert third is not None and third.gpus == ("3",)
 
 
