@@ -13,9 +13,8 @@ from pathlib import Path
 
 from rl_core.rewards.components import components_of
 from rl_core.rewards.loading import Scorer
-from rl_core.rewards.messages import CallResult
+from rl_core.rewards.messages import PARSER, CallResult, RewardSpec
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.spec import PARSER, RewardSpec
 from rl_core.user_code.failures import failure_text
 from rl_core.wording import plain_text
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rl_core.rewards.messages import PARSER, RewardSpec
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.spec import PARSER, RewardSpec
 from rl_core.user_code.modules import import_file
 
 

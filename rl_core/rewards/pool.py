@@ -12,8 +12,8 @@ from rl_core.events import LogEvent
 from rl_core.rewards.call_limits import CallLimits
 from rl_core.rewards.loading_record import LoadingRecord
 from rl_core.rewards.messages import PoolOrder
-from rl_core.rewards.mixture import PendingScore
 from rl_core.rewards.registry import resolve_rewards
+from rl_core.rewards.routing import PendingScore
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.slot import Shared, Slot
 from rl_core.rewards.work import Work

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import rl_core.rewards.builtin
 from rl_core.config.reward import RewardChoice, RewardConfig, RewardTerm
+from rl_core.rewards.messages import PARSER, RewardSpec, Style
 from rl_core.rewards.routing import Route, Routing, Term
-from rl_core.rewards.spec import PARSER, RewardSpec, Style
 from rl_core.user_code.function import find_function, is_user_function, nearest
 from rl_core.user_code.text import SourceText, read_source
 

@@ -4,9 +4,8 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from rl_core.rewards.messages import CallResult
+from rl_core.rewards.messages import CallResult, RewardSpec
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.spec import RewardSpec
 
 MAX_CHUNK = 64
 """Most samples that a process gets at a time. A batch is not split."""

@@ -16,8 +16,7 @@ from typing import IO, Any
 
 from rl_core.rewards.calling import BatchFailed, RewardCaller, error_text
 from rl_core.rewards.loading import load_scorer
-from rl_core.rewards.messages import Call, CallResult, PoolOrder
-from rl_core.rewards.spec import RewardSpec
+from rl_core.rewards.messages import Call, CallResult, PoolOrder, RewardSpec
 
 
 def serve(connection: socket.socket) -> None:

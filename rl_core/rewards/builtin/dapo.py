@@ -3,12 +3,61 @@
 import re
 
 from rl_core.rewards.builtin.overlong import soft_overlong_penalty
-from rl_core.rewards.minerva import normalise_answer
 from rl_core.rewards.sample import RewardSample
 
 _ANSWER = re.compile(r"Answer\s*:\s*([^\n]+)", re.IGNORECASE)
 _READ_CHARACTERS = 300
 _NO_ANSWER = "[INVALID]"  # as published: a ground truth of this text would be right for a response without an answer
+
+_REPLACED = (
+    ("an ", ""),
+    ("a ", ""),
+    (".$", "$"),
+    ("\\$", ""),
+    ("\\ ", ""),
+    (" ", ""),
+    ("mbox", "text"),
+    (",\\text{and}", ","),
+    ("\\text{and}", ","),
+    ("\\text{m}", "\\text{}"),
+)
+
+_WORDS = re.split(
+    r"\s+",
+    r"square ways integers dollars mph inches hours km units \ldots sue points feet minutes digits cents degrees cm gm "
+    r"pounds meters meals edges students childrentickets multiples",
+)
+
+_MARKS = (
+    "\\text{s}",
+    "\\text{.}",
+    "\\text{\ns}",
+    "\\text{}^2",
+    "\\text{}^3",
+    "\\text{\n}",
+    "\\text{}",
+    "\\mathrm{th}",
+    "^\\circ",
+    "^{\\circ}",
+    "\\;",
+    ",\\!",
+    "{,}",
+    '"',
+    "\\dots",
+)
+
+_REWRITTEN = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(.*?)(\$)(.*?)(\$)(.*)", r"$\3$"),  # the mathematics of a sentence
+        (r"(\\text\{)(.*?)(\})", r"\2"),
+        (r"(\\textbf\{)(.*?)(\})", r"\2"),
+        (r"(\\overline\{)(.*?)(\})", r"\2"),
+        (r"(\\boxed\{)(.*)(\})", r"\2"),
+        (r"(frac)([^{])(.)", r"frac{\2}{\3}"),  # \frac12 is \frac{1}{2}
+        (r"(sqrt)([^{])", r"sqrt{\2}"),  # \sqrt3 is \sqrt{3}
+    )
+)
 
 
 def compute_score(
@@ -41,3 +90,20 @@ def parse(response: str) -> str | None:
 def exemplar(answer: str) -> str:
     """A response that gets the full score."""
     return f"Answer: {answer}"
+
+
+def normalise_answer(answer: str) -> str:
+    r"""Minerva's normalisation of a final answer (Lewkowycz et al. 2022, arXiv 2206.14858, appendix D.1). The order of
+    the replacements matters and is the published one, with its oddities: every "a " is removed, even at the end of
+    "alpha ", and "\text{m}" becomes nothing."""
+    form = answer.split("=")[-1]
+    for before, after in _REPLACED:
+        form = form.replace(before, after)
+    for removed in (*_WORDS, *_MARKS):
+        form = form.replace(removed, "")
+    for pattern, replacement in _REWRITTEN:
+        form = pattern.sub(replacement, form)
+    form = form.replace("$", "")
+    if form.replace(",", "").isdigit():
+        form = form.replace(",", "")
+    return form.strip()

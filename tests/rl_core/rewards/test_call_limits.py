@@ -4,8 +4,7 @@ import pytest
 
 from rl_core.rewards.call_limits import ASYNC_GRACE_SECONDS, CallLimits
 from rl_core.rewards.calling import SLICE_SECONDS
-from rl_core.rewards.messages import PoolOrder
-from rl_core.rewards.spec import RewardSpec, Style
+from rl_core.rewards.messages import PoolOrder, RewardSpec, Style
 
 
 def spec(style: Style = "sample", *, is_async: bool = False) -> RewardSpec:

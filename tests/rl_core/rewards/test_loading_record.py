@@ -3,8 +3,7 @@
 import pytest
 
 from rl_core.rewards.loading_record import MAX_FAILURES, LoadingRecord
-from rl_core.rewards.messages import PoolOrder
-from rl_core.rewards.spec import RewardSpec
+from rl_core.rewards.messages import PoolOrder, RewardSpec
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.messages import CallResult
-from rl_core.rewards.mixture import PendingScore, combine
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.routing import Route, Term
+from rl_core.rewards.routing import PendingScore, Route, Term, combine
 from rl_core.types import Score
 from tests.rl_core.rewards.samples import make_sample
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rl_core.rewards.messages import RewardSpec, Style
 from rl_core.rewards.sample_queue import MAX_CHUNK, SampleQueue
-from rl_core.rewards.spec import RewardSpec, Style
 from tests.rl_core.rewards.samples import make_sample
 
 
