@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.evaluation.folder import read_evaluation, write_evaluation
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.evaluation.response_file import ResponseFile
+from rl_core.evaluation.result import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
@@ -38,7 +38,8 @@ def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageMani
         items = context.session.evaluate(model, responses)
         results = write_evaluation(folder, items)
         responses.remove()
-        return StageOutcome(outputs=[folder], result={mode: result.to_json() for mode, result in results.items()})
+        figures = {mode: result.model_dump(mode="json") for mode, result in results.items()}
+        return StageOutcome(outputs=[folder], result=figures)
 
     return run_stage(run, stage, make=make, show=show_evaluation)
 

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from rl_core.evaluation.bootstrap import bootstrap_interval, sign_flip_p_value
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.statistics import (
     Interval,
     MeanDifference,
     PairedCounts,
+    bootstrap_interval,
     clustered_wilson_interval,
     mcnemar,
     mean_interval,
     paired_difference_interval,
+    sign_flip_p_value,
     welch_test,
 )
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from rl_core.config.stages import EvaluationConfig
-from rl_core.evaluation.item_builder import ItemBuilder
-from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.items import EvaluationItem, Mode, graded_item
 from rl_core.progress import Advance, Progress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
@@ -62,9 +61,20 @@ def evaluate_prompts(
         sampling = _sampling(mode, config, max_tokens=max_response_length)
         with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
             answers = _answer(requests, generate(requests, sampling), pool, advance)
-        builder = ItemBuilder(mode=mode, accuracy_key=config.accuracy_key, categories=config.categories, pool=pool)
         items[mode] = [
-            builder.of_rollout(request.prompt, *answer) for request, answer in zip(requests, answers, strict=True)
+            graded_item(
+                request.prompt,
+                rollout.text,
+                score,
+                mode=mode,
+                sample_index=rollout.sample_index,
+                accuracy_key=config.accuracy_key,
+                categories=config.categories,
+                has_parser=pool.has_parser(request.prompt.data_source),
+                length=len(rollout.response_ids),
+                finish_reason=rollout.finish_reason,
+            )
+            for request, (rollout, score) in zip(requests, answers, strict=True)
         ]
         _report_failures(mode, items[mode])
     return items

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
-from rl_core.types import FinishReason
+from rl_core.types import FinishReason, Prompt, Score
 
 Mode = Literal["greedy", "sampled"]
 
@@ -84,6 +84,68 @@ class EvaluationItem:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+def graded_item(
+    prompt: Prompt,
+    response: str,
+    score: Score,
+    *,
+    mode: Mode,
+    sample_index: int,
+    accuracy_key: str,
+    categories: Sequence[str],
+    has_parser: bool,
+    length: int | None = None,
+    finish_reason: FinishReason | None = None,
+) -> EvaluationItem:
+    """The item of a response.
+
+    Args:
+        accuracy_key: The reward component that says whether the response is right.
+        categories: Columns of the row whose values are kept.
+        has_parser: Whether the reward looks for an answer in the response.
+
+    Raises:
+        ValueError: the score lacks `accuracy_key`.
+    """
+    return EvaluationItem(
+        uid=prompt.uid,
+        data_source=prompt.data_source,
+        image_uids=prompt.shown_uids,
+        question=prompt.question,
+        prompt=prompt.text,
+        answer=prompt.answer_text,
+        response=response,
+        parsed=score.parsed,
+        parse_failed=score.parsed is None if has_parser and score.error is None else None,
+        is_right=_is_right(score, accuracy_key),
+        components=score.components,
+        length=length,
+        finish_reason=finish_reason,
+        mode=mode,
+        sample_index=sample_index,
+        error=score.error,
+        categories=_categories_of(prompt.extra, categories),
+    )
+
+
+def _categories_of(extra: Mapping[str, Any], columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """[column] -> the row's values, for the columns that the row has; a list gives several values."""
+    found = {column: extra[column] for column in columns if extra.get(column) is not None}
+    return {
+        column: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for column, value in found.items()
+    }
+
+
+def _is_right(score: Score, accuracy_key: str) -> bool:
+    """A component of 0.5 or more means right: some scorers give 0 for a wrong response, others -1."""
+    if score.error is not None:
+        return False
+    if accuracy_key not in score.components:
+        known = ", ".join(sorted(score.components))
+        raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is not a component of the reward; it has {known}")
+    return score.components[accuracy_key] >= 0.5
+
+
 def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
     """Write items as a Parquet file with SCHEMA, whole or not at all; equal items give equal bytes."""
     sink = pa.BufferOutputStream()
@@ -92,11 +154,7 @@ def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
 
 
 def read_items(path: Path) -> list[EvaluationItem]:
-    """Read what `write_items` wrote.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-    """
+    """Read what `write_items` wrote. Raises FileNotFoundError."""
     return [_item(record) for record in pq.read_table(path, schema=SCHEMA).to_pylist()]
 
 

@@ -1,26 +1,24 @@
 """What a protocol measures of a model or of saved responses, with everything that the result depends on."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from pydantic import BaseModel, computed_field
 
 from rl_core.digests import digest_of
 from rl_core.evaluation.comparison import Comparison, compare_groups
-from rl_core.evaluation.folder import ITEMS_FILE
 from rl_core.evaluation.items import EvaluationItem, read_items, write_items
 from rl_core.evaluation.protocols.protocol import OWN_WORDS, Protocol
-from rl_core.evaluation.result import EvaluationResult, item_shares, summarise
+from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, item_shares, summarise
 from rl_core.evaluation.statistics import mcnemar
 from rl_core.files import atomic_write_json, committed_folder
 
 RESULT_FILE = "verdict.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProtocolResult:
+class ProtocolResult(BaseModel, frozen=True):
     """The result of a protocol.
 
     Attributes:
@@ -28,7 +26,6 @@ class ProtocolResult:
         subject: What was measured: the model with its items and the versions of the engine's packages, or the file of
             responses with its hash.
         remarks: Sentences that say why the accuracy may differ from a published one.
-        result: Accuracy and the other figures.
     """
 
     protocol: Mapping[str, Any]
@@ -41,30 +38,11 @@ class ProtocolResult:
         """Name of the protocol."""
         return str(self.protocol["name"])
 
+    @computed_field
     @property
     def digest(self) -> str:
         """Digest of the protocol; results with different digests cannot be compared."""
         return digest_of(self.protocol)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, including the digest."""
-        return {
-            "protocol": dict(self.protocol),
-            "digest": self.digest,
-            "subject": dict(self.subject),
-            "remarks": list(self.remarks),
-            "result": self.result.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` returned."""
-        return cls(
-            protocol=values["protocol"],
-            subject=values["subject"],
-            remarks=tuple(values["remarks"]),
-            result=EvaluationResult.from_json(values["result"]),
-        )
 
 
 def summarise_by_protocol(
@@ -96,16 +74,16 @@ def write_protocol_result(folder: Path, result: ProtocolResult, items: Sequence[
     """Replace `folder` by the result and its items, whole or not at all. Raises OSError when it cannot be written."""
     with committed_folder(folder) as temporary:
         write_items(temporary / ITEMS_FILE, items)
-        atomic_write_json(temporary / RESULT_FILE, result.to_json())
+        atomic_write_json(temporary / RESULT_FILE, result.model_dump(mode="json"))
 
 
 def read_protocol_result(folder: Path) -> tuple[ProtocolResult, list[EvaluationItem]]:
     """Read the result and the items that write_protocol_result wrote. Raises ValueError when there are none."""
     try:
-        values = json.loads((folder / RESULT_FILE).read_text())
+        values = (folder / RESULT_FILE).read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{folder} holds no result of a protocol: it has no {RESULT_FILE}") from None
-    return ProtocolResult.from_json(values), read_items(folder / ITEMS_FILE)
+    return ProtocolResult.model_validate_json(values), read_items(folder / ITEMS_FILE)
 
 
 def compare_protocol_results(

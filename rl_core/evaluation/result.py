@@ -1,32 +1,29 @@
-"""The result of an evaluation: accuracy with intervals, pass@k, majority@k and other figures."""
+"""The result of an evaluation: accuracy with intervals, pass@k, majority@k and other figures; and its folder, with
+items.parquet and result.json, which are written together or not at all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
 
-from rl_core.evaluation.bootstrap import bootstrap_interval
-from rl_core.evaluation.items import EvaluationItem, Mode
+from pydantic import BaseModel, TypeAdapter
+
+from rl_core.evaluation.items import EvaluationItem, Mode, read_items, write_items
 from rl_core.evaluation.repeated import Vote, majority_at_k, pass_at_k, sample_counts
-from rl_core.evaluation.statistics import Interval, clustered_wilson_interval
+from rl_core.evaluation.statistics import Interval, bootstrap_interval, clustered_wilson_interval
+from rl_core.files import atomic_write_json, committed_folder
 from rl_core.rewards.components import OVERALL
+
+ITEMS_FILE = "items.parquet"
+RESULT_FILE = "result.json"
 
 AtK = tuple[tuple[int, float], ...]
 """(k, share) pairs, k rising."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CategoryRow:
-    """Accuracy of the items that have one value in one column; an item with several values is in several rows.
-
-    Attributes:
-        column: Name of the column.
-        value: The value in the column.
-        n: Items.
-        accuracy: Share of right responses.
-        ci95: 95 % interval over items.
-    """
+class CategoryRow(BaseModel, frozen=True):
+    """Accuracy of the items that have one value in one column; an item with several values is in several rows. `n`
+    counts items, and `ci95` is the 95 % interval over items."""
 
     column: str
     value: str
@@ -34,22 +31,11 @@ class CategoryRow:
     accuracy: float
     ci95: Interval
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_json` returned."""
-        return cls(**(values | {"ci95": tuple(values["ci95"])}))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"ci95": list(self.ci95)}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationResult:
+class EvaluationResult(BaseModel, frozen=True):
     """The result of one mode.
 
     Attributes:
-        mode: "greedy" or "sampled".
         n: Items.
         samples: Responses to all items.
         accuracy: Share of right responses; a response without a score is wrong.
@@ -60,10 +46,9 @@ class EvaluationResult:
         parse_failure_rate: Share of responses without a readable answer, among the responses that the reward parses;
             None where it parses none.
         truncation_rate: Share of responses that reached the token limit; None for saved responses.
-        mean_length: Mean response length in tokens; None for saved responses.
+        mean_length: In tokens; None for saved responses.
         reward_mean: Mean `overall` of the responses with a score.
         failed_rewards: Responses without a score.
-        categories: Accuracies by the values of the columns `evaluation.categories`.
     """
 
     mode: Mode
@@ -81,27 +66,9 @@ class EvaluationResult:
     failed_rewards: int
     categories: tuple[CategoryRow, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` of them gives an equal result."""
-        return asdict(self) | {
-            "ci95": list(self.ci95),
-            "bootstrap95": list(self.bootstrap95),
-            "pass_at": [list(pair) for pair in self.pass_at],
-            "majority_at": [list(pair) for pair in self.majority_at],
-            "categories": [row.to_json() for row in self.categories],
-        }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_json` returned."""
-        read = {
-            "ci95": tuple(values["ci95"]),
-            "bootstrap95": tuple(values["bootstrap95"]),
-            "pass_at": tuple((k, share) for k, share in values["pass_at"]),
-            "majority_at": tuple((k, share) for k, share in values["majority_at"]),
-            "categories": tuple(CategoryRow.from_json(row) for row in values["categories"]),
-        }
-        return cls(**(dict(values) | read))
+Results = dict[Mode, EvaluationResult]
+_RESULTS = TypeAdapter(Results)
 
 
 def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
@@ -182,3 +149,31 @@ def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> Ca
     shares = [fmean(grades) for grades in by_item.values()]
     interval = clustered_wilson_interval(shares, samples_an_item=len(next(iter(by_item.values()))))
     return CategoryRow(column=column, value=value, n=len(shares), accuracy=fmean(shares), ci95=interval)
+
+
+def write_evaluation(folder: Path, items: Mapping[Mode, Sequence[EvaluationItem]]) -> Results:
+    """Replace `folder` by the items of all modes and their results. If this fails, the folder is unchanged.
+
+    Raises:
+        ValueError: the items of a mode have different numbers of responses, or none has a score.
+        OSError: the folder cannot be written.
+    """
+    results = {mode: summarise(of_mode) for mode, of_mode in items.items()}
+    with committed_folder(folder) as temporary:
+        write_items(temporary / ITEMS_FILE, [item for of_mode in items.values() for item in of_mode])
+        atomic_write_json(temporary / RESULT_FILE, _RESULTS.dump_python(results, mode="json"))
+    return results
+
+
+def read_results(folder: Path) -> Results:
+    """Read the result of each mode. Raises FileNotFoundError when there is no evaluation."""
+    return _RESULTS.validate_json((folder / RESULT_FILE).read_bytes())
+
+
+def read_evaluation(folder: Path) -> dict[Mode, list[EvaluationItem]]:
+    """Read the items of each mode, in the order in which they were written. Raises FileNotFoundError when there is no
+    evaluation."""
+    items: dict[Mode, list[EvaluationItem]] = {}
+    for item in read_items(folder / ITEMS_FILE):
+        items.setdefault(item.mode, []).append(item)
+    return items

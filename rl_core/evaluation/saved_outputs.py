@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.answers import answer_text
-from rl_core.evaluation.item_builder import ItemBuilder
-from rl_core.evaluation.items import EvaluationItem
+from rl_core.evaluation.items import EvaluationItem, graded_item
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
@@ -159,15 +158,19 @@ def score_saved_outputs(
             for prompt, output in zip(prompts, outputs, strict=True)
         ]
         pool.flush()
-        builder = ItemBuilder(
-            mode=protocol.answering.mode,
-            accuracy_key=protocol.judging.accuracy_key,
-            categories=protocol.categories,
-            pool=pool,
-        )
         items = []
         for prompt, output, future in zip(prompts, outputs, futures, strict=True):
-            items.append(builder.of_text(prompt, output.response, future.result(), sample_index=output.sample_index))
+            item = graded_item(
+                prompt,
+                output.response,
+                future.result(),
+                mode=protocol.answering.mode,
+                sample_index=output.sample_index,
+                accuracy_key=protocol.judging.accuracy_key,
+                categories=protocol.categories,
+                has_parser=pool.has_parser(_SOURCE),
+            )
+            items.append(item)
             bar()
         return items
 

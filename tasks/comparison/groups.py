@@ -8,8 +8,8 @@ from typing import Any
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from rl_core.evaluation.folder import ITEMS_FILE, read_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.result import ITEMS_FILE, read_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import recipe_digest, settings
 from tasks.results.run_facts import RunFacts

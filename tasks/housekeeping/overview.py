@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.folder import read_results
+from rl_core.evaluation.result import read_results
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import lock_owner
 from tasks.attempts import noted

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Shares
-from rl_core.evaluation.folder import read_evaluation, read_results
-from rl_core.evaluation.result import item_shares
+from rl_core.evaluation.result import item_shares, read_evaluation, read_results
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import read_manifest
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts

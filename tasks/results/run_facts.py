@@ -9,9 +9,8 @@ from typing import Any, Final, get_args
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, compare_items
-from rl_core.evaluation.folder import read_evaluation, read_results
 from rl_core.evaluation.items import EvaluationItem, Mode
-from rl_core.evaluation.result import EvaluationResult
+from rl_core.evaluation.result import EvaluationResult, read_evaluation, read_results
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel

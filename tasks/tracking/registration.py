@@ -4,13 +4,15 @@ The version is made from the run's folder, once, as soon as the registry can be 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rl_core.digests import digest_of
-from rl_core.evaluation.champion import ChampionDecision, decide_champion, not_comparable
+from rl_core.evaluation.comparison import Comparison, compare_answers
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
+from rl_core.evaluation.statistics import SIGNIFICANT
 from rl_core.run_directory import RunDirectory
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
 from tasks.tracking.run_tags import run_tags
@@ -24,6 +26,21 @@ logger = logging.getLogger(__name__)
 
 DECISION = "champion.decision"
 """Tag of a version: whether it became the champion, and why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChampionDecision:
+    """Whether a candidate model becomes the champion.
+
+    Attributes:
+        is_champion: Whether the candidate has significantly more right answers than the current model.
+        comparison: The current model and the candidate, item by item; None where the two cannot be compared.
+        reason: One sentence for people.
+    """
+
+    is_champion: bool
+    comparison: Comparison | None
+    reason: str
 
 
 def register_model(tracking: PipelineTracking, run: RunDirectory) -> None:
@@ -110,18 +127,42 @@ def _decide(
     pair = facts.paired_items()
     name = "its base model" if champion is None else f"version {champion.version}"
     if pair is None:
-        return not_comparable(name, "no mode has one response an item")
+        return _not_comparable(name, "no mode has one response an item")
     base, trained = pair
     if champion is None:
-        return decide_champion(name, _answers(base), _answers(trained))
+        return _compared(name, _answers(base), _answers(trained))
     if champion.tags.get("protocol") != version.tags["protocol"]:
-        return not_comparable(name, "it was measured by another protocol")
+        return _not_comparable(name, "it was measured by another protocol")
     table = registry.table(champion.tags["evaluation_run"], ITEMS_TABLE)
     if table is None:
-        return not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
+        return _not_comparable(name, f"its {ITEMS_TABLE} is no longer in MLflow")
     rows = zip(table["uid"], table["mode"], table[RIGHT_COLUMN], strict=True)
     current = {uid: is_right for uid, mode, is_right in rows if mode == trained[0].mode}
-    return decide_champion(name, current, _answers(trained))
+    return _compared(name, current, _answers(trained))
+
+
+def _compared(name: str, current: Mapping[str, bool], candidate: Mapping[str, bool]) -> ChampionDecision:
+    """The candidate becomes the champion when it is right more often than the current model, which people call `name`,
+    and McNemar's p-value is below SIGNIFICANT. This says nothing of the ways in which the two were trained, which
+    another seed may rank otherwise.
+
+    Args:
+        current, candidate: [uid] -> whether the model's response is right.
+    """
+    try:
+        comparison = compare_answers(current, candidate)
+    except ValueError as error:
+        return _not_comparable(name, str(error))
+    is_better = comparison.difference > 0 and comparison.p_value < SIGNIFICANT
+    reason = (
+        f"{'' if is_better else 'not '}significantly more right answers than {name}: {len(comparison.gained)} answers "
+        f"gained, {len(comparison.lost)} lost of {comparison.n}, McNemar p = {comparison.p_value:.3g}"
+    )
+    return ChampionDecision(is_champion=is_better, comparison=comparison, reason=reason)
+
+
+def _not_comparable(name: str, why: str) -> ChampionDecision:
+    return ChampionDecision(is_champion=False, comparison=None, reason=f"not comparable with {name}: {why}")
 
 
 def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:

@@ -13,7 +13,7 @@ from prefect.states import Crashed, Running
 from flows.reproduce import Regressed, explain_set, reproduce_baselines
 from flows.reproducing import BaselineSet
 from rl_core.config.loading import dump_config, load_config
-from rl_core.evaluation.folder import write_evaluation
+from rl_core.evaluation.result import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import run_name, stage_digests
 from tests.flows.artifacts import artifacts_of

@@ -9,8 +9,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
+from rl_core.evaluation.result import read_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.run_pages import show_stage, steps_shown
 from tests.tasks.finished_run import config_with, finish_run, finish_stage

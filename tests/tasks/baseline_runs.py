@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.folder import write_evaluation
+from rl_core.evaluation.result import write_evaluation
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from tasks.reproduction.baseline_result import BaselineResult

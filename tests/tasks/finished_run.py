@@ -9,8 +9,8 @@ from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest, LengthSummary, SplitSummary
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.evaluation.folder import write_evaluation
 from rl_core.evaluation.items import EvaluationItem, Mode
+from rl_core.evaluation.result import write_evaluation
 from rl_core.files import atomic_write_json
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
@@ -60,7 +60,8 @@ def finish_run(
     for evaluated, signs in (("base", base), ("trained", trained)):
         items = with_images(run, make_items(signs, mode=mode))
         results = write_evaluation(run.evaluation(evaluated), {mode: items})
-        finish_stage(run, f"evaluate-{evaluated}", {mode: result.to_json() for mode, result in results.items()})
+        figures = {mode: result.model_dump(mode="json") for mode, result in results.items()}
+        finish_stage(run, f"evaluate-{evaluated}", figures)
     run.merged_model.mkdir()
     (run.merged_model / "model.safetensors").write_text(weights)
     (run.merged_model / "README.md").write_text(f"# {run.name}\n")

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from flows.commands.report import carry_out_report
 from flows.request import RunRequest, resolve_run
-from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
+from rl_core.evaluation.result import read_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import stage_digests
 from tasks.report import summarise_run

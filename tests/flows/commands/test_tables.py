@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.commands.tables import print_evaluations
-from rl_core.evaluation.folder import read_evaluation, write_evaluation
+from rl_core.evaluation.result import read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
 from tests.tasks.finished_run import finish_run
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.evaluation.bootstrap import bootstrap_interval
 from rl_core.evaluation.comparison import compare_answers, compare_groups, compare_items, group_accuracy, mean_shares
 from rl_core.evaluation.statistics import (
     PairedCounts,
+    bootstrap_interval,
     clustered_wilson_interval,
     mcnemar,
     paired_difference_interval,

@@ -4,7 +4,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.evaluation.items import read_items, write_items
+from rl_core.evaluation.items import graded_item, read_items, write_items
+from rl_core.types import Score
+from tests.rl_core.builders import make_prompt
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 FAILED = replace(
@@ -40,3 +42,19 @@ def test_the_column_that_says_what_is_right_keeps_its_name(tmp_path: Path) -> No
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_items(tmp_path / "none.parquet")
+
+
+def test_columns_of_a_row_become_categories() -> None:
+    extra = {"type": ["Triangle", "Line"], "level": 3, "none": None, "other": "x"}
+    item = graded_item(
+        replace(make_prompt(), extra=extra),
+        "x",
+        Score(components={"accuracy": 1.0}),
+        mode="greedy",
+        sample_index=0,
+        accuracy_key="accuracy",
+        categories=("type", "level", "none", "missing"),
+        has_parser=True,
+    )
+    assert item.categories == {"type": ("Triangle", "Line"), "level": ("3",)}
+    assert item.parse_failed is True

@@ -1,11 +1,18 @@
-import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from rl_core.evaluation.bootstrap import bootstrap_interval
-from rl_core.evaluation.result import CategoryRow, EvaluationResult, category_table, summarise
-from rl_core.evaluation.statistics import wilson_interval
+from rl_core.evaluation.result import (
+    EvaluationResult,
+    category_table,
+    read_evaluation,
+    read_results,
+    summarise,
+    write_evaluation,
+)
+from rl_core.evaluation.statistics import bootstrap_interval, wilson_interval
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 
@@ -31,7 +38,7 @@ def test_figures_of_a_greedy_pass() -> None:
         failed_rewards=1,
         categories=(),
     )
-    assert EvaluationResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert EvaluationResult.model_validate_json(result.model_dump_json()) == result
 
 
 def test_several_responses_an_item_count_by_item() -> None:
@@ -56,7 +63,7 @@ def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json()
     assert result.pass_at[-1][1] == 1.0
     assert result.majority_at[-1][1] == pytest.approx(2 / 3)  # the second item: four answers, the earliest wrong
     assert result.pass_at[0][1] == result.majority_at[0][1] == pytest.approx(result.accuracy)
-    assert EvaluationResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert EvaluationResult.model_validate_json(result.model_dump_json()) == result
 
 
 def test_saved_responses_have_neither_length_nor_truncation() -> None:
@@ -97,10 +104,49 @@ def test_an_item_counts_in_each_of_its_categories() -> None:
         ("shape", "line", 2, 0.5),
     ]
     assert table[2].ci95 == wilson_interval(1, 2)
-    assert [CategoryRow.from_json(row.to_json()) for row in table] == list(table)
 
 
 def test_several_responses_to_an_item_are_one_item() -> None:
     items = [replace(item, sample_index=i, categories={"a": ("b",)}) for i in range(4) for item in make_items("+-")]
     (row,) = category_table(items)
     assert (row.n, row.accuracy) == (2, 0.5)
+
+
+EVALUATION = {
+    "greedy": make_items("+-+"),
+    "sampled": [replace(ITEM, mode="sampled", sample_index=index) for index in range(2)],
+}
+
+
+def test_an_evaluation_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluations" / "base"
+    results = write_evaluation(folder, EVALUATION)
+    assert results == read_results(folder) == {mode: summarise(items) for mode, items in EVALUATION.items()}
+    assert read_evaluation(folder) == EVALUATION
+    assert sorted(path.name for path in folder.iterdir()) == ["items.parquet", "result.json"]
+
+
+def test_a_refused_evaluation_leaves_the_old_one(tmp_path: Path) -> None:
+    write_evaluation(tmp_path / "base", EVALUATION)
+    with pytest.raises(ValueError, match="one mode"):
+        write_evaluation(tmp_path / "base", {"greedy": []})
+    assert read_evaluation(tmp_path / "base") == EVALUATION
+
+
+def test_an_evaluation_killed_at_any_file_call_is_there_whole_or_not_at_all(
+    tmp_path: Path, killed_before_each_call: Callable[..., int]
+) -> None:
+    folder = tmp_path / "base"
+
+    def check() -> None:
+        if folder.exists():
+            assert read_evaluation(folder) == EVALUATION
+            assert read_results(folder).keys() == EVALUATION.keys()
+
+    def forget() -> None:
+        if folder.exists():
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+
+    assert killed_before_each_call(forget, lambda: write_evaluation(folder, EVALUATION), check) > 3

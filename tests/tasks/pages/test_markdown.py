@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rl_core.digests import FileRecord
-from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
+from rl_core.evaluation.result import read_evaluation
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock

@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rl_core.config.loading import load_config
-from rl_core.evaluation.folder import write_evaluation
+from rl_core.evaluation.result import write_evaluation
 from tasks.cache.reuse import is_finished
 from tasks.cache.stages import stage_digests
 from tasks.reproduction.baseline_result import BaselineResult

@@ -6,7 +6,7 @@ import pytest
 
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.folder import write_evaluation
+from rl_core.evaluation.result import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name, stage_digests

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rl_core.evaluation.folder import read_evaluation
 from rl_core.evaluation.items import write_items
+from rl_core.evaluation.result import read_evaluation
 from tasks.results.report_data import gallery_items
 from tasks.results.report_page import Answer
 from tasks.results.run_facts import RunFacts
