@@ -35,14 +35,12 @@ class Comparison:
     Attributes:
         n: Items.
         first, second: Accuracies; the accuracy of a group is the mean over its models.
-        difference: The second accuracy minus the first.
-        ci95: 95 % interval of the difference over items.
-        p_value: Over items, of the hypothesis that both are equally good.
+        ci95, p_value: Over items.
         flipped: [uid] -> the second share of right responses minus the first, of the items where they differ, the
             largest difference first.
-        counts: Items by who answered rightly; None where a side has several responses to an item.
+        counts: None where a side has several responses to an item.
         seeds: Number of models on each side, one for each seed.
-        over_seeds: What the seeds say; None where a side has one seed only, or where no accuracy varies with the seed.
+        over_seeds: None where a side has one seed only, or where no accuracy varies with the seed.
     """
 
     n: int
@@ -73,12 +71,8 @@ class Comparison:
 
 
 def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]) -> Comparison:
-    """Compare two models that gave one response to each item, as in the greedy mode. For the interval and the test see
-    compare_answers.
-
-    Raises:
-        ValueError: there are no items, an item has several responses, or the two sets of items differ.
-    """
+    """Compare two models that gave one response to each item, as in the greedy mode; see compare_answers. Raises
+    ValueError when an item has several responses, or the two sets of items differ."""
     pairs = pair_items(first, second)
     return compare_answers(
         {one.uid: one.is_right for one, _ in pairs}, {other.uid: other.is_right for _, other in pairs}
@@ -89,8 +83,7 @@ def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Co
     """Compare two models that gave one response to each item, with Newcombe's interval and McNemar's exact test.
 
     Args:
-        first: Whether the first model's response is right, by the item's uid.
-        second: Whether the second model's response is right, by the item's uid.
+        first, second: [uid] -> whether the model's response is right.
 
     Raises:
         ValueError: there are no items, or the two sets of items differ.
@@ -117,15 +110,8 @@ def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Co
 
 def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Comparison:
     """Compare two groups of models, each with any number of responses to an item, by resampling items
-    (bootstrap.bootstrap_interval, bootstrap.sign_flip_p_value), and by Welch's test over the seeds.
-
-    Args:
-        first: The first group, one mapping for each model.
-        second: The second group, one mapping for each model; all mappings have the same items.
-
-    Raises:
-        ValueError: a group has no model, a model has no items, or the models answered different items.
-    """
+    (bootstrap_interval, sign_flip_p_value), and by Welch's test over the seeds. Raises ValueError when the models
+    answered different items, or a group has no model."""
     one, other = mean_shares(first), mean_shares(second)
     differences = _differences(one, other)
     values = list(differences.values())
@@ -145,11 +131,8 @@ def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Compari
 def pair_items(
     first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]
 ) -> list[tuple[EvaluationItem, EvaluationItem]]:
-    """(first model's item, second model's item) of each uid, in the order of the first model's items.
-
-    Raises:
-        ValueError: there are no items, an item has several responses, or the two sets of items differ.
-    """
+    """(first model's item, second model's item) of each uid, in the order of the first model's items. Raises ValueError
+    when an item has several responses, or the two sets of items differ."""
     by_uid = {item.uid: item for item in second}
     if not first or len({item.uid for item in first}) != len(first) or len(by_uid) != len(second):
         raise ValueError("a paired comparison needs items with one response each: compare the greedy mode")
@@ -159,14 +142,8 @@ def pair_items(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAccuracy:
-    """How well the models of a group do.
-
-    Attributes:
-        by_seed: Accuracy of each model.
-        n: Items.
-        mean: Mean over models and items.
-        ci95: 95 % interval over items, for these models (statistics.clustered_wilson_interval).
-    """
+    """How well the models of a group do: the accuracy of each, the number of items, the mean over models and items, and
+    its 95 % interval over items, for these models (clustered_wilson_interval)."""
 
     by_seed: tuple[float, ...]
     n: int
@@ -180,8 +157,8 @@ class GroupAccuracy:
 
     @property
     def over_seeds(self) -> Interval | None:
-        """95 % interval of the mean over seeds, whatever the models (statistics.mean_interval), as far as it lies
-        within 0 .. 1; None for one model."""
+        """95 % interval of the mean over seeds, whatever the models (mean_interval), as far as it lies within 0 .. 1;
+        None for one model."""
         found = mean_interval(self.by_seed)
         return found and (max(0.0, found[0]), min(1.0, found[1]))
 
@@ -190,11 +167,8 @@ def group_accuracy(models: Sequence[Shares], *, samples_an_item: int = 1) -> Gro
     """Sum up a group.
 
     Args:
-        models: One mapping for each seed, all of the same items.
+        models: One mapping for each seed; ValueError when they have different items or none.
         samples_an_item: Responses of each model to an item.
-
-    Raises:
-        ValueError: there is no model, a model has no items, or the models answered different items.
     """
     shares = mean_shares(models)
     return GroupAccuracy(
@@ -206,11 +180,8 @@ def group_accuracy(models: Sequence[Shares], *, samples_an_item: int = 1) -> Gro
 
 
 def mean_shares(models: Sequence[Shares]) -> dict[str, float]:
-    """[uid] -> mean share over the models, in the first model's order.
-
-    Raises:
-        ValueError: there is no model, a model has no items, or the models answered different items.
-    """
+    """[uid] -> mean share over the models, in the first model's order. Raises ValueError when they have different items
+    or none."""
     if not models:
         raise ValueError("a group needs at least one model")
     for model in models:
@@ -220,7 +191,6 @@ def mean_shares(models: Sequence[Shares]) -> dict[str, float]:
 
 
 def _differences(first: Shares, second: Shares) -> dict[str, float]:
-    """[uid] -> second minus first, in the first's order."""
     _require_same_items(first, second)
     return {uid: second[uid] - first[uid] for uid in first}
 

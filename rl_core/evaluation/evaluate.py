@@ -28,7 +28,7 @@ def evaluate_prompts(
     run_seed: int,
     progress: Progress,
 ) -> dict[Mode, list[EvaluationItem]]:
-    """Generate and score responses to the prompts in every configured mode.
+    """[mode] -> items of every configured mode, in the order of the prompts.
 
     The greedy mode takes one response to each prompt at temperature 0, the sampled mode `config.n` responses. Seeds are
     keyed by mode, prompt and sample, so a response depends on nothing else. A response without a score counts as wrong,
@@ -36,15 +36,8 @@ def evaluate_prompts(
 
     Args:
         prompts: The held-out rows; of these, the first `config.limit` are taken.
-        generate: Generates the responses.
         pool: Scores each response as soon as it is generated.
-        config: Modes, sampling and the reward component that says whether a response is right.
-        max_response_length: Longest response in tokens.
-        run_seed: The run's seed.
-        progress: Shows a progress bar for each mode.
-
-    Returns:
-        [mode] -> items, in the order of the prompts.
+        max_response_length: In tokens.
 
     Raises:
         ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.

@@ -27,11 +27,8 @@ def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationIte
     """Choose at most `count` items. Two thirds are flipped items: alternately one that training lost and one that it
     gained, as long as there are both. The rest are alternately items that both models answered wrongly and items that
     both answered rightly. If there are too few items of one kind, the other kind takes their places. Which items of a
-    kind are chosen depends on their uids alone, so that two runs show the same items.
-
-    Raises:
-        ValueError: there are no items, an item has several responses, or the two sets of items differ.
-    """
+    kind are chosen depends on their uids alone, so that two runs show the same items. Raises ValueError when an item
+    has several responses, or the two sets of items differ."""
     rows = sorted((_row(one, other) for one, other in pair_items(base, trained)), key=_keyed_order)
     flips = list(_by_turns(_of_kind(rows, base=True, trained=False), _of_kind(rows, base=False, trained=True)))
     steady = list(_by_turns(_of_kind(rows, base=False, trained=False), _of_kind(rows, base=True, trained=True)))

@@ -44,24 +44,17 @@ class EvaluationItem:
     """One graded response to a held-out prompt.
 
     Attributes:
-        uid: Identity of the prompt.
-        data_source: Name of the source that the row came from.
         image_uids: The uids of the images, then the uids of the frames of videos.
         question: The user's text, before the prompt template is applied.
         prompt: The rendered chat prompt.
         answer: The ground truth.
-        response: The decoded response.
         parsed: The answer that the reward read from the response; None where it read none.
         parse_failed: Whether the reward looked for an answer and found none; None where this is not known, because the
             reward has no `parse` or failed.
-        is_right: Whether the response is right. A response without a score is wrong.
-        components: The components of the reward; empty where there is no score.
-        length: Number of sampled tokens, the end-of-sequence token included; None for a saved response, of which only
-            the text is known.
-        finish_reason: "stop" or "length"; None for a saved response.
-        mode: "greedy" or "sampled".
-        sample_index: Index of the response among the responses to the prompt.
-        error: Why there is no score; None where there is one.
+        is_right: A response without a score is wrong.
+        length, finish_reason: Sampled tokens, the end-of-sequence token included, and "stop" or "length"; None for a
+            saved response, of which only the text is known.
+        error: Why there is no score, and no components; None where there is one.
         categories: The item's values in the columns of `evaluation.categories`.
     """
 
@@ -97,16 +90,8 @@ def graded_item(
     length: int | None = None,
     finish_reason: FinishReason | None = None,
 ) -> EvaluationItem:
-    """The item of a response.
-
-    Args:
-        accuracy_key: The reward component that says whether the response is right.
-        categories: Columns of the row whose values are kept.
-        has_parser: Whether the reward looks for an answer in the response.
-
-    Raises:
-        ValueError: the score lacks `accuracy_key`.
-    """
+    """The item of a response. `accuracy_key` is the reward component that says whether it is right (ValueError when the
+    score lacks it), `has_parser` whether the reward looks for an answer in it."""
     return EvaluationItem(
         uid=prompt.uid,
         data_source=prompt.data_source,

@@ -53,11 +53,8 @@ def evaluate_model(
     """Yield the result and the items of each protocol, in the order of `measurements`, as soon as they are there.
 
     Args:
-        model: The model to evaluate.
-        measurements: Protocols with their items.
         dtype: Number format of the weights in the generator.
         seed: Seed of the sampled responses.
-        progress: Shows a progress bar for each phase.
 
     Raises:
         ValueError: items cannot be read or rendered, or the prompt of a protocol is not a valid template.
@@ -150,7 +147,6 @@ def _result(one: _Asked, items: Sequence[EvaluationItem], *, subject: Mapping[st
 
 
 def _subject(model: FoundModel, one: _Asked, *, dtype: Dtype, seed: int) -> dict[str, Any]:
-    """What is measured, and the versions of the packages that generate."""
     return {
         "model": model.origin,
         "dtype": dtype,

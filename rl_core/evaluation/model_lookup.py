@@ -23,12 +23,8 @@ _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "or
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundModel:
-    """A model that can be loaded.
-
-    Attributes:
-        folder: The model in Hugging Face format.
-        origin: Where the model comes from, in words; for a model of the hub, with the commit.
-    """
+    """A model that can be loaded: its folder in Hugging Face format, and where it comes from, in words (for a model of
+    the hub, with the commit)."""
 
     folder: Path
     origin: str

@@ -56,8 +56,6 @@ def summarise_by_protocol(
     """Sum up the items of a protocol.
 
     Args:
-        protocol: How the items were asked and graded.
-        items: Graded responses.
         subject: What was measured.
         remarks: What else a reader must know, besides the prompt and the number of items.
         was_asked_here: Whether this project asked the model; the prompt of saved responses is not known.
@@ -71,14 +69,14 @@ def summarise_by_protocol(
 
 
 def write_protocol_result(folder: Path, result: ProtocolResult, items: Sequence[EvaluationItem]) -> None:
-    """Replace `folder` by the result and its items, whole or not at all. Raises OSError when it cannot be written."""
+    """Replace `folder` by the result and its items, whole or not at all."""
     with committed_folder(folder) as temporary:
         write_items(temporary / ITEMS_FILE, items)
         atomic_write_json(temporary / RESULT_FILE, result.model_dump(mode="json"))
 
 
 def read_protocol_result(folder: Path) -> tuple[ProtocolResult, list[EvaluationItem]]:
-    """Read the result and the items that write_protocol_result wrote. Raises ValueError when there are none."""
+    """Read what write_protocol_result wrote. Raises ValueError when there is nothing."""
     try:
         values = (folder / RESULT_FILE).read_bytes()
     except FileNotFoundError:
@@ -90,11 +88,8 @@ def compare_protocol_results(
     first: tuple[ProtocolResult, Sequence[EvaluationItem]], second: tuple[ProtocolResult, Sequence[EvaluationItem]]
 ) -> Comparison:
     """Compare two results of one protocol, item by item. The interval is found by resampling; the p-value is McNemar's
-    exact one where each item has one response.
-
-    Raises:
-        ValueError: the protocols differ (the message names the parts that do), or the items differ.
-    """
+    exact one where each item has one response. Raises ValueError when the protocols differ (the message names the parts
+    that do), or the items."""
     if differing := _differing_parts(first[0], second[0]):
         raise ValueError(f"not comparable: the two results differ in {', '.join(differing)} of their protocols")
     try:

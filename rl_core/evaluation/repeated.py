@@ -9,7 +9,7 @@ from statistics import fmean
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vote:
-    """A response: the answer that was read from it (None where there is none), and whether it is right."""
+    """A response: the answer that was read from it, and whether it is right."""
 
     answer: str | None
     is_right: bool
@@ -20,12 +20,8 @@ def pass_at_k(num_right: Sequence[int], *, n: int, k: int) -> float:
     2107.03374, equation 1): the mean over items of 1 - C(n - c, k) / C(n, k), which is unbiased.
 
     Args:
-        num_right: [items] number of right responses c.
-        n: Responses to each item.
+        num_right: [items] number of right responses c, 0 .. n.
         k: 1 .. n.
-
-    Raises:
-        ValueError: there is no item, or a number is out of its range.
     """
     if not num_right or not 1 <= k <= n or not all(0 <= right <= n for right in num_right):
         raise ValueError(f"pass@{k} of {n} responses each needs items with 0 to {n} right ones, got {num_right[:5]}")
@@ -42,9 +38,6 @@ def majority_at_k(items: Sequence[Sequence[Vote]], *, k: int) -> float:
     Args:
         items: [items][n] responses, in the order of the samples.
         k: 1 .. n.
-
-    Raises:
-        ValueError: there is no item, or an item has fewer than k responses.
     """
     if not items or k < 1 or min(map(len, items)) < k:
         raise ValueError(f"majority@{k} needs items with at least {k} response(s)")

@@ -24,12 +24,9 @@ class Reproduction:
     """What the runs of a baseline say of a published number.
 
     Attributes:
-        outcome: Whether they reproduce the number.
-        seeds: The seeds of the runs.
         trained: Accuracy of the trained models, in the order of `seeds`.
         accuracy_before: Mean accuracy of the models that training started from.
-        published: The published accuracy; None where none was published.
-        band: Accuracies that reproduce `published`; None where none was published.
+        published, band: The published accuracy, and the accuracies that reproduce it; None where none was published.
         obstacles: Why the accuracies cannot be compared, a sentence each; empty where they can.
     """
 
@@ -88,8 +85,6 @@ def judge_reproduction(
     interval, and its accuracy alone decides.
 
     Args:
-        published: What the baseline is to reproduce.
-        seeds: The seeds of the runs.
         before: Mean accuracy of the models that training started from. Where this accuracy was published too and ours
             lies outside its band, the two evaluations differ, and the trained accuracies cannot be compared.
         trained: Accuracy of the trained models, in the order of `seeds`.
@@ -152,7 +147,7 @@ class Drift:
     Attributes:
         earlier: Names of the earlier runs, one for each seed.
         comparison: The earlier runs first, the later ones second.
-        p_value: Over seeds or over items. Where several baselines are judged together, it is adjusted for their number.
+        p_value: Where several baselines are judged together, it is adjusted for their number.
     """
 
     earlier: tuple[str, ...]
@@ -184,27 +179,17 @@ class Drift:
 
 
 def drift_from(earlier: Mapping[str, Shares], now: Sequence[Shares]) -> Drift:
-    """Compare the evaluations of two groups of runs in one mode.
-
-    Args:
-        earlier: [name] -> what an earlier run's model answered, one run for each seed.
-        now: The later runs' models, one for each seed.
-
-    Raises:
-        ValueError: the evaluations are of different items.
-    """
+    """Compare the evaluations of two groups of runs in one mode: [name] -> what an earlier run's model answered, and
+    the later models, one for each seed. Raises ValueError when the evaluations are of different items."""
     found = compare_groups(list(earlier.values()), now)
     return Drift(earlier=tuple(earlier), comparison=found, p_value=(found.over_seeds or found).p_value)
 
 
 def baseline_status(reproduction: Reproduction, drifts: Sequence[Drift]) -> Status:
-    """The status of a baseline after its runs.
-
-    It is "regressed" where the runs are below the published band, or significantly worse than one of the groups of
-    earlier good runs that they were compared with; "not comparable" where a number was published and nothing can be
-    said of it; and "undecided" where the seeds do not tell whether the baseline is below the band. A baseline without a
-    published number is judged by its good runs alone.
-    """
+    """The status of a baseline after its runs: "regressed" where they are below the published band, or significantly
+    worse than one of the groups of earlier good runs; "not comparable" where a number was published and nothing can be
+    said of it; "undecided" where the seeds do not tell whether the baseline is below the band. A baseline without a
+    published number is judged by its good runs alone."""
     if reproduction.outcome == "below" or any(drift.is_drop for drift in drifts):
         return "regressed"
     if reproduction.outcome == "not comparable" and reproduction.published is not None:

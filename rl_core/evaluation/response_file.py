@@ -25,12 +25,9 @@ _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
 
 
 class ResponseFile:
-    """A file of responses: a header line that says what they belong to, then one line for each response.
-
-    Args:
-        path: The file; it is created when the first response is requested.
-        key: Digest of everything that the responses depend on. A file with another key is started anew.
-    """
+    """A file of responses: a header line that says what they belong to, then one line for each response. It is created
+    when the first response is requested. `key` is a digest of everything that the responses depend on; a file with
+    another key is written from the start again."""
 
     def __init__(self, path: Path, *, key: str) -> None:
         self._path = path
@@ -71,7 +68,7 @@ class ResponseFile:
         if not lines or lines[0] != self._header:
             if lines:
                 _LOG.warning(
-                    "%s belongs to another evaluation or to other software: all responses are generated anew",
+                    "%s belongs to another evaluation or to other software: all responses are generated again",
                     self._path,
                 )
             atomic_write_bytes(self._path, self._header + b"\n")

@@ -72,11 +72,8 @@ _RESULTS = TypeAdapter(Results)
 
 
 def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
-    """Sum up the items of one mode.
-
-    Raises:
-        ValueError: the items are of several modes, differ in the number of responses, or none has a score.
-    """
+    """Sum up the items of one mode. Raises ValueError when they are of several modes, differ in the number of
+    responses, or none has a score."""
     modes = {item.mode for item in items}
     if len(modes) != 1:
         raise ValueError(f"need the items of one mode, got items of {sorted(modes)}")
@@ -152,12 +149,8 @@ def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> Ca
 
 
 def write_evaluation(folder: Path, items: Mapping[Mode, Sequence[EvaluationItem]]) -> Results:
-    """Replace `folder` by the items of all modes and their results. If this fails, the folder is unchanged.
-
-    Raises:
-        ValueError: the items of a mode have different numbers of responses, or none has a score.
-        OSError: the folder cannot be written.
-    """
+    """Replace `folder` by the items of all modes and their results. Raises ValueError when the items of a mode have
+    different numbers of responses or none has a score, and OSError; the folder is then unchanged."""
     results = {mode: summarise(of_mode) for mode, of_mode in items.items()}
     with committed_folder(folder) as temporary:
         write_items(temporary / ITEMS_FILE, [item for of_mode in items.values() for item in of_mode])

@@ -34,9 +34,7 @@ class SavedOutput:
 
     Attributes:
         uid: Identity of the item; where the file has none, the number of the row among the rows of its mode.
-        question: The question, where the file has it; else empty.
-        answer: The ground truth.
-        response: The response.
+        question: Empty where the file has none.
         sample_index: Index of the response among the responses to the item.
         extra: The other columns of the row.
     """
@@ -53,9 +51,8 @@ def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
     """Read a file of responses: JSON (a list, or an object with the list in `results`), JSONL, or Parquet, such as the
     items.parquet of an evaluation.
 
-    A row holds the response (`response`, `model_output`, `output`, `prediction` or `completion`; a list of them for
-    several samples) and the ground truth (`ground_truth`, `answer` or `label`). It may hold an identity (`uid`, `id` or
-    `question_id`) and the question. If the file has a column `mode`, only the rows of `mode` are read.
+    A row holds the response (one of RESPONSE_KEYS; a list for several samples) and the ground truth (TRUTH_KEYS). It
+    may hold an identity (UID_KEYS) and the question. If the file has a column `mode`, only the rows of `mode` are read.
 
     Raises:
         ValueError: the file cannot be read or is empty, or a row lacks a response or a ground truth; the message names
@@ -149,8 +146,8 @@ _NOTHING = np.zeros(0, dtype=np.int32)
 def score_saved_outputs(
     outputs: Sequence[SavedOutput], protocol: Protocol, *, progress: Progress
 ) -> list[EvaluationItem]:
-    """Score saved responses, in their order. They are scored in the isolated pool, since a grader may hang on the text
-    of a model. A response without a score is wrong, and its item has the reason."""
+    """Score saved responses, in their order, in the isolated pool, since a grader may hang on the text of a model. A
+    response without a score is wrong, and its item has the reason."""
     prompts = [_prompt(output) for output in outputs]
     with RewardPool(protocol.reward_config()) as pool, progress.bar(f"score by {protocol.name}", len(outputs)) as bar:
         futures = [

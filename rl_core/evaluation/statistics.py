@@ -27,9 +27,6 @@ def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> 
         successes: Number of right responses, 0 .. n. A fraction is allowed, for an effective sample size.
         n: Number of responses, more than 0.
         confidence: Coverage, between 0 and 1.
-
-    Raises:
-        ValueError: `n` is not positive, `successes` lies outside 0 .. n, or `confidence` outside (0, 1).
     """
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} is not a proportion")
@@ -54,12 +51,8 @@ def clustered_wilson_interval(
     are wrong.
 
     Args:
-        item_shares: [N] share of right responses to each item.
+        item_shares: [N] share of right responses to each item, 0 .. 1.
         samples_an_item: k.
-        confidence: Coverage, between 0 and 1.
-
-    Raises:
-        ValueError: there is no item, or a share lies outside 0 .. 1.
     """
     items = len(item_shares)
     if items == 0 or not all(0 <= share <= 1 for share in item_shares):
@@ -81,13 +74,8 @@ def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) 
 
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value that two models are equally good (McNemar, Psychometrika 12, 1947), where `b` items were
-    answered rightly by the first model alone and `c` by the second model alone.
-
-    Under the null hypothesis each such item is a fair coin, so that b is binomial.
-
-    Raises:
-        ValueError: a count is negative.
-    """
+    answered rightly by the first model alone and `c` by the second model alone. Under the null hypothesis each such
+    item is a fair coin, so that b is binomial."""
     if b < 0 or c < 0:
         raise ValueError(f"counts must not be negative: {b}, {c}")
     return float(binomtest(b, b + c).pvalue) if b + c else 1.0
@@ -110,11 +98,7 @@ class PairedCounts:
 
 def paired_difference_interval(counts: PairedCounts, *, confidence: float = 0.95) -> Interval:
     """Confidence interval of the second accuracy minus the first, on the same items (Newcombe, Statistics in Medicine
-    17, 1998, pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation.
-
-    Raises:
-        ValueError: there are no items.
-    """
+    17, 1998, pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation."""
     n = counts.n
     first, second = counts.both + counts.only_first, counts.both + counts.only_second
     low1, high1 = wilson_interval(first, n, confidence=confidence)
@@ -201,11 +185,8 @@ class MeanDifference:
 
 def welch_test(first: Sequence[float], second: Sequence[float]) -> MeanDifference | None:
     """Welch's test of the second sample's mean against the first's (Biometrika 34, 1947), which Colas et al. 2019
-    (arXiv 1904.06979) recommend for runs of reinforcement learning with different seeds.
-
-    Returns:
-        None where the test says nothing: a sample has one value only, or neither sample varies.
-    """
+    (arXiv 1904.06979) recommend for runs of reinforcement learning with different seeds. None where it says nothing: a
+    sample has one value only, or neither sample varies."""
     if min(len(first), len(second)) < 2 or len(set(first)) == len(set(second)) == 1:
         return None
     with warnings.catch_warnings():

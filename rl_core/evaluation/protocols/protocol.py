@@ -23,14 +23,8 @@ OWN_WORDS = "the project's own words, in the published format"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answering:
-    """How a response is sampled.
-
-    Attributes:
-        temperature: 0 is greedy.
-        top_p: Nucleus sampling; 1 is off.
-        n: Responses to each item.
-        max_response_length: Longest response in tokens.
-    """
+    """How a response is sampled: greedily at temperature 0, `n` responses to each item, of `max_response_length` tokens
+    at most."""
 
     temperature: float
     top_p: float = 1.0
@@ -49,11 +43,10 @@ class Judging:
 
     Attributes:
         function: The reward function: a built-in one, or `path/to/file.py:function`.
-        kwargs: Keyword arguments of `function`.
         code: Modules whose code decides whether a response is right, parser and grader included.
         packages: Distributions that the code calls; their versions count too.
         accuracy_key: The reward component that says whether a response is right.
-        rule: A description: which answer is read, what counts as right, over how many items.
+        rule: In words: which answer is read, what counts as right, over how many items.
     """
 
     function: str
@@ -78,14 +71,9 @@ class Protocol:
         items: The published items on the hub; None where they are files that a person downloads.
         columns: Columns of a file with the items.
         num_items: How many the published numbers count; None where nothing is published.
-        prompt: Jinja text (variable `content`) around each question.
-        prompt_origin: Who wrote this text.
-        max_prompt_length: Longest prompt in tokens; an item with a longer one is left out, and the result says how
-            many.
-        min_pixels, max_pixels: Smallest and largest area of an image; images are scaled to lie between them before the
-            model's processor sees them.
-        answering: How responses are sampled.
-        judging: How responses are graded.
+        prompt, prompt_origin: Jinja text (variable `content`) around each question, and who wrote it.
+        max_prompt_length: In tokens; an item with a longer prompt is left out, and the result says how many.
+        min_pixels, max_pixels: Area to which images are scaled before the model's processor sees them.
         categories: Columns by whose values the accuracy is also given.
     """
 
@@ -104,8 +92,8 @@ class Protocol:
     categories: tuple[str, ...] = ()
 
     def with_prompt(self, path: Path) -> Self:
-        """The protocol with the prompt text of a file, such as the published text. Raises OSError when the file cannot
-        be read, and ValueError when it is not UTF-8."""
+        """The protocol with the prompt text of a file, such as the published text. Raises OSError, and ValueError when
+        it is not UTF-8."""
         text = read_utf8(path)
         origin = f"the text of {path.name}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return replace(self, prompt=text, prompt_origin=origin)
@@ -146,7 +134,7 @@ class Protocol:
         return RewardConfig(function=self.judging.function, kwargs=dict(self.judging.kwargs))
 
     def evaluation_config(self) -> EvaluationConfig:
-        """The same for evaluate_prompts."""
+        """The config of evaluate_prompts."""
         answering = self.answering
         return EvaluationConfig(
             n=answering.n,
@@ -171,7 +159,6 @@ def _read(module: str) -> str:
 
 
 def _what_it_does(tree: ast.Module) -> str:
-    """The text of a module without comments, docstrings and layout: modules with equal texts do the same."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
@@ -179,5 +166,4 @@ def _what_it_does(tree: ast.Module) -> str:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a docstring, of a module, class, function or field."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
