@@ -38,7 +38,7 @@ def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageMani
         items = context.session.evaluate(model, responses)
         results = write_evaluation(folder, items)
         responses.remove()
-        figures = {mode: result.model_dump(mode="json") for mode, result in results.items()}
+        figures: dict[str, Any] = {mode: result.model_dump(mode="json") for mode, result in results.items()}
         return StageOutcome(outputs=[folder], result=figures)
 
     return run_stage(run, stage, make=make, show=show_evaluation)

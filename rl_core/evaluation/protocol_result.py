@@ -38,7 +38,7 @@ class ProtocolResult(BaseModel, frozen=True):
         """Name of the protocol."""
         return str(self.protocol["name"])
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property
     def digest(self) -> str:
         """Digest of the protocol; results with different digests cannot be compared."""
