@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from rl_core.workers.merging import the_same
-from rl_core.workers.messages import Answer, Call, Logged, Process, Raised, Returned, Taken
+from rl_core.workers.messages import Logged, Process, Raised, RankAnswer, Returned, Taken, WorkerCall
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch
 
@@ -127,11 +127,11 @@ class ActorGroup:
     def call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         """[rank] -> the result of the method, with the same arguments everywhere, which are sent to each machine
         once."""
-        call = Call(method=method, arguments=arguments, options=options)
+        call = WorkerCall(method=method, arguments=arguments, options=options)
         shared = ray.put(self._packed(call))
         return self._gathered({actor.call.remote(shared): rank for rank, actor in enumerate(self._actors)}, f"{call}")
 
-    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+    def call_each(self, calls: Sequence[WorkerCall]) -> list[Any]:
         """[rank] -> the result of its call; all of them call the same method."""
         messages = [self._packed(call) for call in calls]
         pending = {actor.call.remote(message): rank for rank, (actor, message) in self._with(messages)}
@@ -139,7 +139,7 @@ class ActorGroup:
 
     def call_beside(self, method: str, *arguments: object) -> list[Any]:
         """As `call`, in another thread and in the middle of other calls, which log what the ranks have logged."""
-        message = self._packed(Call(method=method, arguments=arguments))
+        message = self._packed(WorkerCall(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
         return self._values(self._outcomes({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
 
@@ -198,7 +198,7 @@ class ActorGroup:
     def close(self) -> None:
         """End the workers and their processes; those that take too long are killed."""
         if not self.is_broken:
-            message = pickle.dumps(Call(method="close"))
+            message = pickle.dumps(WorkerCall(method="close"))
             ray.wait(
                 [actor.call.remote(message) for actor in self._actors], num_returns=len(self), timeout=_END_SECONDS
             )
@@ -249,7 +249,7 @@ class ActorGroup:
                 break
             for ref in found:
                 rank = pending.pop(ref)
-                answer: Answer = pickle.loads(self._got(ref, rank, method))  # noqa: S301 - our own
+                answer: RankAnswer = pickle.loads(self._got(ref, rank, method))  # noqa: S301 - our own
                 if logs:
                     self._log(rank, answer.logs)
                 outcomes[rank] = answer.outcome

@@ -23,7 +23,7 @@ class Opening:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class WorkerCall:
     """A method of WorkerGroup to call."""
 
     method: str
@@ -101,7 +101,7 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class RankAnswer:
     """The end of a rank's call, with the log records since its last message."""
 
     outcome: Returned | Raised

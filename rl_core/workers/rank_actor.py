@@ -18,7 +18,7 @@ from rl_core.distributed.interface import free_meeting
 from rl_core.environment import disable_telemetry, share_cores, threads_of_a_worker
 from rl_core.redaction import redact_logs
 from rl_core.types import GenerationRequest, Sampling
-from rl_core.workers.messages import Answer, Call, Logged, Process, Pulse, Raised, RankOpening, Returned
+from rl_core.workers.messages import Logged, Process, Pulse, Raised, RankAnswer, RankOpening, Returned, WorkerCall
 from rl_core.workers.outbox import Outbox
 from rl_core.workers.versions import versions
 
@@ -66,7 +66,7 @@ class RankActor:
         return self._answer(lambda: self._open(pickle.loads(message)))  # noqa: S301 - our own
 
     def call(self, message: bytes) -> bytes:
-        """Execute a Call."""
+        """Execute a WorkerCall."""
         return self._answer(lambda: self._call(pickle.loads(message)))  # noqa: S301 - our own
 
     def generate(self, number: int, message: bytes) -> bytes:
@@ -105,7 +105,7 @@ class RankActor:
         else:
             outcome = Returned(value=value, policy_version=self._policy_version)
         self._finished += 1
-        answer = Answer(outcome=outcome, logs=self._logs.take())
+        answer = RankAnswer(outcome=outcome, logs=self._logs.take())
         return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
 
     @property
@@ -117,7 +117,7 @@ class RankActor:
         self._logs.listen()
         self._worker = _worker_of(message)
 
-    def _call(self, call: Call) -> Any:
+    def _call(self, call: WorkerCall) -> Any:
         assert self._worker is not None, "opened first"
         return getattr(self._worker, call.method)(*call.arguments, **call.options)
 

@@ -22,7 +22,7 @@ from rl_core.workers.dealing import deal, deal_update, dealt, put_back
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.generating import Generation
 from rl_core.workers.merging import all_files, merged_update
-from rl_core.workers.messages import Call, Opening, RankOpening, Role
+from rl_core.workers.messages import Opening, RankOpening, Role, WorkerCall
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.ray_cluster import RayCluster
 from rl_core.workers.usage import Usage
@@ -174,14 +174,14 @@ class RayWorkerGroup(WorkerGroup):
     def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
-        calls = [Call(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]
+        calls = [WorkerCall(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]
         found = self._call_each(self._for_ranks(calls))[:: self._ranks_a_learner]
         return [put_back(results, places) for results, places in zip(zip(*found, strict=True), deals, strict=True)]
 
     @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """Raises WorkersDisagree, too, if the workers' weights have parted."""
-        calls = [Call(method="update", arguments=(part,)) for part in deal_update(batch, self._learners)]
+        calls = [WorkerCall(method="update", arguments=(part,)) for part in deal_update(batch, self._learners)]
         return merged_update(self._call_each(self._for_ranks(calls)), ranks_a_learner=self._ranks_a_learner)
 
     @override
@@ -245,7 +245,7 @@ class RayWorkerGroup(WorkerGroup):
         """Number of learners: workers, or groups of workers that compute the same sequences together."""
         return len(self._workers) // self._ranks_a_learner
 
-    def _for_ranks(self, calls: Sequence[Call]) -> list[Call]:
+    def _for_ranks(self, calls: Sequence[WorkerCall]) -> list[WorkerCall]:
         """[learner] -> [rank]: all ranks of a learner get the same."""
         return [call for call in calls for _ in range(self._ranks_a_learner)]
 
@@ -253,7 +253,7 @@ class RayWorkerGroup(WorkerGroup):
         self._before(method)
         return self._workers.call(method, *arguments, **options)
 
-    def _call_each(self, calls: Sequence[Call]) -> list[Any]:
+    def _call_each(self, calls: Sequence[WorkerCall]) -> list[Any]:
         self._before(calls[0].method)
         return self._workers.call_each(calls)
 

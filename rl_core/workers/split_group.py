@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from rl_core.workers.actor_group import ActorGroup
-from rl_core.workers.messages import Call, Opening
+from rl_core.workers.messages import Opening, WorkerCall
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
@@ -126,7 +126,9 @@ class SplitWorkerGroup(RayWorkerGroup):
             for number in range(1 + len(self._generators))
         ]
         self._at_both(
-            lambda: self._generators.call_each([Call(method="join_link", arguments=(each,)) for each in places[1:]]),
+            lambda: self._generators.call_each(
+                [WorkerCall(method="join_link", arguments=(each,)) for each in places[1:]]
+            ),
             lambda: self._workers.call("join_link", places[0]),
         )
 

@@ -32,7 +32,7 @@ from rl_core.types import Float32Array, Prompt, RolloutKey, RolloutStream, Sampl
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.messages import Call
+from rl_core.workers.messages import WorkerCall
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerDied, awake_generator
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
@@ -297,7 +297,7 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
     parts = [[groups_of(train_groups)], None]
     began = time.monotonic()
     with pytest.raises(TypeError) as error:
-        group._workers.call_each([Call(method="compute", arguments=("old_log_probs", of)) for of in parts])
+        group._workers.call_each([WorkerCall(method="compute", arguments=("old_log_probs", of)) for of in parts])
     assert time.monotonic() - began < SOON
     assert re.search(r"worker 1 of 2 \(process .* raised this; the others", "".join(error.value.__notes__))
     with pytest.raises(WorkerDied, match="open new ones"):
