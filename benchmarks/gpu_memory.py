@@ -77,7 +77,7 @@ class FirstOfMany(Ranks):
             shards=mesh["shards"], replicas=None, objects=group, checkpoints=group, sequence=None, generator=None,
             layout="full",
         )  # fmt: skip
-        return cls(RankPlace(rank=0, size=size, ranks_a_node=size, meeting=""), world)
+        return cls(RankPlace(rank=0, size=size, ranks_per_node=size, meeting=""), world)
 
     def gather(self, value: Any) -> list[Any]:
         """See Ranks."""

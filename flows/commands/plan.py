@@ -173,7 +173,7 @@ def _print_forecast(
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
-    workers = memory.workers_a_machine
+    workers = memory.workers_per_machine
     if gpu is None:
         shared = f" for {workers} workers" if workers > 1 else ""
         return f"{memory.machine_gib:.1f} GiB of the machine's memory{shared}"
@@ -213,7 +213,7 @@ def _moment(memory: MemoryForecast, phase: Phase) -> str:
 
 def _whose(memory: MemoryForecast) -> str:
     """Of which workers a forecast is, where there are several."""
-    workers, generating = memory.workers_a_machine, memory.generating_a_machine
+    workers, generating = memory.workers_per_machine, memory.generating_per_machine
     if memory.is_split:
         return f", of each of {generating} worker(s) of a machine that generate and {workers - generating} that train"
     return f", of each of {workers} workers of a machine" if workers > 1 else ""

@@ -18,7 +18,7 @@ def choose_interface(place: RankPlace, environment: MutableMapping[str, str] = o
     None of them asks who connects. So the ranks of one machine use its loopback, and ranks of several machines the
     interface over which the meeting address is reached.
     """
-    if place.size == place.ranks_a_node:
+    if place.size == place.ranks_per_node:
         interface, address = "lo", "127.0.0.1"
     else:
         address = own_address(urlsplit(place.meeting).hostname or "")

@@ -18,14 +18,14 @@ class RankPlace:
 
     rank: int
     size: int
-    ranks_a_node: int
+    ranks_per_node: int
     meeting: str
 
     @property
     def local_rank(self) -> int:
         """Number of the worker on its machine, from 0."""
-        return self.rank % self.ranks_a_node
+        return self.rank % self.ranks_per_node
 
 
-ALONE = RankPlace(rank=0, size=1, ranks_a_node=1, meeting="")
+ALONE = RankPlace(rank=0, size=1, ranks_per_node=1, meeting="")
 """The place of a worker that trains without others."""

@@ -52,34 +52,36 @@ class Ranks:
     `world`, and every method returns at once."""
 
     def __init__(
-        self, place: RankPlace, world: World | None, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1
+        self, place: RankPlace, world: World | None, *, ranks_per_sequence: int = 1, ranks_per_generator: int = 1
     ) -> None:
         self.place = place
         self.world = world
-        self._ranks_a_sequence = ranks_a_sequence
-        self._ranks_a_generator = ranks_a_generator
+        self._ranks_per_sequence = ranks_per_sequence
+        self._ranks_per_generator = ranks_per_generator
 
     @classmethod
-    def join(cls, place: RankPlace, layout: Layout, *, ranks_a_sequence: int = 1, ranks_a_generator: int = 1) -> Self:
+    def join(
+        cls, place: RankPlace, layout: Layout, *, ranks_per_sequence: int = 1, ranks_per_generator: int = 1
+    ) -> Self:
         """Meet the other ranks; this waits until all have come. Torch's default process group must not exist yet. On a
         GPU the ranks of a machine take its visible devices in turn.
 
         Args:
             place: Which of the ranks this one is.
             layout: Where weights, gradients and moments lie.
-            ranks_a_sequence: How many consecutive ranks compute each sequence together (sequence parallelism).
-            ranks_a_generator: How many consecutive ranks of a machine hold each generator together (tensor
+            ranks_per_sequence: How many consecutive ranks compute each sequence together (sequence parallelism).
+            ranks_per_generator: How many consecutive ranks of a machine hold each generator together (tensor
                 parallelism).
 
         Raises:
             RuntimeError: this process has a default process group already, or the others did not come in time.
             ValueError: the ranks cannot be put together in groups of these sizes, or for `hybrid`.
         """
-        if place.size % ranks_a_sequence:
-            raise ValueError(f"{place.size} ranks cannot be put together in groups of {ranks_a_sequence}")
-        if place.ranks_a_node % ranks_a_generator:
+        if place.size % ranks_per_sequence:
+            raise ValueError(f"{place.size} ranks cannot be put together in groups of {ranks_per_sequence}")
+        if place.ranks_per_node % ranks_per_generator:
             raise ValueError(
-                f"{place.ranks_a_node} ranks of a machine cannot hold generators in groups of {ranks_a_generator}"
+                f"{place.ranks_per_node} ranks of a machine cannot hold generators in groups of {ranks_per_generator}"
             )
         if place.size == 1:
             return cls(place, None)
@@ -101,11 +103,11 @@ class Ranks:
             replicas=mesh.get_group("replicas") if "replicas" in several else None,
             objects=_gloo_group(),
             checkpoints=_gloo_group(),
-            sequence=_group_of_neighbours(place, ranks_a_sequence),
-            generator=_group_of_neighbours(place, ranks_a_generator, backend="gloo"),
+            sequence=_group_of_neighbours(place, ranks_per_sequence),
+            generator=_group_of_neighbours(place, ranks_per_generator, backend="gloo"),
             layout=layout,
         )
-        return cls(place, world, ranks_a_sequence=ranks_a_sequence, ranks_a_generator=ranks_a_generator)
+        return cls(place, world, ranks_per_sequence=ranks_per_sequence, ranks_per_generator=ranks_per_generator)
 
     @property
     def shards(self) -> DeviceMesh | None:
@@ -125,32 +127,32 @@ class Ranks:
     @property
     def learner(self) -> int:
         """The learner that this rank belongs to, from 0. The ranks of a learner compute the same sequences together."""
-        return self.place.rank // self._ranks_a_sequence
+        return self.place.rank // self._ranks_per_sequence
 
     @property
     def learners(self) -> int:
         """Number of learners."""
-        return self.place.size // self._ranks_a_sequence
+        return self.place.size // self._ranks_per_sequence
 
     @property
     def generator(self) -> GeneratorRanks:
         """The ranks that hold one generator together with this one."""
         group = None if self.world is None else self.world.generator
-        return GeneratorRanks(place=self.place, size=self._ranks_a_generator, group=group)
+        return GeneratorRanks(place=self.place, size=self._ranks_per_generator, group=group)
 
     def gather_from_learners(self, value: Value) -> list[Value]:
         """As `gather`, but one value of each learner, whose ranks all have the same."""
-        return self.gather(value)[:: self._ranks_a_sequence]
+        return self.gather(value)[:: self._ranks_per_sequence]
 
     @property
     def topology(self) -> str:
         """How many ranks there are and how the weights are spread, in words: what the last digits depend on."""
         if self.world is None:
             return TOPOLOGY_ALONE
-        together = f", {self._ranks_a_sequence} for each sequence" if self.world.sequence is not None else ""
-        generators = f", {self._ranks_a_generator} for each generator" if self.world.generator is not None else ""
+        together = f", {self._ranks_per_sequence} for each sequence" if self.world.sequence is not None else ""
+        generators = f", {self._ranks_per_generator} for each generator" if self.world.generator is not None else ""
         return (
-            f"{self.place.size} workers, {self.place.ranks_a_node} on each machine, sharding "
+            f"{self.place.size} workers, {self.place.ranks_per_node} on each machine, sharding "
             f"{self.world.layout}{together}{generators}"
         )
 
@@ -214,12 +216,12 @@ def _replicas_and_shards(place: RankPlace, layout: Layout) -> tuple[int, int]:
         case "none":
             return place.size, 1
         case "hybrid":
-            nodes, rest = divmod(place.size, place.ranks_a_node)
+            nodes, rest = divmod(place.size, place.ranks_per_node)
             if rest:
                 raise ValueError(
-                    f"{place.size} ranks cannot be shared out equally over machines with {place.ranks_a_node} ranks"
+                    f"{place.size} ranks cannot be shared out equally over machines with {place.ranks_per_node} ranks"
                 )
-            return nodes, place.ranks_a_node
+            return nodes, place.ranks_per_node
 
 
 def _gloo_group() -> dist.ProcessGroup:

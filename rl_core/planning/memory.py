@@ -147,8 +147,8 @@ def memory_forecast(
         host_rows=_present([*_host_rows(config, part)]) if on_gpu else (),
         kept=0.0 if on_gpu else KEPT_ON_CPU,
         cached_sequences=cache // sequence_bytes(config, engine),
-        workers_a_machine=config.cluster.devices,
-        generating_a_machine=config.cluster.generating_devices if config.cluster.is_split else 0,
+        workers_per_machine=config.cluster.devices,
+        generating_per_machine=config.cluster.generating_devices if config.cluster.is_split else 0,
     )
 
 

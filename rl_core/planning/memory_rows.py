@@ -78,8 +78,8 @@ class MemoryForecast:
         kept: Share of the update's bytes that the allocator keeps for the other phases (malloc, on a CPU).
         cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
             room for any.
-        workers_a_machine: Workers that share the memory of a machine.
-        generating_a_machine: How many of them only generate, while the others only train; 0 if all do both. Then the
+        workers_per_machine: Workers that share the memory of a machine.
+        generating_per_machine: How many of them only generate, while the others only train; 0 if all do both. Then the
             rows of the phase `generate` are all that those have, and the others have all other rows.
     """
 
@@ -87,8 +87,8 @@ class MemoryForecast:
     host_rows: Sequence[MemoryRow] = ()
     kept: float = 0.0
     cached_sequences: int
-    workers_a_machine: int = 1
-    generating_a_machine: int = 0
+    workers_per_machine: int = 1
+    generating_per_machine: int = 0
 
     @property
     def peak_gib(self) -> float:
@@ -103,17 +103,17 @@ class MemoryForecast:
     @property
     def is_split(self) -> bool:
         """Whether some workers only generate and the others only train."""
-        return self.generating_a_machine > 0
+        return self.generating_per_machine > 0
 
     @property
     def machine_gib(self) -> float:
         """Most of a machine's memory that its workers take together. Beside GPUs, one that only generates is counted
         like one that trains."""
         if self.host_rows or not self.is_split:
-            return self.workers_a_machine * (self.host_gib if self.host_rows else self.peak_gib)
+            return self.workers_per_machine * (self.host_gib if self.host_rows else self.peak_gib)
         training = max(self.phase_gib("update"), self.phase_gib("save"), self._cold_start_gib)
-        training_workers = self.workers_a_machine - self.generating_a_machine
-        return training_workers * training + self.generating_a_machine * self.phase_gib("generate")
+        training_workers = self.workers_per_machine - self.generating_per_machine
+        return training_workers * training + self.generating_per_machine * self.phase_gib("generate")
 
     @property
     def host_gib(self) -> float:

@@ -160,7 +160,7 @@ def _fits_beside_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, 
 
 
 def _by_workers(forecast: MemoryForecast) -> str:
-    return f" by {forecast.workers_a_machine} workers" if forecast.workers_a_machine > 1 else ""
+    return f" by {forecast.workers_per_machine} workers" if forecast.workers_per_machine > 1 else ""
 
 
 def _cache_problem(

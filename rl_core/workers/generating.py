@@ -28,7 +28,7 @@ class Generation:
         sampling: Sampling,
         *,
         dealing: Literal["static", "dynamic"],
-        ranks_a_generator: int = 1,
+        ranks_per_generator: int = 1,
     ) -> None:
         """Nothing begins before `rollouts`.
 
@@ -37,13 +37,13 @@ class Generation:
             requests: What is asked for.
             sampling: How each token is drawn.
             dealing: `static`: each generator gets an equal block at once; `dynamic`: one that is done takes more.
-            ranks_a_generator: How many consecutive ranks hold each generator together.
+            ranks_per_generator: How many consecutive ranks hold each generator together.
         """
         blocks = equal_blocks if dealing == "static" else shrinking_blocks
         self._actors = group
         self._sampling = sampling
-        self._ranks_a_generator = ranks_a_generator
-        self._blocks = deque(block for block in blocks(requests, len(group) // ranks_a_generator) if block)
+        self._ranks_per_generator = ranks_per_generator
+        self._blocks = deque(block for block in blocks(requests, len(group) // ranks_per_generator) if block)
         self._answers: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}
         self._taking: dict[Any, int] = {}
@@ -53,7 +53,7 @@ class Generation:
         """Yield rollouts as they finish. When the iterator is closed, the workers stop."""
         self.is_running = True
         try:
-            for first in range(0, len(self._actors), self._ranks_a_generator):
+            for first in range(0, len(self._actors), self._ranks_per_generator):
                 self._begin_block(first)
             while self._taking:
                 for ref in self._actors.ready(self._taking | self._of_others, "generate"):
@@ -95,13 +95,13 @@ class Generation:
 
     def _first(self, rank: int) -> int:
         """The first rank of the generator that a rank belongs to."""
-        return rank - rank % self._ranks_a_generator
+        return rank - rank % self._ranks_per_generator
 
     def _begin_block(self, first: int) -> None:
         if not self._blocks:
             return
         self._numbers[first] = next(_NUMBERS)
-        ranks = range(first, first + self._ranks_a_generator)
+        ranks = range(first, first + self._ranks_per_generator)
         answers = self._actors.generate(ranks, self._numbers[first], (self._blocks.popleft(), self._sampling))
         self._answers |= dict(zip(answers, ranks, strict=True))
         self._take(first)

@@ -57,8 +57,8 @@ class LocalWorker(WorkerGroup):
         self.ranks = Ranks.join(
             place,
             cluster.sharding,
-            ranks_a_sequence=cluster.sequence_parallel_size,
-            ranks_a_generator=cluster.tensor_parallel_size,
+            ranks_per_sequence=cluster.sequence_parallel_size,
+            ranks_per_generator=cluster.tensor_parallel_size,
         )
         images = ImageStore(folders.data / IMAGES_FILE)
         self._pixels = PixelCache(load_processor(folders.model), images)

@@ -24,7 +24,7 @@ def the_same(values: Sequence[Value], what: str) -> Value:
     return values[0]
 
 
-def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) -> UpdateResult:
+def merged_update(results: Sequence[UpdateResult], *, ranks_per_learner: int = 1) -> UpdateResult:
     """The result of an update that several workers have made together: all sums over tokens, what every worker has
     found, and the seconds of the worker that waited least for the others to exchange gradients: the slowest one. Its
     parts add up to no more than the whole update took. Raises WorkersDisagree if gradient norm, learning rate, skipped
@@ -32,11 +32,11 @@ def merged_update(results: Sequence[UpdateResult], *, ranks_a_learner: int = 1) 
 
     Args:
         results: [rank] -> what it returned.
-        ranks_a_learner: How many consecutive ranks have computed the same groups; their sums count once.
+        ranks_per_learner: How many consecutive ranks have computed the same groups; their sums count once.
     """
     return UpdateResult(
-        policy=_merged_reports([result.policy for result in results], ranks_a_learner, "update of the policy"),
-        critic=_merged_reports([result.critic for result in results], ranks_a_learner, "update of the critic"),
+        policy=_merged_reports([result.policy for result in results], ranks_per_learner, "update of the policy"),
+        critic=_merged_reports([result.critic for result in results], ranks_per_learner, "update of the critic"),
         log_prob_gap=the_same([result.log_prob_gap for result in results], "agreement with the generator"),
         nonfinite_streak=the_same([result.nonfinite_streak for result in results], "number of skipped steps"),
         seconds=max((result.seconds for result in results), key=_seconds_of_work),
@@ -48,11 +48,11 @@ def _seconds_of_work(parts: Mapping[str, float]) -> float:
 
 
 def _merged_reports(
-    reports: Sequence[Sequence[OptimizerStepReport]], ranks_a_learner: int, what: str
+    reports: Sequence[Sequence[OptimizerStepReport]], ranks_per_learner: int, what: str
 ) -> list[OptimizerStepReport]:
     return [
         OptimizerStepReport(
-            tokens=[sums for report in of_workers[::ranks_a_learner] for sums in report.tokens],
+            tokens=[sums for report in of_workers[::ranks_per_learner] for sums in report.tokens],
             outcome=the_same([report.outcome for report in of_workers], what),
         )
         for of_workers in zip(*reports, strict=True)

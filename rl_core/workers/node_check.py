@@ -183,7 +183,7 @@ def _unseen(files: Sequence[Path]) -> list[int]:
 def _link(probes: Sequence[Any], *, seconds: float) -> float:
     """Gbit/s between the machines, of the slowest."""
     meeting: str = ray.get(probes[0].meeting.remote(), timeout=seconds)
-    places = [RankPlace(rank=rank, size=len(probes), ranks_a_node=1, meeting=meeting) for rank in range(len(probes))]
+    places = [RankPlace(rank=rank, size=len(probes), ranks_per_node=1, meeting=meeting) for rank in range(len(probes))]
     asked = [probe.link.remote(place) for probe, place in zip(probes, places, strict=True)]
     measured: list[float] = ray.get(asked, timeout=seconds)
     return min(measured)

@@ -62,7 +62,7 @@ class RayWorkerGroup(WorkerGroup):
             WorkerDied: a worker did not start in time, or ended.
         """
         self._cluster = RayCluster(config.cluster)
-        self._ranks_a_learner = config.cluster.sequence_parallel_size
+        self._ranks_per_learner = config.cluster.sequence_parallel_size
         self._progress = progress
         self._generator_has_started = False
         self._generation: Generation | None = None
@@ -110,9 +110,9 @@ class RayWorkerGroup(WorkerGroup):
                     opening=opening,
                     role=role,
                     place=RankPlace(
-                        rank=rank, size=len(group), ranks_a_node=len(group) // config.nodes, meeting=meeting
+                        rank=rank, size=len(group), ranks_per_node=len(group) // config.nodes, meeting=meeting
                     ),
-                    workers_a_machine=config.devices,
+                    workers_per_machine=config.devices,
                     threads=threads,
                 )
                 for rank in range(len(group))
@@ -166,7 +166,7 @@ class RayWorkerGroup(WorkerGroup):
             requests,
             sampling,
             dealing=self.cluster.dealing,
-            ranks_a_generator=self.cluster.tensor_parallel_size,
+            ranks_per_generator=self.cluster.tensor_parallel_size,
         )
         yield from self._generation.rollouts()
 
@@ -175,14 +175,14 @@ class RayWorkerGroup(WorkerGroup):
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
         calls = [WorkerCall(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]
-        found = self._call_each(self._for_ranks(calls))[:: self._ranks_a_learner]
+        found = self._call_each(self._for_ranks(calls))[:: self._ranks_per_learner]
         return [put_back(results, places) for results, places in zip(zip(*found, strict=True), deals, strict=True)]
 
     @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """Raises WorkersDisagree, too, if the workers' weights have parted."""
         calls = [WorkerCall(method="update", arguments=(part,)) for part in deal_update(batch, self._learners)]
-        return merged_update(self._call_each(self._for_ranks(calls)), ranks_a_learner=self._ranks_a_learner)
+        return merged_update(self._call_each(self._for_ranks(calls)), ranks_per_learner=self._ranks_per_learner)
 
     @override
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
@@ -243,11 +243,11 @@ class RayWorkerGroup(WorkerGroup):
     @property
     def _learners(self) -> int:
         """Number of learners: workers, or groups of workers that compute the same sequences together."""
-        return len(self._workers) // self._ranks_a_learner
+        return len(self._workers) // self._ranks_per_learner
 
     def _for_ranks(self, calls: Sequence[WorkerCall]) -> list[WorkerCall]:
         """[learner] -> [rank]: all ranks of a learner get the same."""
-        return [call for call in calls for _ in range(self._ranks_a_learner)]
+        return [call for call in calls for _ in range(self._ranks_per_learner)]
 
     def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         self._before(method)

@@ -48,7 +48,7 @@ def bandwidth_findings(setting: Setting) -> Iterator[Finding]:
 
 def _add_up(rank: int, size: int, meeting: str, answer: Path) -> None:
     """What each process does; the first one writes the seconds, and whether the sum is right."""
-    place = RankPlace(rank=rank, size=size, ranks_a_node=size, meeting=meeting)
+    place = RankPlace(rank=rank, size=size, ranks_per_node=size, meeting=meeting)
     choose_interface(place)
     device = take_device(rank)
     backend = "nccl" if device.type == "cuda" else "gloo"

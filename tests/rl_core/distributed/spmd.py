@@ -67,12 +67,12 @@ def _launcher() -> subprocess.Popen[str]:
 
 
 def run_ranks(
-    function: Any, folder: Path, *arguments: object, size: int, ranks_a_node: int | None = None, timeout: float = 1200
+    function: Any, folder: Path, *arguments: object, size: int, ranks_per_node: int | None = None, timeout: float = 1200
 ) -> list[Any]:
     """What `function(place, *arguments)` returns on each rank. Raises AssertionError with the errors of all ranks."""
     meeting = f"tcp://127.0.0.1:{free_port()}"
     places = [
-        RankPlace(rank=rank, size=size, ranks_a_node=ranks_a_node or size, meeting=meeting) for rank in range(size)
+        RankPlace(rank=rank, size=size, ranks_per_node=ranks_per_node or size, meeting=meeting) for rank in range(size)
     ]
     codes = folder / "codes"
     codes.unlink(missing_ok=True)

@@ -8,13 +8,13 @@ from rl_core.distributed.place import RankPlace
 
 def test_ranks_of_one_machine_use_its_loopback() -> None:
     environment: dict[str, str] = {}
-    choose_interface(RankPlace(rank=0, size=2, ranks_a_node=2, meeting="tcp://127.0.0.1:1"), environment)
+    choose_interface(RankPlace(rank=0, size=2, ranks_per_node=2, meeting="tcp://127.0.0.1:1"), environment)
     assert environment == {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 
 
 def test_ranks_of_several_machines_use_the_interface_towards_the_meeting() -> None:
     environment = {"NCCL_SOCKET_IFNAME": "ib0"}
-    choose_interface(RankPlace(rank=1, size=2, ranks_a_node=1, meeting="tcp://127.0.0.7:29500"), environment)
+    choose_interface(RankPlace(rank=1, size=2, ranks_per_node=1, meeting="tcp://127.0.0.7:29500"), environment)
     assert environment == {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "ib0", "VLLM_HOST_IP": "127.0.0.1"}
 
 

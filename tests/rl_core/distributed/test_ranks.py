@@ -36,4 +36,4 @@ def test_a_rank_that_is_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_machines_with_different_numbers_of_ranks_cannot_be_hybrid() -> None:
     with pytest.raises(ValueError, match="3 ranks cannot be shared out equally over machines with 2 ranks"):
-        Ranks.join(RankPlace(rank=0, size=3, ranks_a_node=2, meeting="tcp://127.0.0.1:1"), "hybrid")
+        Ranks.join(RankPlace(rank=0, size=3, ranks_per_node=2, meeting="tcp://127.0.0.1:1"), "hybrid")

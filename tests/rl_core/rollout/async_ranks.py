@@ -21,7 +21,7 @@ def generate_asynchronously(place: RankPlace, folder: Path) -> dict[str, Any]:
     os.environ[CPU_ENGINE] = "0"  # whose scheduler does everything in turn
     arguments = vllm_engine.engine_arguments
     vllm_engine.engine_arguments = lambda *given, **named: asynchronous(arguments(*given, **named))
-    ranks = Ranks.join(place, "full", ranks_a_generator=2)
+    ranks = Ranks.join(place, "full", ranks_per_generator=2)
     policy = load_tiny_policy("llama", folder)
     engine = start_vllm(policy, ranks=ranks.generator)
     core: Any = engine._engine.engine_core.engine_core

@@ -48,7 +48,7 @@ class Engine:
 def generate_together(place: RankPlace) -> dict[str, object]:
     """Generations with every kind of end, each followed by a whole one; the two generators take other numbers of
     steps."""
-    ranks = Ranks.join(place, "full", ranks_a_generator=2)
+    ranks = Ranks.join(place, "full", ranks_per_generator=2)
     engine, other = Engine(ranks), place.rank // 2
     is_first = ranks.generator.is_first
     found: dict[str, object] = {"is first": is_first, "topology": ranks.topology}

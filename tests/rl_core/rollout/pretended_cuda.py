@@ -117,7 +117,7 @@ def main(folder: Path, file: Path) -> None:
     pretend_card()
     from tests.rl_core.rollout.pretended_sampler import findings
 
-    place = RankPlace(rank=0, size=2, ranks_a_node=2, meeting="tcp://127.0.0.1:1")
+    place = RankPlace(rank=0, size=2, ranks_per_node=2, meeting="tcp://127.0.0.1:1")
     pair = GeneratorRanks(place=place, size=2, group=None)
     bfloat16, float32 = arguments_of(folder, "bfloat16"), arguments_of(folder, "float32")
     found = {

@@ -36,7 +36,7 @@ def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: di
 
 def test_ranks_that_hold_an_engine_together_share_its_cache(tiny_folders: dict[str, Path]) -> None:
     """A single key/value head is on both ranks; of two heads each has one."""
-    place = RankPlace(rank=1, size=4, ranks_a_node=4, meeting="tcp://127.0.0.1:1")
+    place = RankPlace(rank=1, size=4, ranks_per_node=4, meeting="tcp://127.0.0.1:1")
     ranks = GeneratorRanks(place=place, size=2, group=None)
     whole, part = _arguments(tiny_folders["llama"]), _arguments(tiny_folders["llama"], ranks=ranks)
     assert (whole.tensor_parallel_size, part.tensor_parallel_size) == (1, 2)

@@ -55,7 +55,7 @@ def in_every_order(
     found = {}
     for layout, meeting in meetings.items():
         # A machine a rank: with `hybrid` each has a whole replica, which FSDP2 spreads over one rank.
-        ranks = Ranks.join(replace(place, meeting=meeting, ranks_a_node=1), layout)
+        ranks = Ranks.join(replace(place, meeting=meeting, ranks_per_node=1), layout)
         for kind in kinds:
             if kind.layout == layout:
                 trainer = trainer_of(kind, folder, ranks)

@@ -56,23 +56,23 @@ class Case:
 
     Attributes:
         layout: Where the weights lie.
-        ranks_a_node: Ranks of a machine; None for all.
+        ranks_per_node: Ranks of a machine; None for all.
         family: Of the tiny model.
         model: Fields of the section `model`.
         overrides: Of the config.
         deal: Which groups each rank has; None deals them in turn.
         critic: Update a critic instead of the policy.
-        ranks_a_sequence: Ranks that compute each sequence together.
+        ranks_per_sequence: Ranks that compute each sequence together.
     """
 
     layout: Layout = "full"
-    ranks_a_node: int | None = None
+    ranks_per_node: int | None = None
     family: str = "qwen2_5_vl"
     model: Mapping[str, Any] = field(default_factory=dict)
     overrides: Sequence[str] = ()
     deal: Sequence[Sequence[int]] | None = None
     critic: bool = False
-    ranks_a_sequence: int = 1
+    ranks_per_sequence: int = 1
 
     def own(self, ranks: Ranks) -> list[int]:
         """The groups of a rank."""
@@ -109,8 +109,8 @@ def on_ranks(place: RankPlace, meetings: Mapping[str, str], root: Path, cases: M
     """All cases on one rank."""
     found = {}
     for name, case in cases.items():
-        here = replace(place, meeting=meetings[name], ranks_a_node=case.ranks_a_node or place.size)
-        ranks = Ranks.join(here, case.layout, ranks_a_sequence=case.ranks_a_sequence)
+        here = replace(place, meeting=meetings[name], ranks_per_node=case.ranks_per_node or place.size)
+        ranks = Ranks.join(here, case.layout, ranks_per_sequence=case.ranks_per_sequence)
         found[name] = compute(case, root, ranks)
         ranks.close()
     return found

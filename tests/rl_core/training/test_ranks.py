@@ -32,9 +32,9 @@ CASES: Mapping[int, Mapping[str, Case]] = {
         "critic": Case(critic=True),
         "full KL": Case(overrides=FULL_KL, deal=[[0, 1, 2, 4], [3]]),
         "pure bfloat16": Case(model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)),
-        "shared sequences": Case(ranks_a_sequence=2),
-        "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_a_sequence=2),
-        "hybrid, two machines": Case(layout="hybrid", ranks_a_node=1),
+        "shared sequences": Case(ranks_per_sequence=2),
+        "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_per_sequence=2),
+        "hybrid, two machines": Case(layout="hybrid", ranks_per_node=1),
     },
 }
 
@@ -49,26 +49,29 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
         "logits in chunks": Case(model={"log_prob_chunk_tokens": 3}),
         "bfloat16": Case(model={"dtype": "bfloat16"}),
         "bfloat16 adapters": Case(model=LORA | {"dtype": "bfloat16"}),
-        "shared sequences, critic": Case(critic=True, ranks_a_sequence=2),
-        "shared sequences, full KL": Case(overrides=FULL_KL, ranks_a_sequence=2),
-        "shared sequences, recomputed": Case(model={"gradient_checkpointing": True}, ranks_a_sequence=2),
+        "shared sequences, critic": Case(critic=True, ranks_per_sequence=2),
+        "shared sequences, full KL": Case(overrides=FULL_KL, ranks_per_sequence=2),
+        "shared sequences, recomputed": Case(model={"gradient_checkpointing": True}, ranks_per_sequence=2),
     },
     3: {"full": Case(), "two ranks without groups": Case(deal=[[], [0, 1, 2, 3, 4], []])},
     4: {
         "full": Case(),
         "none": Case(layout="none"),
-        "hybrid": Case(layout="hybrid", ranks_a_node=2),
+        "hybrid": Case(layout="hybrid", ranks_per_node=2),
         "hybrid, a machine without images, one rank without groups": Case(
-            layout="hybrid", ranks_a_node=2, deal=[[1], [], [0, 2], [3, 4]]
+            layout="hybrid", ranks_per_node=2, deal=[[1], [], [0, 2], [3, 4]]
         ),
-        "hybrid, pairs that share sequences": Case(layout="hybrid", ranks_a_node=2, ranks_a_sequence=2),
-        "hybrid, adapters": Case(layout="hybrid", ranks_a_node=2, model=LORA),
+        "hybrid, pairs that share sequences": Case(layout="hybrid", ranks_per_node=2, ranks_per_sequence=2),
+        "hybrid, adapters": Case(layout="hybrid", ranks_per_node=2, model=LORA),
         "hybrid, pure bfloat16": Case(
-            layout="hybrid", ranks_a_node=2, model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)
+            layout="hybrid",
+            ranks_per_node=2,
+            model={"dtype": "bfloat16"},
+            overrides=("actor.optim.strategy=adamw_bf16",),
         ),
-        "pairs, one without groups": Case(ranks_a_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
-        "two pairs that share sequences": Case(ranks_a_sequence=2),
-        "text, four share sequences": Case(family="llama", ranks_a_sequence=4),
+        "pairs, one without groups": Case(ranks_per_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
+        "two pairs that share sequences": Case(ranks_per_sequence=2),
+        "text, four share sequences": Case(family="llama", ranks_per_sequence=4),
     },
 }
 
@@ -141,7 +144,7 @@ def differing(case: Case, expected: Found, ranks: list[Found]) -> list[str]:
             gap = max(float(np.abs(a - b).max()) for a, b in zip(passes, expected.passes[group], strict=True))
             if not gap < 10 * bound:
                 problems.append(f"{who}: the pass of group {group} differs by {gap}")
-    learners = ranks[:: case.ranks_a_sequence]
+    learners = ranks[:: case.ranks_per_sequence]
     if sorted(group for found in learners for group in found.passes) != sorted(expected.passes):
         problems.append("a group is missing")
     means = token_means([part for found in learners for part in found.tokens])

@@ -28,7 +28,7 @@ def result(*losses: float, outcome: StepOutcome = OUTCOME, seconds: float = 1.0)
 
 def test_the_sums_of_workers_that_compute_the_same_sequences_count_once() -> None:
     one, other = result(0.1), result(0.4)
-    merged = merged_update([one, one, other, other], ranks_a_learner=2)
+    merged = merged_update([one, one, other, other], ranks_per_learner=2)
     assert merged.policy == merged_update([one, other]).policy != merged_update([one, one, other, other]).policy
 
 
