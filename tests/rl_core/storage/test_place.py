@@ -53,7 +53,7 @@ def test_what_is_written_is_read_listed_replaced_and_removed(place: Place) -> No
     assert place.names("records") == ["b.json"]
 
 
-def test_what_is_not_there_is_told_as_such(place: Place, tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_as_such(place: Place, tmp_path: Path) -> None:
     for ask in (place.read, place.digest, lambda name: place.get(name, tmp_path / "copy")):
         with pytest.raises(FileNotFoundError):
             ask("objects/none")

@@ -46,7 +46,7 @@ def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     assert [import_file(path).VALUE[1] for path in paths] == [str(path) for path in paths]
 
 
-def test_a_package_of_its_name_beside_it_is_another_module(tmp_path: Path) -> None:
+def test_a_package_of_its_name_in_the_same_folder_is_another_module(tmp_path: Path) -> None:
     path = write(tmp_path / "grading_of_mine.py", "import grading_of_mine as package\n")
     write(tmp_path / "grading_of_mine" / "__init__.py")
     module = import_file(path)
@@ -70,7 +70,7 @@ def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None
     assert done.stdout == f"{tmp_path / 'math.py'} 2.0\n"
 
 
-def test_a_file_that_fails_is_imported_anew(tmp_path: Path) -> None:
+def test_a_file_that_fails_is_imported_again(tmp_path: Path) -> None:
     path = write(tmp_path / "math.py", "raise OSError('no model')\n")
     for _ in range(2):
         with pytest.raises(OSError, match="no model"):

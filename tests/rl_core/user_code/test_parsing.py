@@ -53,7 +53,7 @@ def often_collecting() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("often_collecting")
-def test_two_threads_parse_beside_each_other() -> None:
+def test_two_threads_parse_at_the_same_time() -> None:
     with another_thread_that_parses():
         for _ in range(40):
             garbage = [SlowlyEnding() for _ in range(5)]

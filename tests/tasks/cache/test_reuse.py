@@ -123,7 +123,7 @@ def test_of_several_runs_the_one_that_the_same_software_made_gives_its_stage(run
     assert found is not None and found.reused_from == "b"
 
 
-def test_why_no_run_gives_its_stage_is_told(run: RunDirectory, other: RunDirectory) -> None:
+def test_why_no_run_gives_its_stage_is_reported(run: RunDirectory, other: RunDirectory) -> None:
     assert why_not_taken(run, wanted()) is None
     finish(other, "evaluate-base", "another digest")
     assert why_not_taken(run, wanted()) is None, "another experiment"

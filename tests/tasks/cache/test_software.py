@@ -44,7 +44,7 @@ def software(*overrides: str) -> dict[str, Software]:
 def changed(before: dict[str, Software], now: dict[str, Software]) -> dict[str, str]:
     """[kind of stage] -> what changed, of those of which something did."""
     words = {kind: in_words(differences(before[kind], now[kind])) for kind in before}
-    return {kind: said for kind, said in words.items() if said}
+    return {kind: text for kind, text in words.items() if text}
 
 
 def test_equal_calls_find_equal_software() -> None:

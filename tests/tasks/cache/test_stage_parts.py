@@ -38,7 +38,7 @@ def parts(*overrides: str, rows: str = "rows") -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("override", "stage", "said"),
+    ("override", "stage", "why"),
     [
         ("actor.optim.lr=1.0e-5", "training", "actor.optim.lr changed"),
         ("rollout.n=8", "training", "rollout.n changed"),
@@ -54,8 +54,8 @@ def parts(*overrides: str, rows: str = "rows") -> dict[str, dict[str, str]]:
         ("seed=8", "prepare", "seed changed"),
     ],
 )
-def test_a_changed_key_is_named(override: str, stage: str, said: str) -> None:
-    assert what_changed(parts()[stage], parts(override)[stage]) == said
+def test_a_changed_key_is_named(override: str, stage: str, why: str) -> None:
+    assert what_changed(parts()[stage], parts(override)[stage]) == why
 
 
 def test_other_rows_are_named() -> None:
@@ -69,8 +69,8 @@ def test_many_keys_are_counted() -> None:
     overrides = [
         f"algorithm.{key}" for key in ("loss.clip_ratio_low=0.1", "loss.clip_ratio_high=0.4", "loss.type=gspo")
     ]
-    said = what_changed(parts()["training"], parts(*overrides, "seed=8", "rollout.n=8")["training"])
-    assert said.endswith(" and 1 more changed") and said.count(",") == 3
+    why = what_changed(parts()["training"], parts(*overrides, "seed=8", "rollout.n=8")["training"])
+    assert why.endswith(" and 1 more changed") and why.count(",") == 3
 
 
 def test_a_reward_and_what_it_imports_are_named_by_their_files(reward: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_template_is_named_by_its_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "said"),
+    ("happens", "why"),
     [
         (lambda run: None, "merge.checkpoint changed"),
         (lambda run: run.stage_manifest("merge").write_text("{"), "merge.json is damaged"),
@@ -111,7 +111,7 @@ def test_a_template_is_named_by_its_key(tmp_path: Path) -> None:
     ],
     ids=["a key", "damage", "never made"],
 )
-def test_why_a_stage_is_made_anew(tmp_path: Path, happens: Callable[[RunDirectory], object], said: str | None) -> None:
+def test_why_a_stage_is_made_again(tmp_path: Path, happens: Callable[[RunDirectory], object], why: str | None) -> None:
     run = RunDirectory(tmp_path)
     merged = stage_paths(run, "merge")[0]
     merged.mkdir()
@@ -120,4 +120,4 @@ def test_why_a_stage_is_made_anew(tmp_path: Path, happens: Callable[[RunDirector
     happens(run)
     wanted = WantedStage(name="merge", digest="now", parts=parts("merge.checkpoint=best")["merge"])
     found = why_made_again(run, wanted)
-    assert found is said is None or str(found).endswith(str(said))
+    assert found is why is None or str(found).endswith(str(why))

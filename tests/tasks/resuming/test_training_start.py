@@ -114,7 +114,7 @@ DAMAGES = {"deleted": Path.unlink, "cut": cut, "cut at its end": cut_end, "flipp
     which=st.integers(0, 1000),
 )
 @settings(max_examples=30)
-def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_told(
+def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_reported(
     geometry: Geometry, end: End, damage: str, which: int
 ) -> None:
     with new_run() as whole, new_run() as run:

@@ -37,7 +37,7 @@ def train(run: RunDirectory, epochs: int, *, half: bool = False, **changed: Any)
         attempt(run, geometry, End(step=done + 1, kind="killed"))
 
 
-def settle(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
+def take_up(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
     """What a start of the run begins with."""
     geometry = dataclasses.replace(GEOMETRY, **changed)
     wanted = dataclasses.replace(geometry.wanted, chain=geometry.chain if chain is None else chain)
@@ -85,14 +85,14 @@ def other(tmp_path: Path) -> RunDirectory:
 
 
 def test_an_empty_run_starts_and_has_nothing_to_tell(run: RunDirectory) -> None:
-    start = settle(run)
+    start = take_up(run)
     assert (start.epochs, start.step, str(start)) == ([], 0, "")
 
 
 def test_finished_epochs_stand_though_their_checkpoints_are_gone(run: RunDirectory) -> None:
     train(run, 3, save_limit=1)
     assert intact(run) == [6]
-    assert names(settle(run).epochs) == EPOCHS
+    assert names(take_up(run).epochs) == EPOCHS
 
 
 @pytest.mark.parametrize(("software", "kept"), [("2.0", True), ("3.0", False)])
@@ -111,7 +111,7 @@ def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_
 def test_a_damaged_newest_checkpoint_takes_its_epoch_with_it_and_nothing_else(run: RunDirectory) -> None:
     train(run, 3)
     (checkpoint(run, 6) / "state").write_text("altered")
-    start = settle(run)
+    start = take_up(run)
     assert (names(start.epochs), start.again, intact(run)) == (EPOCHS[:2], 2, [2, 4])
     assert str(start) == "training continues after step 4; 2 step(s) of the interrupted run are done again"
 
@@ -123,16 +123,16 @@ def test_a_lost_record_is_made_again_from_an_older_checkpoint(
     train(run, 3, val_freq=2)
     size = record(run, 4).stat().st_size
     record(run, 4).write_text("altered")
-    start = settle(run, val_freq=2)
+    start = take_up(run, val_freq=2)
     assert (names(start.epochs), intact(run)) == (EPOCHS[:1], [2])
     assert not run.stage_manifest(EPOCHS[1]).exists() and not run.stage_manifest(EPOCHS[2]).exists()
     assert str(start).endswith(f"({record(run, 4)} has 7 bytes instead of {size})")
 
 
-def test_a_lost_record_before_every_checkpoint_is_told_and_costs_nothing(run: RunDirectory) -> None:
+def test_a_lost_record_before_every_checkpoint_is_reported_and_costs_nothing(run: RunDirectory) -> None:
     train(run, 2, half=True, save_limit=1)
     run.rollouts(1).unlink()
-    start = settle(run, save_limit=1)
+    start = take_up(run, save_limit=1)
     assert (names(start.epochs), start.step, intact(run)) == (EPOCHS[:2], 5, [4, 5])
     assert str(start) == f"training continues after step 5 ({run.root}/rollouts/step-000001.parquet is missing)"
     assert attempt(run, dataclasses.replace(GEOMETRY, save_limit=1)).ended
@@ -152,9 +152,9 @@ def test_a_metrics_file_that_is_cut_in_the_line_of_a_saved_step_loses_no_step(
     assert results(run) == results(other)
 
 
-def test_another_training_leaves_no_state_and_what_made_it_another_one_is_told(run: RunDirectory) -> None:
+def test_another_training_leaves_no_state_and_what_made_it_another_one_is_reported(run: RunDirectory) -> None:
     train(run, 1, half=True, parts={"seed": "7"})
-    start = settle(run, ANOTHER, parts={"seed": "8"})
+    start = take_up(run, ANOTHER, parts={"seed": "8"})
     assert start.step == 0
     assert str(start) == "training starts again at step 1; what was trained up to step 3 is dropped: seed changed"
     assert list(run.checkpoints.iterdir()) == []
@@ -164,7 +164,7 @@ def test_another_training_leaves_no_state_and_what_made_it_another_one_is_told(r
 
 def test_the_epochs_before_another_one_stand(run: RunDirectory) -> None:
     train(run, 2, half=True, parts={"rewards/count.py": "1", "seed": "7"})
-    start = settle(run, [GEOMETRY.chain[0], *ANOTHER[1:]], parts={"rewards/count.py": "2", "seed": "7"})
+    start = take_up(run, [GEOMETRY.chain[0], *ANOTHER[1:]], parts={"rewards/count.py": "2", "seed": "7"})
     assert names(start.epochs) == EPOCHS[:1]
     assert str(start) == (
         "training continues after step 2; what was trained up to step 5 is dropped: rewards/count.py changed"
@@ -180,10 +180,10 @@ def test_a_process_that_is_killed_while_it_drops_another_training_leaves_nothing
     prepare = back_to_now(run)
 
     def check() -> None:
-        assert settle(run, ANOTHER).step == 0
+        assert take_up(run, ANOTHER).step == 0
         assert intact(run) == [] and read(run.metrics) == []
 
-    assert killed_before_each_call(prepare, lambda: settle(run, ANOTHER), check) > 5
+    assert killed_before_each_call(prepare, lambda: take_up(run, ANOTHER), check) > 5
 
 
 def test_a_process_that_is_killed_while_it_goes_back_for_a_record_makes_it_again(
@@ -195,10 +195,10 @@ def test_a_process_that_is_killed_while_it_goes_back_for_a_record_makes_it_again
     prepare = back_to_now(run)
 
     def check() -> None:
-        assert settle(run, elsewhere=False).step == 2
+        assert take_up(run, elsewhere=False).step == 2
         assert intact(run) == [2]
 
-    assert killed_before_each_call(prepare, lambda: settle(run, elsewhere=False), check) > 5
+    assert killed_before_each_call(prepare, lambda: take_up(run, elsewhere=False), check) > 5
     attempt(run, GEOMETRY)
     assert results(run) == results(other)
 
@@ -208,10 +208,10 @@ def test_a_process_that_is_killed_while_it_goes_back_for_a_record_makes_it_again
 def test_a_lost_note_costs_no_training(run: RunDirectory, name: str, damage: Callable[[Path], object]) -> None:
     train(run, 1, half=True)
     damage(run.root / "stages" / name)
-    start = settle(run)
+    start = take_up(run)
     assert (start.step, start.again, intact(run)) == (3, 0, [2, 3])
     attempt(run, GEOMETRY)
-    assert names(settle(run).epochs) == EPOCHS
+    assert names(take_up(run).epochs) == EPOCHS
 
 
 def test_an_epoch_that_is_noted_late_names_no_checkpoint_of_a_later_step(
@@ -228,7 +228,7 @@ def test_an_epoch_that_is_noted_late_names_no_checkpoint_of_a_later_step(
 def test_the_longest_row_of_epochs_of_the_other_runs_is_taken_over(run: RunDirectory, other: RunDirectory) -> None:
     train(RunDirectory(run.root.with_name("shorter")), 1)
     train(other, 2, save_limit=1)
-    start = settle(run)
+    start = take_up(run)
     assert [manifest.reused_from for manifest in start.epochs] == ["other", "other"]
     assert complete_epochs(run, GEOMETRY.wanted) == start.epochs
     assert run.metrics.read_bytes() == other.metrics.read_bytes()
@@ -241,7 +241,7 @@ def test_epochs_of_a_run_that_went_on_are_taken_over_while_their_checkpoint_is_t
     run: RunDirectory, other: RunDirectory
 ) -> None:
     train(other, 1, half=True)
-    assert names(settle(run).epochs) == EPOCHS[:1]
+    assert names(take_up(run).epochs) == EPOCHS[:1]
     assert intact(run) == [2] and len(run.metrics.read_text().splitlines()) == 2
 
 
@@ -249,7 +249,7 @@ def test_a_run_that_has_lost_its_last_checkpoint_gives_no_epoch_away(run: RunDir
     train(other, 2, save_limit=1)
     (checkpoint(other, 4) / "state").unlink()
     assert complete_epochs(other, GEOMETRY.wanted) == []
-    assert settle(run).epochs == []
+    assert take_up(run).epochs == []
 
 
 def test_a_run_that_changes_while_it_is_taken_over_costs_this_one_nothing(
@@ -264,7 +264,7 @@ def test_a_run_that_changes_while_it_is_taken_over_costs_this_one_nothing(
 
     monkeypatch.setattr("tasks.cache.reuse.take_file", retention)
     before = {path: path.read_bytes() for path in files_below(run.root)}
-    assert names(settle(run).epochs) == EPOCHS[:1]
+    assert names(take_up(run).epochs) == EPOCHS[:1]
     assert {path: path.read_bytes() for path in files_below(run.root)} == before
 
 
@@ -280,11 +280,11 @@ def test_a_process_that_is_killed_while_it_takes_over_loses_neither_its_own_epoc
 
     def check() -> None:
         shutil.rmtree(other.root)
-        start = settle(run)
+        start = take_up(run)
         found.add((len(start.epochs), start.step))
         assert max(intact(run)) == start.step
 
-    assert killed_before_each_call(prepare, lambda: settle(run), check, every=4) > 10
+    assert killed_before_each_call(prepare, lambda: take_up(run), check, every=4) > 10
     assert found == {(1, 1), (2, 2)}
 
 
@@ -297,20 +297,20 @@ def test_epochs_are_taken_over_from_a_run_that_the_same_software_made(
     run: RunDirectory, other: RunDirectory, changed: dict[str, Any], epochs: int
 ) -> None:
     train(other, 2, **changed)
-    assert len(settle(run).epochs) == epochs
-    assert len(settle(other, **changed).epochs) == 2
+    assert len(take_up(run).epochs) == epochs
+    assert len(take_up(other, **changed).epochs) == 2
 
 
 def test_the_own_training_goes_on_with_other_software_and_notes_both(run: RunDirectory, other: RunDirectory) -> None:
     newer = {"torch": "2.1"}
     train(run, 1, half=True)
-    start = settle(run, software=newer)
+    start = take_up(run, software=newer)
     assert (names(start.epochs), start.step, start.trained_by) == (EPOCHS[:1], 3, GEOMETRY.software)
     assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
     made_by = [finished_epoch(run, number).software for number in (1, 2, 3)]
     both = {"torch": "2.0; 2.1 after step 3"}
     assert made_by == [GEOMETRY.software, both, both]
-    assert settle(other, software=newer).epochs == []
+    assert take_up(other, software=newer).epochs == []
     assert names(complete_epochs(run, GEOMETRY.wanted)) == EPOCHS[:1], "what came before the change is whole"
 
 
@@ -320,14 +320,14 @@ def test_a_training_that_goes_on_in_its_first_epoch_knows_what_it_was_begun_with
         attempt(run, geometry, End(step=step, kind="stopped"))
     begun = begun_epoch(run)
     assert begun is not None and begun.software == {"torch": "1; 2 after step 2; 3 after step 4"}
-    assert settle(run, software={"torch": "3"}, steps_per_epoch=9, epochs=1).trained_by == begun.software
+    assert take_up(run, software={"torch": "3"}, steps_per_epoch=9, epochs=1).trained_by == begun.software
 
 
 def test_a_training_that_starts_again_was_made_by_what_is_here_now(run: RunDirectory) -> None:
     train(run, 1)
     shutil.rmtree(run.checkpoints)
     newer = {"torch": "2.1"}
-    start = settle(run, software=newer)
+    start = take_up(run, software=newer)
     assert (start.step, start.trained_by, start.made_by(newer)) == (0, {}, newer)
     assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
     assert all(finished_epoch(run, number).software == newer for number in (1, 2, 3))
@@ -335,7 +335,7 @@ def test_a_training_that_starts_again_was_made_by_what_is_here_now(run: RunDirec
 
 def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, other: RunDirectory) -> None:
     train(other, 3)
-    assert len(settle(run, GEOMETRY.chain[:2]).epochs) == 2
+    assert len(take_up(run, GEOMETRY.chain[:2]).epochs) == 2
     assert len(run.metrics.read_text().splitlines()) == 4
     assert len(run.timings.read_text().splitlines()) == 4
     assert not checkpoint(run, 6).exists()
@@ -344,18 +344,18 @@ def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, o
 def test_a_run_that_has_as_much_itself_takes_nothing_over(run: RunDirectory, other: RunDirectory) -> None:
     train(run, 2)
     train(other, 2)
-    assert all(manifest.reused_from is None for manifest in settle(run).epochs)
+    assert all(manifest.reused_from is None for manifest in take_up(run).epochs)
 
 
 def test_a_fresh_run_takes_nothing_over(run: RunDirectory, other: RunDirectory) -> None:
     train(other, 2)
-    assert settle(run, elsewhere=False).epochs == []
+    assert take_up(run, elsewhere=False).epochs == []
 
 
 def test_lines_of_timings_that_cannot_be_read_do_not_end_a_run(run: RunDirectory) -> None:
     train(run, 1)
     run.timings.write_text(run.timings.read_text().replace('{"', "{", 1))
-    settle(run)
+    take_up(run)
     assert [line["step"] for line in read(run.timings)] == [2]
     assert json.loads(run.stage_manifest(EPOCHS[0]).read_text())["stage"] == EPOCHS[0]
 

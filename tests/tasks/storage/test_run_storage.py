@@ -81,7 +81,7 @@ def test_a_config_that_this_machine_has_stays(copied: RunDirectory, place: Place
     assert copied.config.read_text() == "changed here: true\n"
 
 
-def test_a_damaged_stage_of_the_copy_is_made_anew(copied: RunDirectory, here: RunDirectory, place: Place) -> None:
+def test_a_damaged_stage_of_the_copy_is_made_again(copied: RunDirectory, here: RunDirectory, place: Place) -> None:
     here.data.mkdir()
     (here.data / "half").write_text("of an earlier attempt")
     for file in Path(place.below(copied.name).root, "objects").iterdir():
