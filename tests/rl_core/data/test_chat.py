@@ -13,7 +13,7 @@ from rl_core.sources.rows import Turn
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT = ("qwen2_5", "llama")
-SIZES = [(84, 84), (56, 56), (20, 500), (331, 97), (1200, 900), (30, 30), (1, 150)]
+SIZES = [(84, 84), (331, 97), (1200, 900), (1, 150)]
 
 
 def make(folder, **options):
@@ -88,9 +88,7 @@ def test_many_prompts_at_once_equal_one_at_a_time(tiny_folder):
 
 
 @pytest.mark.parametrize("family", VISION)
-@pytest.mark.parametrize(
-    ("shape", "fps"), [((2, 56, 56), 2.0), ((6, 64, 96), 2.0), ((8, 120, 90), 0.7), ((30, 331, 97), 1.3)]
-)
+@pytest.mark.parametrize(("shape", "fps"), [((2, 56, 56), 2.0), ((8, 120, 90), 0.7), ((30, 331, 97), 1.3)])
 def test_the_tokens_of_a_video_are_those_of_the_models_own_processor(tiny_folder, family, shape, fps):
     folder = tiny_folder(family)
     frames, height, width = shape
