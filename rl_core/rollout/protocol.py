@@ -39,7 +39,7 @@ class EngineSpec:
 
 
 class RolloutEngine(Protocol):
-    """The engine of a generator. vLLM is one; tests compare it with a slow one made of transformers."""
+    """The engine of a generator. vLLM is one."""
 
     @property
     def policy_version(self) -> int | None:

@@ -20,18 +20,6 @@ def total_loss(
     return total
 
 
-@pytest.mark.parametrize("mode", MODES)
-@given(lengths=LENGTHS, cut=st.integers(1, 5), seed=st.integers(0, 99))
-def test_the_loss_does_not_depend_on_micro_batches(mode: LossAverage, lengths: list[int], cut: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    losses = {i: torch.randn(length, generator=generator) for i, length in enumerate(lengths)}
-    totals = BatchTotals(tokens=sum(lengths), sequences=len(lengths), longest_response=9)
-    order = list(losses)
-    whole = total_loss([order], losses, mode, totals)
-    parts = [order[i : i + cut] for i in range(0, len(order), cut)]
-    assert total_loss(parts[::-1], losses, mode, totals) == pytest.approx(whole, abs=1e-5)
-
-
 @pytest.mark.parametrize("mode", ["token", "seq"])
 @given(lengths=LENGTHS)
 def test_the_weights_of_a_whole_batch_sum_to_one(mode: LossAverage, lengths: list[int]) -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForImageTextToText
 
 from rl_core.data.images import ImageStore
 from rl_core.evaluation.items import EvaluationItem
@@ -13,14 +16,12 @@ from rl_core.evaluation.model_lookup import FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult
 from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V
-from rl_core.models.loading import banned_token_ids, load_model, stop_token_ids
-from rl_core.models.named_weights import named_hf_weights
+from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
+from rl_core.models.pixels import PixelCache
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.counting import CountingSource
-from rl_core.types import GenerationRequest, Sampling
-from tests.rl_core.models.builders import model_config
-from tests.rl_core.rollout.transformers_engine import TransformersEngine
+from tests.rl_core.models.plain import greedy_response
 
 SOURCE = CountingSource(type="counting", size=5, scene_seed=9, image_size=56)
 GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max_response_length=8))
@@ -58,17 +59,17 @@ def test_every_protocol_gets_its_result(found: Found) -> None:
 def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundModel, tmp_path: Path) -> None:
     """The same prompts, decoded greedily by transformers."""
     (questions,) = _render_all(model, MEASUREMENTS[:1], tmp_path / "images.arrow", SilentProgress())
-    engine = TransformersEngine(
-        model.folder,
-        dtype="float32",
-        banned_token_ids=banned_token_ids(model.folder),
-        stop_token_ids=stop_token_ids(model.folder),
-        image_store=ImageStore(tmp_path / "images.arrow"),
+    processor = load_processor(model.folder)
+    respond = partial(
+        greedy_response,
+        AutoModelForImageTextToText.from_pretrained(model.folder, dtype=torch.float32),
+        pixels=PixelCache(processor, ImageStore(tmp_path / "images.arrow")),
+        banned=banned_token_ids(model.folder),
+        stops=stop_token_ids(model.folder),
+        longest=8,
     )
-    policy = load_model(model.folder, model_config(model.folder))
-    engine.load_weights(named_hf_weights(policy), policy_version=0)
-    requests = [GenerationRequest(prompt=prompt, sample_index=0, seed=0) for prompt in questions.prompts]
-    expected = {r.prompt_uid: r.text for r in engine.generate(requests, Sampling(temperature=0.0, max_tokens=8))}
+    decode = partial(processor.tokenizer.decode, skip_special_tokens=True)
+    expected = {prompt.uid: decode(respond(prompt)) for prompt in questions.prompts}
     assert {item.uid: item.response for item in found[0][1]} == expected
 
 

@@ -1,6 +1,6 @@
 """The slow, plain form of the policy's log-probs: the reference that the tree form is tested against."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.models.attention import set_attention
+from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
@@ -71,6 +72,26 @@ def plain_inputs(
     elif images:
         inputs["mm_token_type_ids"] = (token_ids == config.image_token_id).int()
     return inputs
+
+
+@torch.no_grad()
+def greedy_response(
+    model: PreTrainedModel,
+    prompt: Prompt,
+    *,
+    pixels: PixelCache,
+    banned: Collection[int],
+    stops: Collection[int],
+    longest: int,
+) -> list[int]:
+    """The likeliest tokens, by a forward pass of transformers over the whole sequence for each of them."""
+    response: list[int] = []
+    while len(response) < longest and not {*response[-1:]} & {*stops}:
+        inputs = plain_inputs(prompt, response, pixels=pixels, config=model.config)
+        logits = model(**inputs, use_cache=False, logits_to_keep=1).logits[0, -1]
+        logits[list(banned)] += BANNED_LOGIT_BIAS
+        response.append(int(logits.argmax()))
+    return response
 
 
 def _rollout_log_probs(

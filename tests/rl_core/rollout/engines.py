@@ -22,7 +22,6 @@ from rl_core.randomness import keyed_seed
 from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
-from tests.rl_core.rollout.transformers_engine import TransformersEngine
 
 FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen2_5", "llama")
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
@@ -218,16 +217,6 @@ def start_vllm(
         lora=lora,
     )
     return VllmEngine(spec, PixelCache(policy.processor, DrawnImages()), ranks=ranks)
-
-
-def start_transformers(policy: TinyPolicy) -> TransformersEngine:
-    return TransformersEngine(
-        policy.folder,
-        dtype="float32",
-        banned_token_ids=policy.banned,
-        stop_token_ids=policy.stop_ids,
-        image_store=DrawnImages(),
-    )
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,19 @@ import pytest
 import torch
 
 from rl_core.models.named_weights import named_hf_weights
+from rl_core.models.pixels import PixelCache
 from rl_core.types import Sampling
+from tests.rl_core.models.plain import greedy_response
 from tests.rl_core.rollout.engines import (
     MAX_NUM_SEQS,
     MAX_RESPONSE_LENGTH,
     QUESTION,
+    DrawnImages,
     Running,
     assert_first_tokens_follow_the_distribution,
     assert_same_rollouts,
-    by_key,
     make_requests,
     perturbed,
-    start_transformers,
     training_sampling,
 )
 
@@ -44,14 +45,25 @@ def test_log_probs_are_those_of_transformers(synced: Running, temperature: float
 
 
 def test_greedy_responses_are_those_of_transformers(synced: Running) -> None:
-    reference = start_transformers(synced.policy)
-    reference.load_weights(named_hf_weights(synced.policy.model), policy_version=1)
-    requests = make_requests(synced.policy.prompts(), 1)
-    expected = by_key(reference.generate(requests, GREEDY))
-    for key, rollout in synced.generate(requests, GREEDY).items():
-        np.testing.assert_array_equal(rollout.response_ids, expected[key].response_ids, err_msg=str(key))
-        np.testing.assert_allclose(rollout.log_probs, expected[key].log_probs, rtol=0, atol=2e-5)
-        assert (rollout.text, rollout.finish_reason) == (expected[key].text, expected[key].finish_reason)
+    policy = synced.policy
+    pixels = PixelCache(policy.processor, DrawnImages())
+    tokenizer = policy.processor.tokenizer if policy.has_vision else policy.processor
+    requests = make_requests(policy.prompts(), 1)
+    rollouts = synced.generate(requests, GREEDY)
+    for request in requests:
+        rollout = rollouts[request.prompt.uid, 0]
+        expected = greedy_response(
+            policy.model,
+            request.prompt,
+            pixels=pixels,
+            banned=policy.banned,
+            stops=policy.stop_ids,
+            longest=MAX_RESPONSE_LENGTH,
+        )
+        assert rollout.response_ids.tolist() == expected, request.prompt.uid
+        assert rollout.text == tokenizer.decode(expected, skip_special_tokens=True)
+        log_probs = policy.log_probs(request.prompt, expected, temperature=1.0)
+        np.testing.assert_allclose(rollout.log_probs, log_probs, rtol=0, atol=2e-5)
 
 
 def test_weights_that_come_back_after_a_spoiled_load_give_equal_rollouts(synced: Running) -> None:
