@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
-MODES = ["token", "seq", "seq_sum_norm"]
 
 
 def total_loss(
