@@ -1,11 +1,16 @@
 """Ends a process when the one that started it is gone, in whatever way that ended."""
 
+import ctypes
 import os
 import select
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(end: Callable[[], object]) -> None:
@@ -17,6 +22,24 @@ def end_with_parent(end: Callable[[], object]) -> None:
         end()
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def killed_with(parent: int) -> None:
+    """Have the kernel kill this process, which the main thread of `parent` has forked, when that one ends, even in the
+    middle of a call that would not notice."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
 def end_of_parent() -> int:

@@ -11,13 +11,14 @@ the lifeline, ends the processes that are left, and exits.
 """
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import socket
 import sys
 import time
+
+from rl_core.parent import adopt_orphans, killed_with
 
 GRACE_SECONDS = 0.5
 """Processes that a reward function leaves behind get SIGTERM for so long, so that they can free their shared memory;
@@ -26,15 +27,12 @@ then SIGKILL."""
 _KILL_SECONDS = 5.0
 """Processes that appear when another one is killed are killed too, for so long."""
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_PR_SET_CHILD_SUBREAPER = 36
-
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
     """Fork. Returns in the child, which becomes the scoring process; never returns in the parent."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # it becomes the parent of descendants whose own parent ends
+    adopt_orphans()
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -51,7 +49,7 @@ def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
         os.close(wake)
         lifeline.close()
         os.setsid()
-        _die_with(supervisor)
+        killed_with(supervisor)
         return
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -121,18 +119,6 @@ def _signal_descendants(number: signal.Signals) -> None:
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.send_signal(number)
-
-
-def _die_with(supervisor: int) -> None:
-    """Have the kernel kill this process when the supervisor ends: a process that hangs in a call would not notice."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:  # it ended before the kernel was asked
-        os._exit(1)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
 def main() -> None:
