@@ -28,13 +28,6 @@ def carry_out_report(request: RunRequest, console: Console) -> int:
         return carry_out("baseline", request, console)
     console.print(f"[bold]{resolved.run.name}[/bold]", highlight=False)
     console.print("[green]✓[/green] report: finished before", highlight=False)
-    if manifest.digest != _digest(resolved):
-        console.print(
-            "it was made by a version of Sightline for which a stage depends on something else; `sightline run "
-            f"{resolved.run.name}` makes the stages anew that are not valid any more",
-            highlight=False,
-            soft_wrap=True,
-        )
     print_summary(resolved.run, console)
     return 0
 

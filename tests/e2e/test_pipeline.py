@@ -1,14 +1,11 @@
 """The whole pipeline from the command line: what it leaves, and what a second call does."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.runs import fingerprint, run_arguments, sightline, the_run
-from tests.results import differences
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -31,16 +28,3 @@ def test_metrics_hold_each_step_once_and_the_engines_agreement(finished: RunDire
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 5, 6]
     assert all(line["agreement/log_prob_gap_max"] < 2e-5 for line in lines[1:])
     assert all("val/accuracy" in lines[step] for step in (0, 3, 6))
-
-
-@pytest.mark.slow
-def test_a_second_call_finds_every_stage_finished_without_the_databases_too(
-    finished: RunDirectory, tmp_path: Path
-) -> None:
-    (tmp_path / "runs").mkdir()
-    shutil.copytree(finished.root, tmp_path / "runs" / finished.name)
-    output = sightline(*run_arguments(tmp_path), home=tmp_path).stdout
-    stages = [line for line in output.splitlines() if line.startswith("✓")]
-    assert stages
-    assert all("finished before" in line for line in stages), output
-    assert differences(fingerprint(finished), fingerprint(the_run(tmp_path / "runs"))) == []

@@ -1,6 +1,5 @@
 """Sets of baselines from the command line, each baseline in a process of its own."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -22,20 +21,6 @@ BASELINE = REPOSITORY / "tests" / "e2e" / "configs" / "baseline.yaml"
 def reproduce(home: Path, *arguments: str) -> list[str]:
     where = ("--runs-dir", str(home / "runs"), "--set", f"tracking.mlflow_uri=sqlite:///{home}/mlflow.db")
     return ["reproduce", *arguments, *where]
-
-
-def test_one_that_fails_keeps_no_other_from_its_result(home: Path, finished: RunDirectory, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text(f"extends: {BASELINE}\ndata: {{max_prompt_length: 8}}\n")
-    before = fingerprint(finished)
-    done = sightline(*reproduce(home, str(broken), str(BASELINE)), home=home, timeout=600, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
-    (figures,) = (home / "runs" / "reproductions").glob("*/summary.json")
-    failed, good = json.loads(figures.read_text())["baselines"]
-    assert (failed["status"], good["status"], good["runs"][0]["run"]) == ("failed", "good", finished.name)
-    assert "max_prompt_length" in failed["runs"][0]["failure"], failed
-    assert "broken: " in done.stdout and str(figures.with_suffix(".html")) in done.stdout
-    assert fingerprint(finished) == before
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])

@@ -75,15 +75,14 @@ def test_every_check_is_made_and_none_fails(tmp_path: Path) -> None:
 def shown(monkeypatch: pytest.MonkeyPatch, output: Path, made: Sequence[Check], *, width: int) -> tuple[int, str]:
     monkeypatch.setattr(device, "device_checks", lambda _: made)
     with output.with_suffix(".txt").open("w+") as file:
-        console = device.Console(file=file, width=width)
+        console = device.Console(file=file, width=80)
         code = device.check_device(output, console, config=None, devices=None)
         file.seek(0)
         return code, file.read()
 
 
-@pytest.mark.parametrize("width", [80, 120])
 def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_log(
-    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dies = Check(
         name="dies",
@@ -92,11 +91,11 @@ def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_l
         advice="set rollout.enforce_eager: true",
     )
     output = tmp_path / "device.json"
-    code, text = shown(monkeypatch, output, [dies], width=width)
+    code, text = shown(monkeypatch, output, [dies], width=80)
     assert code == 1
     table = [line for line in text.splitlines() if line and line[0] in "┏┃┡│├└"]
     assert {len(line) for line in table} == {max(map(len, table))}
-    assert len(table[0]) <= width
+    assert len(table[0]) <= 80
     last_column = " ".join(line.split("│")[-2].strip() for line in table if line.startswith("│"))
     assert "broke off: ended by SIGSEGV to do: set rollout.enforce_eager: true" in last_column
     found = json.loads(output.read_text())

@@ -80,14 +80,6 @@ def test_prefect_is_asked_for_those_alone_whose_end_it_may_not_know(
         examined(tmp_path)
 
 
-def test_a_damaged_note_costs_its_own_line(tmp_path: Path) -> None:
-    run, _ = running(tmp_path, "damaged")
-    (run.root / "flow-run.json").write_text("{")
-    running(tmp_path, "dead")
-    text = examined(tmp_path)
-    assert "unreadable: " in text and "marked Crashed" in text
-
-
 @pytest.mark.parametrize("name", ["flow-run.json", "lock"])
 def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str) -> None:
     for number, damage in enumerate(DAMAGES):

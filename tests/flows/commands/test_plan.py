@@ -148,21 +148,6 @@ def test_without_a_hub_all_that_is_missing_is_named_without_a_raw_line(
     assert "Retrying" not in text and not caplog.records
 
 
-def test_planning_imports_nothing_heavy(tmp_path: Path) -> None:
-    script = f"""
-import sys
-from flows.cli import app
-try:
-    app(["plan", "configs/quickstart.yaml", "--runs-dir", {str(tmp_path)!r}])
-except SystemExit as end:
-    assert not end.code
-loaded = [name for name in {HEAVY!r} if name in sys.modules]
-assert not loaded, loaded
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_after_an_upgrade_a_plan_says_why_another_run_gives_nothing_and_imports_nothing_heavy(tmp_path: Path) -> None:
     """The process that plans has the upgraded package and the edited module."""
     other = RunDirectory(tmp_path / "runs" / "other")
