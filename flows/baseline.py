@@ -17,7 +17,7 @@ from tasks.merge import describe, merge, push
 from tasks.preflight import preflight
 from tasks.prepare import prepare
 from tasks.report import report
-from tasks.train import settle, train_epoch
+from tasks.train import take_up, train_epoch
 
 Stages = Literal["prepare", "train", "evaluate", "merge", "all"]
 """How far a run goes: up to this stage, with everything that it needs; `all` ends with the report."""
@@ -31,7 +31,7 @@ def carry_out(run: RunContext, stages: Stages) -> dict[str, Any] | None:
     if "train" in wanted:
         if run.config.cold_start:
             cold_start(run.name)
-        for epoch in settle(run.name):
+        for epoch in take_up(run.name):
             train_epoch(run.name, epoch)
     if "evaluate" in wanted:
         evaluate(run.name, "base")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 RUNS_DIR: Final = "runs"
-"""Where runs lie when nothing else is said, relative to the working directory."""
+"""Where runs lie by default, relative to the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class RunContext:
         storage: The copy of the run elsewhere.
         manifests: [stage] -> manifest of the stages that are finished, in order.
         trained_by: The software that made the training so far; empty before the training.
-        told: Changes of the software that were already reported.
+        reported_changes: Changes of the software that were already reported.
     """
 
     config: RunConfig
@@ -61,7 +61,7 @@ class RunContext:
     storage: RunStorage
     manifests: dict[str, StageManifest] = field(default_factory=dict)
     trained_by: Software = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    reported_changes: set[str] = field(default_factory=set)
     _owned: ExitStack = field(default_factory=ExitStack)
     _session: "Session | None" = None
 

@@ -48,7 +48,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     elsewhere = context.reuse and stage not in OWN_STAGES
     found = find_complete(context.run, wanted, elsewhere=elsewhere, fetch=context.storage.bring_stage)
     if found is not None:
-        tell_of_software(context, wanted, found.software, said=f"{stage} stands")
+        report_software(context, wanted, found.software, outcome=f"{stage} stands")
         return recognised(context, found, show=show)
     changed = why_made_again(context.run, wanted)
     if changed is not None:
@@ -81,7 +81,7 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
     return manifest
 
 
-def tell_of_software(context: RunContext, wanted: WantedStage, made_by: Software, *, said: str) -> None:
+def report_software(context: RunContext, wanted: WantedStage, made_by: Software, *, outcome: str) -> None:
     """Warn, and record an event, when a run goes on from a stage that other software made. A change that was reported
     for one stage is not reported again for the next.
 
@@ -89,15 +89,15 @@ def tell_of_software(context: RunContext, wanted: WantedStage, made_by: Software
         context: The run.
         wanted: The stage as it would be made now; `training` is all epochs together.
         made_by: The software that made it last.
-        said: What happens with the stage, for the message.
+        outcome: What happens with the stage, for the message.
     """
     changes = changes_since(made_by, wanted.software)
-    news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.told}
+    news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.reported_changes}
     if news:
-        said = f"{said}, made by other software: {in_words(news)}"
-        context.told |= {f"{name} {pair}" for name, pair in news.items()}
-        RunLogs(context.run).log_event("software-changed", stage=wanted.name, changes=news, said=said)
-        logger.warning("%s", said)
+        message = f"{outcome}, made by other software: {in_words(news)}"
+        context.reported_changes |= {f"{name} {pair}" for name, pair in news.items()}
+        RunLogs(context.run).log_event("software-changed", stage=wanted.name, changes=news, message=message)
+        logger.warning("%s", message)
 
 
 def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> State[StageManifest]:

@@ -31,7 +31,7 @@ from tasks.resuming.step_records import step_files
 from tasks.resuming.training_start import WantedTraining, training_start
 from tasks.resuming.training_state import mark_started, take_up_training
 from tasks.run_pages import show_plan, steps_shown
-from tasks.staging import StageOutcome, present, recognised, record, tell_of_software, tracked_stage
+from tasks.staging import StageOutcome, present, recognised, record, report_software, tracked_stage
 from tasks.storage.fetching import finish_fetching
 from tasks.tracking.inputs import log_split
 from tasks.workers import note_new_workers
@@ -69,15 +69,15 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
     )
     mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
     error = state.data
-    return not (isinstance(error, lasting + mistakes) or _tells_of_full_disk(error))
+    return not (isinstance(error, lasting + mistakes) or _is_full_disk(error))
 
 
-def _tells_of_full_disk(error: object) -> bool:
+def _is_full_disk(error: object) -> bool:
     links = (error, getattr(error, "__cause__", None))
     return any(isinstance(link, OSError) and link.errno == errno.ENOSPC for link in links)
 
 
-def settle(run: str) -> range:
+def take_up(run: str) -> range:
     """Decide from where training continues, and return all epochs of an open run, counted from 1, finished ones
     included.
 
@@ -103,10 +103,10 @@ def settle(run: str) -> range:
     context.storage.copy()
     if start.step:
         goes_on = "training is complete" if start.ended else f"training goes on after step {start.step}"
-        tell_of_software(context, context.wanted("training"), start.trained_by, said=goes_on)
+        report_software(context, context.wanted("training"), start.trained_by, outcome=goes_on)
     context.trained_by = start.made_by(wanted.whole.software)
     if str(start):
-        log_event("training-continues", step=start.step, again=start.again, said=str(start))
+        log_event("training-continues", step=start.step, again=start.again, message=str(start))
         logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest

@@ -21,8 +21,10 @@ def start_workers(context: RunContext) -> None:
     if now == context.software:
         return
     context.software = now
-    RunLogs(context.run).log_event("workers-changed", workers=there.ranks, of=asked.ranks, said=_said(there, asked))
-    logger.warning("%s", _said(there, asked))
+    RunLogs(context.run).log_event(
+        "workers-changed", workers=there.ranks, of=asked.ranks, message=_message(there, asked)
+    )
+    logger.warning("%s", _message(there, asked))
 
 
 def note_new_workers(context: RunContext) -> None:
@@ -39,7 +41,7 @@ def note_new_workers(context: RunContext) -> None:
     RunLogs(context.run).cut_back(step or -1)
 
 
-def _said(there: ClusterConfig, asked: ClusterConfig) -> str:
+def _message(there: ClusterConfig, asked: ClusterConfig) -> str:
     if there.ranks == asked.ranks:
         return f"all {asked.ranks} workers are there again, and the run goes on with them"
     return (

@@ -37,7 +37,7 @@ def _manifest(resolved: ResolvedRun) -> StageManifest | None:
     but nothing is made of their files any more, so whether these are still there is not checked.
 
     A run that is named itself, and not by a config file, has the report that it has: a command that prints results does
-    not train anew because a later version would.
+    not train again because a later version would.
     """
     manifest = read_manifest(resolved.run, "report")
     if manifest is None or not (resolved.is_continued or manifest.digest == _digest(resolved)):

@@ -42,18 +42,20 @@ def limit_devices(api_url: str, pool: str, *, groups: int = 0) -> None:
     Raises:
         PrefectAway: the server does not answer.
     """
-    limit, said = max(1, groups), _BY_GROUPS if groups else ""
+    limit, description = max(1, groups), _BY_GROUPS if groups else ""
     with (
         temporary_settings({PREFECT_API_URL: api_url}),
         named_when_away(api_url),
         get_client(sync_client=True) as client,
     ):
         try:
-            client.create_work_queue(name=DEVICES, concurrency_limit=limit, description=said, work_pool_name=pool)
+            client.create_work_queue(
+                name=DEVICES, concurrency_limit=limit, description=description, work_pool_name=pool
+            )
         except ObjectAlreadyExists:
             queue = client.read_work_queue_by_name(DEVICES, work_pool_name=pool)
             if groups or queue.concurrency_limit is None or queue.description == _BY_GROUPS:
-                client.update_work_queue(queue.id, concurrency_limit=limit, description=said)
+                client.update_work_queue(queue.id, concurrency_limit=limit, description=description)
 
 
 def check_groups(groups: Sequence[str]) -> None:

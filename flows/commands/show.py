@@ -65,8 +65,8 @@ def print_validation(run: RunDirectory, console: Console, *, step: int | None, p
     items = read_items(run.validation(shown))
     earlier = [number for number in answered if number < shown]
     since = f"; since step {earlier[-1]}: {_changes(read_items(run.validation(earlier[-1])), items)}" if earlier else ""
-    said = f"[bold]{run.name}[/bold], validation after step {shown}: {_right(items)}{since}"
-    console.print(said, highlight=False, soft_wrap=True)
+    headline = f"[bold]{run.name}[/bold], validation after step {shown}: {_right(items)}{since}"
+    console.print(headline, highlight=False, soft_wrap=True)
     groups = [list(group) for _, group in groupby(items, key=lambda item: item.uid)]
     for group in groups[:prompts]:
         _print_answers(group, run, console)

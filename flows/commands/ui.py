@@ -119,9 +119,9 @@ class Serving:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
         self._stack = ExitStack()
-        self._stack.enter_context(self._said)
+        self._stack.enter_context(self._output)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ class Serving:
         running = [(server, self._start(server)) for server in servers]
         for server, process in running:
             if not _is_up(server, process):
-                _say_why(server, self._said, self._console)
+                _say_why(server, self._output, self._console)
                 return False
             self._console.print(f"{server.name:8} {server.address}", highlight=False)
         return True
@@ -162,8 +162,8 @@ class Serving:
         process = subprocess.Popen(
             server.command,
             env={**os.environ, **server.environment},
-            stdout=self._said,
-            stderr=self._said,
+            stdout=self._output,
+            stderr=self._output,
             process_group=0,
         )
         self._stack.callback(_stop, process, server.stop_seconds)
@@ -171,9 +171,9 @@ class Serving:
         return process
 
 
-def _say_why(server: PageServer, said: IO[bytes], console: Console) -> None:
-    said.seek(0)
-    last_lines = said.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
+def _say_why(server: PageServer, output: IO[bytes], console: Console) -> None:
+    output.seek(0)
+    last_lines = output.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
     console.print(f"[bold red]failed[/bold red] {server.name} did not start on port {server.port}:", highlight=False)
     console.print(redact("\n".join(last_lines)), markup=False, highlight=False)
 

@@ -85,7 +85,7 @@ class LogLines:
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """See Progress.bar."""
-        started = said = time.monotonic()
+        started = printed_at = time.monotonic()
         done, newest, of = 0, "", "" if total is None else f"/{total}"
 
         def say() -> None:
@@ -93,11 +93,11 @@ class LogLines:
             self.console.print(f"{description}: {done}{of} in {seconds:.0f} s {newest}".rstrip(), highlight=False)
 
         def advance(count: int = 1, figures: str = "") -> None:
-            nonlocal done, newest, said
+            nonlocal done, newest, printed_at
             done += count
             newest = figures or newest
-            if time.monotonic() - said > _SECONDS_BETWEEN_LINES:
-                said = time.monotonic()
+            if time.monotonic() - printed_at > _SECONDS_BETWEEN_LINES:
+                printed_at = time.monotonic()
                 say()
 
         try:

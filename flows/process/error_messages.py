@@ -13,11 +13,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def cause_of(error: BaseException | None) -> str:
     """The message of an error, without secrets. An error that a person cannot correct is shown with its type."""
     expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
-    told = _told_by_system(error) if isinstance(error, OSError) else f"{error}"
-    return redact((told if expected else f"{type(error).__name__}: {error}") + _advice(error))
+    message = _system_message(error) if isinstance(error, OSError) else f"{error}"
+    return redact((message if expected else f"{type(error).__name__}: {error}") + _advice(error))
 
 
-def _told_by_system(error: OSError) -> str:
+def _system_message(error: OSError) -> str:
     """The system's message without its number, after the name of the file if there is one."""
     if error.strerror is None:
         return f"{error}"

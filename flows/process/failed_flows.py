@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
 from flows.process.error_messages import cause_of
-from flows.process.flow_runs import planned_start, told_its_end
+from flows.process.flow_runs import has_noted_end, planned_start
 from flows.process.watcher import Watcher
 from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
@@ -49,7 +49,7 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     except ValueError as error:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None
-    if run is not None and told_its_end(run, str(flow_run.id)):
+    if run is not None and has_noted_end(run, str(flow_run.id)):
         return
     show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
 

@@ -61,7 +61,7 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
             remember(run, flow_run_id, end=end, cause=cause)
 
 
-def told_its_end(run: RunDirectory, flow_run_id: str) -> bool:
+def has_noted_end(run: RunDirectory, flow_run_id: str) -> bool:
     """Whether this flow run was the last to write this run and noted how it ended."""
     try:
         last = noted(run)
@@ -87,7 +87,7 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     try:
         earlier = noted(run)
     except ValueError as damaged:
-        logger.warning("%s; it is written anew", damaged)
+        logger.warning("%s; it is written again", damaged)
         return None
     if not prefect_may_not_know(run) or earlier["flow_run"] == current:
         return None

@@ -118,14 +118,14 @@ def _call(
     # In a session of its own, so that Ctrl-C reaches it once, through this process.
     process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=stdout, stderr=printed)
     with ended_with_this_process(process.pid):
-        told = False
+        is_passed_on = False
         while True:
             try:
                 return process.wait(_SECONDS_BETWEEN_LOOKS)
             except subprocess.TimeoutExpired:
-                if stop.signum is not None and not told:
+                if stop.signum is not None and not is_passed_on:
                     process.send_signal(stop.signum)
-                    told = True
+                    is_passed_on = True
                 if lines:
                     lines.show()
 

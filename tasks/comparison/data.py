@@ -13,7 +13,15 @@ from rl_core.evaluation.result import item_shares, summarise
 from rl_core.evaluation.statistics import holm
 from tasks.comparison.curves import charts, seed_charts
 from tasks.comparison.groups import ComparedRun, RunGroup, differing_keys, protocols_of
-from tasks.comparison.page import ComparisonPage, ComparisonRow, FlippedItem, GroupAnswers, GroupRow, RunRow, Said
+from tasks.comparison.page import (
+    ComparisonPage,
+    ComparisonRow,
+    EqualAnswers,
+    FlippedItem,
+    GroupAnswers,
+    GroupRow,
+    RunRow,
+)
 from tasks.comparison.stragglers import stragglers
 from tasks.results.report_charts import MOST_SERIES
 from tasks.results.report_page import Accuracy, image_uri
@@ -217,10 +225,13 @@ def _flipped_item(
 
 def _group_answers(label: str, by_model: Sequence[Sequence[EvaluationItem]]) -> GroupAnswers:
     responses = [response for responses in by_model for response in responses]
-    said = Counter((response.response, response.is_right) for response in responses)
+    answers = Counter((response.response, response.is_right) for response in responses)
     return GroupAnswers(
         label=label,
         right=sum(response.is_right for response in responses),
         models=len(responses),
-        said=[Said(response=text, is_right=correct, times=times) for (text, correct), times in said.most_common()],
+        answers=[
+            EqualAnswers(response=text, is_right=correct, times=times)
+            for (text, correct), times in answers.most_common()
+        ],
     )

@@ -108,7 +108,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class EqualAnswers:
     """A response, whether it is right, and how many of a group's models gave it."""
 
     response: str
@@ -123,7 +123,7 @@ class GroupAnswers:
     label: str
     right: int
     models: int
-    said: Sequence[Said]
+    answers: Sequence[EqualAnswers]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

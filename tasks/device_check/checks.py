@@ -173,7 +173,7 @@ def device_findings(
         checks: What is checked.
         devices: On how many devices; None for all GPUs, or one process on a CPU.
         config: See Setting.
-        show: Is told the name of each check before it is made.
+        show: Called with the name of each check before it is made.
     """
     show(SOFTWARE.name)
     first = _made(SOFTWARE, config=config)

@@ -105,7 +105,7 @@ class Protection:
 
 
 def _is_good_baseline(run: RunDirectory) -> bool:
-    """Whether it is a good run of its baseline. A record that cannot be read counts as good, since it may have said
+    """Whether it is a good run of its baseline. A record that cannot be read counts as good, since it may have been
     so."""
     try:
         record = json.loads(run.reproduction.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Resolves the name of a user's data: a file or folder of this machine, or a data set of the hub."""
+"""Resolves a name of data: a file or folder of this machine, or a data set of the hub."""
 
 import re
 from pathlib import Path

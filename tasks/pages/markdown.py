@@ -133,7 +133,7 @@ def _answers(answers: StepAnswers, images: ImageStore) -> str:
     rows = [
         [
             f"{step}",
-            _said(item.response),
+            _escaped(item.response),
             item.error or _figure(item.components["overall"]),
             "right" if item.is_right else "wrong",
         ]
@@ -147,7 +147,7 @@ def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
     first = group[0]
     rows = [
         [
-            _said(record.response),
+            _escaped(record.response),
             record.error or _figure(record.components["overall"]),
             "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
         ]
@@ -159,7 +159,7 @@ def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
 
 def _asked(image_uids: Sequence[str], question: str, answer: str, images: ImageStore) -> str:
     pictures = " ".join(f"![image]({image_uri(images.image(uid))})" for uid in image_uids)
-    return f"{pictures}\n\n{_said(question)}\n\nAnswer: {_said(answer)}"
+    return f"{pictures}\n\n{_escaped(question)}\n\nAnswer: {_escaped(answer)}"
 
 
 def _evaluation(results: Mapping[str, Any]) -> str:
@@ -187,7 +187,7 @@ def _figure(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else f"{value}"
 
 
-def _said(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escape a text of a model or a data set for Markdown and HTML, and shorten it."""
     short = text.strip() if len(text) <= _TEXT else f"{text[:_TEXT].strip()} ..."
     for character in "\\`*_[]|#":

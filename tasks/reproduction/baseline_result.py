@@ -72,8 +72,8 @@ class BaselineResult:
         if self.reproduction is None:
             return failures
         behind = [f"seed {straggler.seed} stayed behind: {straggler.cause}" for straggler in self.stragglers]
-        said = [*_against_published(self.reproduction), *self._against_good_runs(), *behind]
-        return [*failures, *sorted(said, key=lambda reason: not reason.startswith(_WORSE))]
+        reasons = [*_against_published(self.reproduction), *self._against_good_runs(), *behind]
+        return [*failures, *sorted(reasons, key=lambda reason: not reason.startswith(_WORSE))]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Completed, Running, Scheduled
 
-from flows.process.flow_runs import mark_abandoned, planned_start, remembered, told_its_end
+from flows.process.flow_runs import has_noted_end, mark_abandoned, planned_start, remembered
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted
 from tasks.attempts import note_that_prefect_knows, prefect_may_not_know, remember
@@ -110,7 +110,7 @@ def test_a_later_attempt_is_not_taken_for_the_earlier_one(run: RunDirectory) -> 
     assert prefect_may_not_know(run)
     note_that_prefect_knows(run, first)
     assert not prefect_may_not_know(run)
-    assert told_its_end(run, first)
+    assert has_noted_end(run, first)
     remember(run, first)  # tried again
     assert prefect_may_not_know(run)
 
@@ -135,11 +135,11 @@ def test_a_flow_run_of_a_deleted_database_is_no_error(run: RunDirectory) -> None
     mark_abandoned(run, current=str(uuid4()))
 
 
-def test_a_killed_flow_run_has_not_told_its_end(run: RunDirectory) -> None:
+def test_a_killed_flow_run_has_noted_no_end(run: RunDirectory) -> None:
     flow_run, other = str(uuid4()), str(uuid4())
-    assert not told_its_end(run, flow_run)
+    assert not has_noted_end(run, flow_run)
     remember(run, flow_run)
-    assert not told_its_end(run, flow_run)
+    assert not has_noted_end(run, flow_run)
     with remembered(run, flow_run):
-        assert not told_its_end(run, flow_run)
-    assert told_its_end(run, flow_run) and not told_its_end(run, other)
+        assert not has_noted_end(run, flow_run)
+    assert has_noted_end(run, flow_run) and not has_noted_end(run, other)

@@ -56,7 +56,7 @@ def test_the_flipped_items_are_shown_with_what_every_model_said(groups: list[Run
     first = items[0]
     assert first.kinds == ["gained-1"]
     assert [(group.label, group.right, group.models) for group in first.groups] == [("grpo", 0, 2), ("rloo", 2, 2)]
-    assert [said.times for said in first.groups[0].said] == [2]
+    assert [answer.times for answer in first.groups[0].answers] == [2]
     assert first.images[0].startswith("data:image/png;base64,")
     assert len(page_of(groups, num_items=2).items) == 2
     assert page_of(groups, num_items=0).items == []
