@@ -12,9 +12,8 @@ from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
 from tasks.cache.manifests import StageManifest, WantedStage, software_before
-from tasks.cache.named_files import NamedFiles
 from tasks.cache.software import Software, made_from
-from tasks.cache.stages import kind_of
+from tasks.cache.stages import ConfigStages, kind_of
 from tasks.pages.progress_pages import FlowProgress
 from tasks.storage.run_storage import RunStorage
 from tasks.tracking.run_tracking import PipelineTracking
@@ -30,12 +29,8 @@ class RunContext:
     """A run that is being worked on.
 
     Attributes:
-        config: The resolved config as it was written; it is what is shown, named and hashed.
-        located: The same config with every path as it can be read from here; it is what the stages use.
-        files: How the files that the config names are read.
+        stages: The config, and what its stages depend on.
         run: The run's folder.
-        digests: [stage] -> its digest (tasks.cache.stages).
-        parts: [stage] -> the parts that the digest covers (tasks.cache.stage_parts).
         software: [kind of stage] -> the software that makes it here (tasks.cache.software).
         reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
         progress: Shows progress bars.
@@ -47,12 +42,8 @@ class RunContext:
         reported_changes: Changes of the software that were already reported.
     """
 
-    config: RunConfig
-    located: RunConfig
-    files: NamedFiles
+    stages: ConfigStages
     run: RunDirectory
-    digests: Mapping[str, str]
-    parts: Mapping[str, Mapping[str, str]]
     software: Mapping[str, Software]
     reuse: bool
     progress: FlowProgress
@@ -64,6 +55,16 @@ class RunContext:
     reported_changes: set[str] = field(default_factory=set)
     _owned: ExitStack = field(default_factory=ExitStack)
     _session: "Session | None" = None
+
+    @property
+    def config(self) -> RunConfig:
+        """The resolved config as it was written."""
+        return self.stages.config
+
+    @property
+    def located(self) -> RunConfig:
+        """The same config with every path as it can be read from here."""
+        return self.stages.located
 
     @property
     def name(self) -> str:
@@ -84,10 +85,10 @@ class RunContext:
 
     def wanted(self, stage: str) -> WantedStage:
         """A stage as it would be made now, given the stages before it; `training` is all epochs together."""
-        parts = self.parts[stage]
+        parts = self.stages.parts[stage]
         return WantedStage(
             name=stage,
-            digest=self.digests[stage],
+            digest=self.stages.digests[stage],
             parts=parts,
             software={**self.software.get(kind_of(stage), {}), **made_from(software_before(self.run, parts))},
         )

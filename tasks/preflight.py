@@ -41,10 +41,10 @@ def preflight(run: str) -> list[str]:
     """
     context = current_context(run)
     # The report depends on every other stage: once it is finished, nothing expensive is left to do.
-    if is_recorded(context.run, "report", context.digests["report"]):
+    if is_recorded(context.run, "report", context.stages.digests["report"]):
         return []
     with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
-        is_prepared = is_recorded(context.run, "prepare", context.digests["prepare"])
+        is_prepared = is_recorded(context.run, "prepare", context.stages.digests["prepare"])
         problems = find_problems(context.located, context.run, is_prepared=is_prepared)
         raise_if_fatal(problems)
         problems += node_problems(context.located, context.run)

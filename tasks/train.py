@@ -22,7 +22,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
 from tasks.cache.manifests import StageManifest, finite
-from tasks.cache.stages import EpochChain, epoch_chain, epoch_stage
+from tasks.cache.stages import EpochChain, epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
@@ -121,7 +121,7 @@ def wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
 def training_chain(context: RunContext) -> EpochChain:
     """Name and digest of every epoch's stage. It needs the prepared rows, whose number decides how many epochs there
     are."""
-    return epoch_chain(context.config, context.digests, epochs=_plan(context).epochs, files=context.files)
+    return context.stages.epochs(_plan(context).epochs)
 
 
 def _plan(context: RunContext) -> BatchPlan:

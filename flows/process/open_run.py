@@ -23,9 +23,8 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import RunLock
 from rl_core.stop import stopped_by_signals
 from tasks.cache.kept_files import keep_files
-from tasks.cache.named_files import located_config
 from tasks.cache.software import software_of_stages
-from tasks.cache.stages import stage_digests, stage_parts
+from tasks.cache.stages import ConfigStages
 from tasks.context import RunContext, registered
 from tasks.pages.progress_pages import FlowProgress
 from tasks.run_pages import show_links
@@ -124,23 +123,17 @@ def _open(
     storage.bring_beginnings()
     atomic_write_text(run.config, dump_config(resolved.config))
     files = resolved.files(is_frozen=is_frozen)
-    # Every data file is read.
     with watcher.stop.breaking_off(), watcher.progress.wait("check whether the data has changed"):
-        digests = stage_digests(resolved.config, files)
+        stages = ConfigStages.of(resolved.config, files)
         keep_files(run, resolved.config, files)
         software = software_of_stages(resolved.config, files)
-    located = located_config(resolved.config, files)
     logs.log_event("started", flow_run=flow_run_id)
     stack.callback(storage.close)
-    shown = resolved.config.model_copy(update={"tracking": located.tracking})
+    shown = resolved.config.model_copy(update={"tracking": stages.located.tracking})
     tracking = PipelineTracking(shown, run, log_event=logs.log_event)
     context = RunContext(
-        config=resolved.config,
-        located=located,
-        files=files,
+        stages=stages,
         run=run,
-        digests=digests,
-        parts=stage_parts(resolved.config, digests, files),
         software=software,
         reuse=resolved.reuse,
         progress=FlowProgress(watcher.progress),

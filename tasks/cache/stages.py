@@ -9,12 +9,12 @@ before it, and the bytes of the files that the config names. The software that m
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, overload
+from typing import Any, Final, Self, overload
 
 from rl_core.config.data import ARRANGING
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from tasks.cache.named_files import NamedFiles
+from tasks.cache.named_files import NamedFiles, located_config
 from tasks.cache.stage_parts import parts_of
 
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
@@ -86,6 +86,36 @@ class EpochChain(Sequence[Link]):
             return False
         _, _, number = str(item[0]).rpartition("-")
         return number.isdecimal() and 1 <= int(number) <= self._length and self[int(number) - 1] == item
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigStages:
+    """A config with the digests of its stages, for which the files that it names were read once.
+
+    Attributes:
+        config: The resolved config as it was written; it is what is shown, named and hashed.
+        located: The same config with every path as it can be read from here; it is what the stages use.
+        files: How the files that the config names are read.
+        digests: [stage] -> its digest.
+        parts: [stage] -> the parts that the digest covers.
+    """
+
+    config: RunConfig
+    located: RunConfig
+    files: NamedFiles
+    digests: Mapping[str, str]
+    parts: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, config: RunConfig, files: NamedFiles) -> Self:
+        """Read every file that the config names, the data too. Raises ValueError where one cannot be read."""
+        digests = stage_digests(config, files)
+        located, parts = located_config(config, files), stage_parts(config, digests, files)
+        return cls(config=config, located=located, files=files, digests=digests, parts=parts)
+
+    def epochs(self, count: int) -> EpochChain:
+        """Name and digest of each of so many epochs."""
+        return epoch_chain(self.config, self.digests, epochs=count, files=self.files)
 
 
 def epoch_stage(epoch: int) -> str:
