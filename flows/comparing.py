@@ -50,13 +50,7 @@ def _named_group(text: str, runs_dir: str) -> tuple[str, list[RunDirectory]]:
 def compare_run_groups(
     groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None
 ) -> ComparisonPage:
-    """Write the comparison and show it in MLflow.
-
-    Args:
-        groups: The groups to compare.
-        out: The HTML file.
-        num_items: Number of flipped items to show for each group.
-        mlflow_uri: Address of the MLflow to show it in; None takes the address of the first run, which may have none.
+    """Write the comparison, and show it in the MLflow at `mlflow_uri`, or else in that of the first run if it has one.
 
     Raises:
         ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.

@@ -84,12 +84,6 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
 def report_software(context: RunContext, wanted: WantedStage, made_by: Software, *, outcome: str) -> None:
     """Warn, and record an event, when a run goes on from a stage that other software made. A change that was reported
     for one stage is not reported again for the next.
-
-    Args:
-        context: The run.
-        wanted: The stage as it would be made now; `training` is all epochs together.
-        made_by: The software that made it last.
-        outcome: What happens with the stage, for the message.
     """
     changes = changes_since(made_by, wanted.software)
     news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.reported_changes}

@@ -17,12 +17,6 @@ _CONFIG = "config="
 def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path, force: bool) -> None:
     """Write the equivalent of a configuration of EasyR1 and print all differences.
 
-    Args:
-        arguments: EasyR1's command line: a YAML file or `config=FILE`, and texts `key.path=value`.
-        console: Where to print the differences.
-        out: The config to write.
-        force: Replace an existing config.
-
     Raises:
         ConfigError: the configuration cannot be read, or has a value that EasyR1 itself would refuse.
         ValueError: `out` exists already, or more than one file is named.

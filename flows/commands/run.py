@@ -83,12 +83,6 @@ def carry_out_set(
     """Call the flow that a deployment calls for a set of runs. A run draws its own progress bars; if several are
     carried out at a time, they print lines.
 
-    Args:
-        run_set: The set.
-        load_flow: Imports the flow; what torch warns of at its import goes to the log.
-        print_result: Prints the concluded set and returns the exit code.
-        console: Where to print.
-
     Returns:
         The exit code: that of `print_result`, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
     """

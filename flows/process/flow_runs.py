@@ -77,10 +77,6 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     Only for the holder of the run's lock, which proves that no other process works on the run. Prefect refuses to retry
     a flow run that it shows as Running.
 
-    Args:
-        run: The run.
-        current: The flow run that holds the lock, which is not marked.
-
     Returns:
         A sentence about what was marked; None where there was nothing to mark.
     """

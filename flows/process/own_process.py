@@ -66,14 +66,7 @@ def run_alone(
 
 
 def _failure(run: RunDirectory, before: str | None, status: int, lines: list[str]) -> str:
-    """The cause that the process noted; otherwise its exit status and its last output.
-
-    Args:
-        run: The run.
-        before: The flow run that wrote the run before.
-        status: Exit status of the process.
-        lines: The last lines that it printed.
-    """
+    """The cause that the process noted; otherwise its exit status and its last output."""
     is_opened = _noted_flow_run(run) not in (None, before)
     if is_opened and (cause := noted(run)["cause"]):
         return str(cause)

@@ -41,12 +41,6 @@ def in_set(
 ) -> Result | State[Any]:
     """Carry out the runs of the set that a flow was asked for; a finished run is recognised.
 
-    Args:
-        kind: Kind of the set.
-        parameters: The flow's parameters.
-        conclude: Makes the flow's result when all runs have ended.
-        before: Called before each run.
-
     Returns:
         The result of `conclude`, or the final state of a flow run that an exception ended.
     """

@@ -38,12 +38,6 @@ def carry_out_runs(
     Only one run prepares its data at a time: the next one takes them over, if it has the same, and finds what a first
     run makes for all, such as MLflow's database.
 
-    Args:
-        planned: The runs, in the order in which they start.
-        title: What their tasks are called, before the name of each.
-        before: Called before each run.
-        stop: The request to stop. The runs that are being carried out stop too, each after its step.
-
     Returns:
         Why each run did not finish, in their order; None where it did.
 

@@ -30,10 +30,6 @@ from tasks.results.report_page import Accuracy, image_uri
 def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> ComparisonPage:
     """Everything that the page shows. The first group is the reference.
 
-    Args:
-        groups: The groups to compare.
-        num_items: Number of flipped items to show for each group.
-
     Raises:
         ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
     """

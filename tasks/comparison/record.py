@@ -20,11 +20,6 @@ EXPERIMENT = "comparisons"
 def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -> ComparisonPage:
     """Write the page to `out`, and its figures beside it with the ending `.json`.
 
-    Args:
-        groups: The groups to compare; the first is the reference.
-        out: The HTML file.
-        num_items: Number of flipped items to show for each group.
-
     Raises:
         ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
         OSError: a file cannot be written.

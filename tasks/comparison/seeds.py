@@ -25,12 +25,6 @@ def conclude_seeds(
 ) -> tuple[ComparisonPage, dict[str, Any]]:
     """Write the page of a group of seeds to `out`, and its figures beside it with the ending `.json`.
 
-    Args:
-        label: Name of the group.
-        runs: The finished runs, at least one.
-        failures: [seed] -> why its run did not finish.
-        out: The HTML file.
-
     Returns:
         The page and its figures.
 

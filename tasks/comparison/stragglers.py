@@ -56,10 +56,6 @@ def stragglers(group: RunGroup, mode: Mode) -> list[Straggler]:
 def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
     """What the metrics of a run say beside those of other runs, in a sentence; metrics that were not logged are left
     out.
-
-    Args:
-        own: The run's metrics.
-        others: The metrics of the runs that it is seen beside.
     """
     figures: list[tuple[Callable[[Metrics], float | None], str, Callable[[float], str]]] = [
         (_entropy_early, "entropy {} nats after a quarter of the steps", "{:.2f}".format),

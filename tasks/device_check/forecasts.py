@@ -18,14 +18,7 @@ _KEYS: Final[Mapping[Phase, str]] = {
 
 
 def peak_beside_forecast(check: str, phase: Phase, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
-    """Whether the peak of a phase is what the plan says, with the rows of the plan.
-
-    Args:
-        check: What must hold.
-        phase: The phase.
-        peaks: Peaks as a worker measures them (rl_core.workers.usage_meter).
-        forecast: The plan's.
-    """
+    """Whether the peak of a phase is what the plan says, with the rows of the plan."""
     on_gpu = bool(forecast.host_rows)
     name = f"{phase}_gpu_used_gib" if on_gpu else f"{phase}_peak_gib"
     if name not in peaks:

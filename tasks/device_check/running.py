@@ -45,12 +45,7 @@ _STACK_SECONDS: Final = 5.0
 
 
 def findings_of(check: Check, setting: Setting) -> Iterator[Finding]:
-    """What a check finds. Where its process breaks off, what it has found until then, and that it broke off.
-
-    Args:
-        check: The check.
-        setting: What it is given; files are written into its folder.
-    """
+    """What a check finds. Where its process breaks off, what it has found until then, and that it broke off."""
     file, log = setting.folder / "findings.jsonl", setting.folder / "log"
     end = _ended(check, setting, file=file, log=log)
     lines = _lines(file)

@@ -39,16 +39,7 @@ def speed_findings(setting: Setting) -> Iterator[Finding]:
 
 
 def speed_finding(check: str, shown: str, *, rate: float, most: float, figures: Figures, advice: str = "") -> Finding:
-    """The finding of a speed. It fails where no device can be so fast, because then nothing was computed.
-
-    Args:
-        check: What was measured.
-        shown: The speed in words.
-        rate: The speed.
-        most: What it cannot exceed, in the same unit.
-        figures: The speed for a program.
-        advice: What to look for where the speed is possible.
-    """
+    """The finding of a speed. It fails where no device can be so fast, because then nothing was computed."""
     if rate <= most:
         return Finding(check=check, verdict="measured", measured=shown, figures=figures, advice=advice)
     impossible = "no device is so fast: it computes nothing, or its clock is wrong; believe no other row"

@@ -64,13 +64,7 @@ class Trial:
 
 
 def prepare_trial(folder: Path, dtype: Dtype, **sections: Mapping[str, Any]) -> Trial:
-    """Write the tiny model and the rows into a new folder.
-
-    Args:
-        folder: The run's folder, which must not exist.
-        dtype: Number format of the model.
-        sections: Keys of sections of the config that are not as in `trial_config`.
-    """
+    """Write the tiny model and the rows into a new folder."""
     trial = Trial(config=trial_config(dtype), run=RunDirectory(folder)).with_sections(**sections)
     prepare_run(trial.config, trial.run, progress=SilentProgress())
     return trial

@@ -51,14 +51,7 @@ class Cleaning:
 
 
 def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str, str]) -> Cleaning:
-    """Plan what the rule removes. Nothing is changed.
-
-    Args:
-        runs_dir: Folder of the runs.
-        rule: The rule that chooses runs.
-        now: The present time, UTC.
-        in_use: [name of a run] -> why it is still needed.
-    """
+    """Plan what the rule removes. Nothing is changed."""
     runs = list(overviews(runs_dir))
     protection = Protection(runs=runs, in_use=in_use)
     choices = [Choice(found=run, why=why, kept=protection.reason_to_keep(run)) for run, why in rule.choose(runs, now)]

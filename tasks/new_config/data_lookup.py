@@ -17,10 +17,6 @@ _FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
 def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
     """The data source of the name `data`; a data set of the hub gets its newest commit as revision.
 
-    Args:
-        data: A path, or `owner/name`, or `owner/name@split`.
-        media_dir: Folder that relative paths of images and videos start from; None for the folder of the data.
-
     Raises:
         ValueError: there is no such file or folder, and the hub cannot be reached or has no such data set.
     """

@@ -89,13 +89,7 @@ def _gib(memory: float | None) -> str:
 
 
 def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:
-    """Where a run can be looked at, and the commands for it.
-
-    Args:
-        run: The run.
-        mlflow: [what is shown] -> address of the page in MLflow.
-        resume: The command that continues the run.
-    """
+    """Where a run can be looked at, and the commands for it."""
     facts = {
         **({f"MLflow, {what}": f"[{address}]({address})" for what, address in mlflow.items()} or _NOT_IN_MLFLOW),
         "folder": f"`{run.root.absolute()}`",

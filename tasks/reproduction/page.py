@@ -110,13 +110,7 @@ def headline(results: Sequence[BaselineResult]) -> str:
 
 
 def reproduction_page(name: str, results: Sequence[BaselineResult], *, command: str) -> ReproductionPage:
-    """Everything that the page of a judged set shows.
-
-    Args:
-        name: Name of the set.
-        results: The results of its members.
-        command: The command that continues the set.
-    """
+    """Everything that the page of a judged set shows."""
     return ReproductionPage(name=name, rows=[_row(result) for result in results], command=command)
 
 

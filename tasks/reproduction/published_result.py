@@ -91,10 +91,6 @@ def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
 def judge_runs(runs: Mapping[int, MeasuredRun], baseline: RunConfig) -> Reproduction:
     """Compare finished runs with the published number of `baseline`, which is the config as it is shipped.
 
-    Args:
-        runs: [seed] -> its run. At least one; all measured the same items.
-        baseline: The baseline's config.
-
     Raises:
         ValueError: `baseline` has no section `published`, or the runs measured different items.
     """

@@ -48,12 +48,6 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
     """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config; and write
     the pages of baselines with several seeds.
 
-    Args:
-        name: Name of the set.
-        members: The baselines and their runs, finished or not.
-        page: The HTML file; the figures are written beside it with the ending `.json`.
-        command: The command that continues the set.
-
     Raises:
         OSError: a file cannot be written.
     """
@@ -139,25 +133,13 @@ def _seeds(result: BaselineResult) -> Iterator[str]:
 
 
 def seeds_tracking(set_name: str, baseline: str, config: RunConfig) -> GroupTracking:
-    """The run in MLflow of a baseline's seeds.
-
-    Args:
-        set_name: Name of the set of baselines.
-        baseline: Name of the baseline.
-        config: The config of its runs, whatever its seed.
-    """
+    """The run in MLflow of a baseline's seeds."""
     return GroupTracking(config, f"{baseline}-{set_name}")
 
 
 def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
     """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed
     has no such page, and one without an accuracy is only shown as failed.
-
-    Args:
-        result: The baseline's result.
-        config: The config of its runs, whatever its seed.
-        set_page: The page of the set.
-        set_name: Name of the set.
 
     Raises:
         OSError: a file cannot be written.

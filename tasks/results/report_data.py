@@ -44,10 +44,6 @@ logger = logging.getLogger(__name__)
 def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
     """Everything that the report shows.
 
-    Args:
-        facts: The run.
-        commands: [title] -> how the merged model is used.
-
     Raises:
         FileNotFoundError: the run was not evaluated.
     """
