@@ -78,7 +78,7 @@ class BaselineSet(RunSet):
     @classmethod
     def saved(cls, name: str, runs_dir: str) -> Self:
         """The set of this name that was saved. Raises ValueError, with the sets that there are."""
-        asked = {"seeds": [], **read_json(cls.saved_folder(name, runs_dir) / ASKED)}
+        asked = read_json(cls.saved_folder(name, runs_dir) / ASKED)
         return cls(**asked | {"seeds": tuple(asked["seeds"])}, runs_dir=runs_dir)
 
     @property

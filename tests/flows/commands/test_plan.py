@@ -246,14 +246,13 @@ def test_a_kind_of_gpu_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 SEVEN_BILLION = sorted(path.stem for path in (ROOT / "configs" / "baselines").glob("*_7b_*.yaml"))
 
 
-@pytest.mark.parametrize("name", SEVEN_BILLION)
-def test_published_baselines_are_planned_for_eight_gpus_that_are_elsewhere(name: str, tmp_path: Path) -> None:
-    """Their models and rows are on the hub, and the plan needs neither: the only problem may be that the hub is out of
+def test_a_published_baseline_is_planned_for_eight_gpus_that_are_elsewhere(tmp_path: Path) -> None:
+    """Its model and rows are on the hub, and the plan needs neither: the only problem may be that the hub is out of
     reach."""
     told = CliRunner().invoke(
         app,
         [
-            *("plan", str(ROOT / "configs" / "baselines" / f"{name}.yaml"), "--runs-dir", str(tmp_path)),
+            *("plan", str(ROOT / "configs" / "baselines" / f"{SEVEN_BILLION[0]}.yaml"), "--runs-dir", str(tmp_path)),
             *("--set", "cluster.devices=8", "--gpu-gib", "80"),
         ],
         env={"COLUMNS": "1000"},

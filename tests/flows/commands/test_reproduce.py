@@ -127,12 +127,6 @@ def test_an_unknown_baseline_leads_to_those_there_are() -> None:
         baseline_path("qwen2_5_vl_3b_geo3k_gropo")
 
 
-def test_one_command_plans_them_all() -> None:
-    code, text = reproduce("--all")
-    assert code == 0, text
-    assert all(load_config(path).experiment in text for path in BASELINES)
-
-
 def test_every_bad_name_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"no baseline geo3k(.|\n)*no baseline clevr"):
         reproduce("geo3k", "qwen2_5_vl_3b_geo3k_grpo", "clevr")
@@ -171,23 +165,6 @@ def test_a_set_with_seeds_has_the_run_that_each_seed_leads_to(tmp_path: Path) ->
     assert BaselineSet.of_parameters(given, datetime.now(UTC)) == baseline_set
 
 
-def test_a_set_that_was_saved_without_seeds_goes_on_as_it_was(tmp_path: Path) -> None:
-    baseline_set = BaselineSet(baselines=NAMES, overrides=[], runs_dir=str(tmp_path))
-    baseline_set.save()
-    saved = baseline_set.folder / "set.json"
-    asked = json.loads(saved.read_text())
-    assert asked.pop("seeds") == []
-    saved.write_text(json.dumps(asked))
-    assert BaselineSet.saved(baseline_set.name, str(tmp_path)) == baseline_set
-    assert [plan.name for plan in baseline_set.planned()] == NAMES
-
-
-def test_two_sets_that_start_at_one_time_are_not_each_other(tmp_path: Path) -> None:
-    weekly = BaselineSet(baselines=["configs/quickstart.yaml"], tag="20260101T040000", runs_dir=str(tmp_path))
-    assert weekly.name.endswith("-20260101T040000")
-    assert replace(weekly, baselines=["all"]).folder != weekly.folder
-
-
 def test_a_set_of_all_stays_what_it_was_when_a_baseline_is_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,9 +183,7 @@ def test_a_set_without_a_tag_is_named_after_what_it_is_asked_for(tmp_path: Path)
     assert one.name == other.name != BaselineSet(baselines=["all"], overrides=["seed=3"]).name
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [("good", 0), ("regressed", 1), ("failed", 1), ("undecided", 1), ("not comparable", 1)]
-)
+@pytest.mark.parametrize(("status", "code"), [("good", 0), ("regressed", 1)])
 def test_the_exit_status_is_0_only_when_all_are_good(
     status: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

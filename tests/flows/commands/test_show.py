@@ -93,10 +93,7 @@ def test_what_a_model_said_is_shown_as_it_is(run: RunDirectory) -> None:
 
 LATEX = [
     r"so \[x = 5\] done",
-    r"\[/b\]",
-    "[/b]",
     "a backslash at the end \\",
-    r"\\[3]",
     ":smile: [red]",
 ]
 

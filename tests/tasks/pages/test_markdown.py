@@ -12,7 +12,7 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.cache.manifests import StageManifest
-from tasks.pages.markdown import _said, links_page, markdown_table, stage_page, steps_page, validation_page
+from tasks.pages.markdown import _escaped, links_page, markdown_table, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
 
@@ -67,12 +67,12 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
         ("**5** & [6](x)", "\\*\\*5\\*\\* &amp; \\[6\\](x)"),
     ],
 )
-def test_what_a_model_said_is_text(text: str, shown: str) -> None:
-    assert _said(text) == shown
+def test_what_a_model_escaped_is_text(text: str, shown: str) -> None:
+    assert _escaped(text) == shown
 
 
 def test_a_long_text_is_cut() -> None:
-    assert _said("x" * 1000) == "x" * 300 + " ..."
+    assert _escaped("x" * 1000) == "x" * 300 + " ..."
 
 
 def test_a_table_has_a_line_a_row() -> None:
