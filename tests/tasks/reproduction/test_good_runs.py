@@ -80,10 +80,6 @@ def test_a_run_of_another_checkpoint_is_of_another_recipe(tmp_path: Path) -> Non
     assert before(run_of(week(tmp_path, 3, 290))) == [["week-1"]]
 
 
-def test_the_first_run_has_none_and_is_none_of_its_own(tmp_path: Path) -> None:
-    assert before(judged(tmp_path, 1)) == []
-
-
 def test_a_run_that_nobody_can_read_any_more_says_nothing(tmp_path: Path) -> None:
     judged(tmp_path, 1).config.write_text("experiment: x\nno_such_key: 1\n")
     judged(tmp_path, 2).stage_manifest("report").unlink()
