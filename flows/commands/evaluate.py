@@ -84,10 +84,10 @@ def evaluate(
     raise typer.Exit(evaluate_any_model(model, dtype, seed, asked, Console()))
 
 
-def _refuse(context: typer.Context, names: Collection[str], beside: str) -> None:
+def _refuse(context: typer.Context, names: Collection[str], with_what: str) -> None:
     """Raise ValueError when one of these options was given, since it would have no effect."""
     options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
     for name in sorted(names):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise ValueError(f"{options[name]} has no effect with {beside}")
+            raise ValueError(f"{options[name]} has no effect with {with_what}")

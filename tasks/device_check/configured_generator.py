@@ -16,10 +16,10 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.checks import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
-from tasks.device_check.forecasts import peak_beside_forecast
+from tasks.device_check.forecasts import peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.sampling import agreement, agrees, gap_of, some_sampled
-from tasks.device_check.speed import beside_plan, speed_finding
+from tasks.device_check.speed import seconds_against_plan, speed_finding
 
 _ROUNDS: Final = 3
 _SMALL: Final = {"n": 2, "max_tokens": 16}
@@ -52,7 +52,7 @@ def generator_findings(setting: Setting) -> Iterator[Finding]:
         yield agreement(AGREES, workers, groups, trial)
         yield _speed(groups, seconds, trial)
         if trial.memory_is_known:
-            yield peak_beside_forecast(PEAK, "generate", peaks=peaks, forecast=trial.forecast)
+            yield peak_against_plan(PEAK, "generate", peaks=peaks, forecast=trial.forecast)
         else:
             yield not_checked(PEAK, _NOT_PLANNED)
 
@@ -128,7 +128,7 @@ def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
     assumed = CardTime(config=config, sizes=trial.sizes, card=card, lengths=made_lengths(groups))
     planned = assumed.generate(-(-len(groups) // WorkerShare.of(config).engines), config.rollout.max_num_seqs)
     least = max(lengths) * engine_part(cluster, trial.sizes).parameters * BYTES[config.model.dtype] / card.bandwidth
-    compared_words, advice = beside_plan(seconds, planned)
+    compared_words, advice = seconds_against_plan(seconds, planned)
     return speed_finding(
         SPEED,
         f"{shown}; {compared_words}",

@@ -18,9 +18,9 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import awake_generator
 from tasks.device_check.check import Finding, Setting, not_checked
 from tasks.device_check.checks import of_update
-from tasks.device_check.forecasts import beside, peak_beside_forecast
+from tasks.device_check.forecasts import against_plan, peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
-from tasks.device_check.speed import beside_plan, speed_finding
+from tasks.device_check.speed import seconds_against_plan, speed_finding
 from tasks.device_check.updates import learn_from, made_groups
 
 _SHORT_SHARE: Final = 1 / 16
@@ -53,7 +53,7 @@ def _findings(setting: Setting, kind: str) -> Iterator[Finding]:
         timer = PhaseTimer()
         learn_from(workers, trial, groups, timer=timer)
         peaks = workers.usage().together
-        yield peak_beside_forecast(memory, "update", peaks=peaks, forecast=trial.forecast)
+        yield peak_against_plan(memory, "update", peaks=peaks, forecast=trial.forecast)
         yield _pinned(pinned, trial, is_here=isinstance(workers, LocalWorker))
     yield _speed(speed, trial, groups, timer.seconds)
 
@@ -76,7 +76,7 @@ def _pinned(check: str, trial: Geometry, *, is_here: bool) -> Finding:
     if not planned:
         measured = f"{pinned / GIB:.2f} GiB, and none of note is planned (trainer.offload: none)"
         return Finding(check=check, verdict="measured", measured=measured, figures={"bytes": pinned})
-    return beside(
+    return against_plan(
         check,
         pinned / GIB,
         planned / GIB,
@@ -101,7 +101,7 @@ def _speed(check: str, trial: Geometry, groups: Sequence[Group], seconds: Mappin
     utilisation = once.passes(of_learner) * ARITHMETIC / seconds["forward_backward"]
     taken = seconds["forward_backward"] + seconds.get("optimizer", 0.0)
     planned_seconds = planned.passes(of_learner) + planned.optimizer()
-    compared, advice = beside_plan(taken, planned_seconds)
+    compared, advice = seconds_against_plan(taken, planned_seconds)
     return speed_finding(
         check,
         f"{shown}, MFU {utilisation:.0%}; {compared}",

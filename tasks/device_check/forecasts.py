@@ -1,4 +1,4 @@
-"""What was measured beside what the plan says: memory and speed."""
+"""What was measured, compared with the plan: memory."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ _KEYS: Final[Mapping[Phase, str]] = {
 }
 
 
-def peak_beside_forecast(check: str, phase: Phase, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
+def peak_against_plan(check: str, phase: Phase, *, peaks: Mapping[str, float], forecast: MemoryForecast) -> Finding:
     """Whether the peak of a phase is what the plan says, with the rows of the plan."""
     on_gpu = bool(forecast.host_rows)
     name = f"{phase}_gpu_used_gib" if on_gpu else f"{phase}_peak_gib"
@@ -28,7 +28,7 @@ def peak_beside_forecast(check: str, phase: Phase, *, peaks: Mapping[str, float]
     figures |= {f"peak: {key}": gib for key, gib in peaks.items()}
     largest = sorted(rows, key=lambda row: -rows[row])[:3]
     parts = ", ".join(f"{row} {rows[row]:.2f}" for row in largest)
-    return beside(
+    return against_plan(
         check,
         peaks[name],
         forecast.phase_gib(phase),
@@ -39,7 +39,7 @@ def peak_beside_forecast(check: str, phase: Phase, *, peaks: Mapping[str, float]
     )
 
 
-def beside(
+def against_plan(
     check: str,
     measured: float,
     planned: float,
@@ -49,7 +49,7 @@ def beside(
     note: str = "",
     figures: Figures | None = None,
 ) -> Finding:
-    """A figure beside the plan's: it fails where more is taken than planned, and is only measured where it is less."""
+    """Compare a figure with the plan: it fails where more is taken than planned, and is only measured where it is less."""
     share = measured / planned if planned else float("inf")
     shown = f"{measured:.2f} {unit} beside {planned:.2f} in the plan ({share:.0%}){note}"
     figures = {"measured": measured, "planned": planned, **(figures or {})}

@@ -46,7 +46,7 @@ def speed_finding(check: str, shown: str, *, rate: float, most: float, figures: 
     return Finding(check=check, verdict="fails", measured=shown, figures=figures, advice=impossible)
 
 
-def beside_plan(seconds: float, planned: float) -> tuple[str, str]:
+def seconds_against_plan(seconds: float, planned: float) -> tuple[str, str]:
     """Seconds beside the plan's in words, and what to look for where they are many more: the plan's efficiencies are
     estimates."""
     advice = "slower than planned: look at the rows on speed, and whether other programs use the GPU"

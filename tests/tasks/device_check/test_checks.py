@@ -11,7 +11,7 @@ from rl_core.config.loading import dump_config
 from tasks.device_check import sampling, variants
 from tasks.device_check.bandwidth import bandwidth_findings
 from tasks.device_check.check import Finding, Setting
-from tasks.device_check.forecasts import beside
+from tasks.device_check.forecasts import against_plan
 from tasks.device_check.generation import float32_agreement
 from tasks.device_check.software import software_findings
 from tasks.device_check.speed import speed_finding
@@ -71,7 +71,7 @@ def test_a_speed_that_no_device_has_fails() -> None:
 
 def test_more_than_planned_fails_with_a_key_and_less_is_only_measured() -> None:
     def of(measured: float) -> Finding:
-        return beside("memory", measured, 10.0, unit="GiB", advice="set a key")
+        return against_plan("memory", measured, 10.0, unit="GiB", advice="set a key")
 
     assert [of(gib).verdict for gib in (8.9, 9.1, 10.9, 11.1)] == ["measured", "ok", "ok", "fails"]
     assert of(11.1).advice == "set a key"
