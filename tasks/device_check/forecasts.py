@@ -49,7 +49,7 @@ def against_plan(
     note: str = "",
     figures: Figures | None = None,
 ) -> Finding:
-    """Compare a figure with the plan: it fails where more is taken than planned, and is only measured where it is less."""
+    """Compare a figure with the plan: it fails where more is taken than planned, and is measured where it is less."""
     share = measured / planned if planned else float("inf")
     shown = f"{measured:.2f} {unit} beside {planned:.2f} in the plan ({share:.0%}){note}"
     figures = {"measured": measured, "planned": planned, **(figures or {})}
