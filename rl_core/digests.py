@@ -109,6 +109,15 @@ def folder_records(folder: Path) -> dict[str, FileRecord]:
     return records_below(folder, files_below(folder))
 
 
+def digest_of_sources(*packages: Path) -> str:
+    """Digest of all files of some packages, but for compiled and hidden ones."""
+    found = {}
+    for package in packages:
+        files = [path for path in files_below(package) if path.parent.name != "__pycache__" and path.name[0] != "."]
+        found[package.name] = {name: file.sha256 for name, file in records_below(package, files).items()}
+    return digest_of(found)
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of an input, which is not read again while its hash is remembered, however small it is: there may be a
     hundred thousand images. Raises ValueError where it cannot be read."""

