@@ -82,11 +82,6 @@ def kind_of(section: type[BaseModel]) -> str:
     return str(get_args(section.model_fields[TYPE].annotation)[0])
 
 
-def has_option(choices: Choices, kind: object, name: str) -> bool:
-    """Whether there is a section of this `type`, and it has a key of this name."""
-    return isinstance(kind, str) and kind in choices and name in choices[kind].model_fields
-
-
 def one_of(choices: Choices, *, default: str) -> Any:
     """The annotation of a field for one of these sections. A mapping without a `type` gets the `default`."""
 

@@ -5,7 +5,7 @@ from typing import Any
 from rl_core.algorithms.estimators import ESTIMATORS
 from rl_core.algorithms.losses import LOSSES
 from rl_core.config.run import experiment_name
-from rl_core.section import has_option
+from rl_core.section import Choices
 from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
 
@@ -295,3 +295,8 @@ def frozen_vision_tower(value: Any, config: EasyR1Config) -> Assignments:
 
 def _has_lora(config: EasyR1Config) -> bool:
     return int(config["worker.actor.model.lora.rank"]) > 0
+
+
+def has_option(choices: Choices, kind: object, name: str) -> bool:
+    """Whether there is a section of this `type`, and it has a key of this name."""
+    return isinstance(kind, str) and kind in choices and name in choices[kind].model_fields

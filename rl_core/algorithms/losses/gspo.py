@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
+from typing_extensions import override
+
 from rl_core.algorithms.losses.clipping import PessimisticLoss
 from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
 from rl_core.problem import Problem
@@ -18,8 +20,8 @@ _WIDE = 0.05
 class ResponseRatioLoss(PessimisticLoss):
     """A loss that clips the ratio of a whole response."""
 
+    @override
     def problems(self) -> Iterator[Problem]:
-        """A warning about bounds that clip nothing."""
         if self.clip_ratio_high > _WIDE:
             yield Problem(
                 "clip_ratio_high",
