@@ -42,12 +42,6 @@ def test_workers_that_fit_have_none(section: str, gpu: Gpu | None) -> None:
     assert problems(f"cluster={{{section}}}", gpu=gpu) == []
 
 
-def test_workers_that_cannot_be_put_together_are_told_even_of_a_single_one() -> None:
-    keys = ["cluster.sequence_parallel_size", "cluster.tensor_parallel_size"]
-    assert where(problems(*(f"{key}=2" for key in keys)), fatal=True) == keys
-    assert where(problems("cluster.devices=3", *(f"{key}=2" for key in keys), gpu=GPU), fatal=True) == keys
-
-
 def test_several_machines_need_a_cluster_that_was_started_on_them() -> None:
     found = problems("cluster.nodes=2", gpu=GPU)
     assert where(found, fatal=True) == ["cluster.nodes"]
