@@ -1,7 +1,5 @@
 """The sections of losses, estimators and filters within a configuration."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,12 +22,6 @@ def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path
-
-
-def test_reading_a_config_loads_no_torch() -> None:
-    script = "import sys, rl_core.config.loading, rl_core.planning.rules; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize(
