@@ -31,6 +31,14 @@ Fields = Mapping[str, Any]
 TRAINED_TYPES: Final = ("llama", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 """Every `model_type` that Sightline trains."""
 
+SECONDS: Final = 120.0
+"""How long the other process may take; most of it is the import of torch and transformers."""
+
+_BUILDER: Final = "rl_core.planning.meta_model"
+_BUILDER_FILE: Final = Path(__file__).with_name("meta_model.py")
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSizes:
@@ -88,24 +96,15 @@ class ModelSizes:
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:
-    """Sizes of a configured model. None for a checkpoint of the hub that was never downloaded and is not known
-    beforehand, and for a model that cannot be built in time.
-
-    Raises:
-        ValueError: the folder has no config.json, the config.json names an architecture that Sightline does not train,
-            or transformers cannot build a model of it.
-    """
+    """Sizes of a configured model; None where `config_fields` or `sizes_of_config` have nothing. Raises as they do."""
     fields = config_fields(source)
     return None if fields is None else sizes_of_config(fields)
 
 
 def config_fields(source: ModelSource) -> Fields | None:
     """The fields of the config.json of a configured model, as far as they decide its layers. None for a checkpoint of
-    the hub that was never downloaded and is not known beforehand.
-
-    Raises:
-        ValueError: there is no such folder, or it has no config.json.
-    """
+    the hub that was never downloaded and is not known beforehand. Raises ValueError for a folder without a config.json,
+    and where there is none."""
     if isinstance(source, TinyModel):
         return tiny_fields(source, vocab_size=source.max_vocab_size)
     folder = Path(source.path)
@@ -118,12 +117,8 @@ def config_fields(source: ModelSource) -> Fields | None:
 
 
 def read_sizes(config_json: Path) -> ModelSizes | None:
-    """Sizes of the checkpoint that a config.json belongs to; None where it cannot be built in time.
-
-    Raises:
-        ValueError: there is no such file, it names an architecture that Sightline does not train, or transformers
-            cannot build a model of it.
-    """
+    """Sizes of the checkpoint that a config.json belongs to, as `sizes_of_config`. Raises ValueError where there is no
+    such file."""
     return sizes_of_config(_read_fields(config_json))
 
 
@@ -157,15 +152,6 @@ def _check_type(fields: Fields) -> None:
     family = fields.get("model_type")
     if family not in TRAINED_TYPES:
         raise ValueError(f"model.source: architecture {family!r} is none of {', '.join(TRAINED_TYPES)}")
-
-
-SECONDS: Final = 120.0
-"""How long the other process may take; most of it is the import of torch and transformers."""
-
-_BUILDER: Final = "rl_core.planning.meta_model"
-_BUILDER_FILE: Final = Path(__file__).with_name("meta_model.py")
-
-logger = logging.getLogger(__name__)
 
 
 def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

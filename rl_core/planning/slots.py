@@ -16,13 +16,8 @@ from rl_core.planning.settings import settle
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What runs at the same time share.
-
-    Attributes:
-        gpus: The GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it.
-        cores: The cores that it may use.
-        memory_gib: The machine's memory in GiB.
-    """
+    """What runs at the same time share: the GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it, the
+    cores that it may use, and the memory."""
 
     gpus: tuple[str, ...]
     cores: int
@@ -48,13 +43,8 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """The part of a machine that a run has while it is carried out.
-
-    Attributes:
-        need: What the run takes.
-        gpus: The GPUs that it has for itself.
-        has_all: Whether it has the whole machine. Then nothing of it is withheld.
-    """
+    """The part of a machine that a run has while it is carried out: what it needs, with GPUs for itself, or all of the
+    machine, of which nothing is withheld then."""
 
     need: Need
     gpus: tuple[str, ...] = ()

@@ -87,27 +87,27 @@ def update_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -
     yield _row("activations of the vision tower", vision_kept_bytes(config, sizes, passing), head, layer, tower)
     yield _row("logits of a chunk and gradient of the head", _head_bytes(config, sizes, passing), head)
     yield _row("the layer in its backward pass", layer_bytes(config, sizes, passing), layer)
-    yield _row("the block in its backward pass", vision_block_bytes(config, sizes, passing), tower)
+    yield _row("the block in its backward pass", _vision_block_bytes(config, sizes, passing), tower)
     is_held = sizes.tied_head or is_sharded(config.cluster)
-    yield _row("gradient of the head", held_head_bytes(config, sizes) if is_held else 0, layer, tower)
+    yield _row("gradient of the head", _held_head_bytes(config, sizes) if is_held else 0, layer, tower)
     yield _row("gathered embeddings", gathered_embedding_bytes(config, sizes), head, layer, tower)
     yield _row("gathered layers", gathered_layer_bytes(config, sizes), head, layer)
     yield _row("gradient of a gathered layer", exchanged_layer_bytes(config, sizes), layer)
-    yield _row("gradients of embedding and head", end_bytes(config, sizes), end)
+    yield _row("gradients of embedding and head", _end_bytes(config, sizes), end)
 
 
 def _head_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Logits and the gradient of the chunks before, or that gradient when the one of a chunk is added to it."""
-    held = held_head_bytes(config, sizes) if chunks(config, passing) > 1 else 0
-    return max(logit_bytes(config, sizes, passing) + held, summed_head_bytes(config, sizes))
+    held = _held_head_bytes(config, sizes) if chunks(config, passing) > 1 else 0
+    return max(logit_bytes(config, sizes, passing) + held, _summed_head_bytes(config, sizes))
 
 
 def reference_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Iterator[MemoryRow]:
     """What the passes of the reference take, and with LoRA those of the policy without its adapters."""
     if config.algorithm.kl is None:
         return
-    passing = experience_pass(config, sizes, response=response)
-    num_bytes = max(forward_bytes(config, sizes, passing), vision_forward_bytes(config, sizes, passing))
+    passing = _experience_pass(config, sizes, response=response)
+    num_bytes = max(_forward_bytes(config, sizes, passing), vision_forward_bytes(config, sizes, passing))
     gathered = gathered_embedding_bytes(config, sizes) + gathered_layer_bytes(config, sizes)
     yield _row("activations of the reference", num_bytes, "pass of the reference")
     yield _row("gathered weights of the reference", gathered, "pass of the reference")
@@ -126,7 +126,7 @@ def critic_pass_bytes(config: RunConfig, sizes: ModelSizes, critic: CriticConfig
     """Bytes of the passes of a critic, without what it gathers."""
     passing = update_pass(config, sizes, critic, response=response)
     kept = kept_bytes(config, sizes, passing)
-    in_layer, in_tower = layer_bytes(config, sizes, passing), vision_block_bytes(config, sizes, passing)
+    in_layer, in_tower = layer_bytes(config, sizes, passing), _vision_block_bytes(config, sizes, passing)
     return vision_kept_bytes(config, sizes, passing) + max(kept + in_layer, in_tower)
 
 
@@ -146,7 +146,7 @@ def update_pass(
     return _largest(config, sizes, _update_tokens(config, owner), most_trees=owner.global_batch_size, response=response)
 
 
-def experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Pass:
+def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Pass:
     """The largest pass without a gradient."""
     tokens = longest_sequence(config) * experience_sequences(config.actor)
     whole = config.data.rollout_batch_size * _longest_tree(config)
@@ -173,7 +173,7 @@ def _largest(config: RunConfig, sizes: ModelSizes, tokens: int, *, most_trees: i
     )
 
 
-def layer_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+def _layer_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Numbers that one layer of the language model keeps of a token for its backward pass.
 
     The count of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1,
@@ -211,18 +211,18 @@ def _adapter_numbers(config: RunConfig, sizes: ModelSizes) -> int:
 def kept_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes that the language model keeps of a micro-batch, with the embeddings and the last norm. With checkpointing
     only a layer's input is kept."""
-    layer = sizes.hidden_size if config.model.recomputes_activations else layer_numbers(config, sizes, passing)
+    layer = sizes.hidden_size if config.model.recomputes_activations else _layer_numbers(config, sizes, passing)
     return _bytes(config, passing.tokens, sizes.num_layers * layer + _norm_copies(config) * sizes.hidden_size)
 
 
 def layer_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes of the layer that is in its backward pass: gradients of three arrays of its feed-forward, in place of the
     one that has been freed, and with checkpointing its arrays, computed again."""
-    again = layer_numbers(config, sizes, passing) - sizes.hidden_size if config.model.recomputes_activations else 0
+    again = _layer_numbers(config, sizes, passing) - sizes.hidden_size if config.model.recomputes_activations else 0
     return _bytes(config, passing.tokens, again + 2 * sizes.intermediate_size + sizes.hidden_size)
 
 
-def forward_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+def _forward_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes of a pass without a gradient: three arrays of a feed-forward, and the states around it; or the logits."""
     layer = _bytes(config, passing.tokens, 3 * sizes.intermediate_size + 5 * sizes.hidden_size)
     states = _bytes(config, passing.tokens, sizes.hidden_size)
@@ -273,7 +273,7 @@ def vision_kept_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> in
     )
 
 
-def vision_block_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
+def _vision_block_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes of the block that is in its backward pass: as `layer_bytes`."""
     tower = _trained_tower(config, sizes)
     if tower is None:
@@ -324,25 +324,25 @@ def _tower(sizes: ModelSizes) -> _Tower | None:
     return _Tower(blocks=sizes.vision_blocks, width=width, inner=inner, is_gated=_BLOCK + _FIRST[0] in layers)
 
 
-def held_head_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+def _held_head_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes of the head's gradient of the chunks so far; 0 where the head is not trained. It is held to the end of the
     backward pass where the head is the embedding or a worker has a shard of it."""
     return _head_weights(config, sizes) * _gradient_bytes(config)
 
 
-def summed_head_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+def _summed_head_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes where the gradient of a chunk is added to it: a product, and the product in the gradient's format."""
     number, gradient = BYTES[config.model.dtype], _gradient_bytes(config)
     return _head_weights(config, sizes) * (gradient + number + (gradient if gradient != number else 0))
 
 
-def end_bytes(config: RunConfig, sizes: ModelSizes) -> int:
+def _end_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes at the end of a backward pass. Over shards these are the gradients of embedding and head as a whole, and
     their copies in float32 that are added up over the workers; otherwise that of the embedding as in a chunk."""
     if is_sharded(config.cluster):
         matrices = 1 if sizes.tied_head else 2
         return matrices * _head_weights(config, sizes) * (BYTES[config.model.dtype] + BYTES["float32"])
-    return summed_head_bytes(config, sizes)
+    return _summed_head_bytes(config, sizes)
 
 
 def _head_weights(config: RunConfig, sizes: ModelSizes) -> int:
