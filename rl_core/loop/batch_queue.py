@@ -56,7 +56,7 @@ class BatchQueue:
     """Collects the rollout batch of each step in time.
 
     With `rollout.staleness: 1` the batch of step k + 1 is collected with the weights before the update of step k: in
-    the background during the update, where workers generate beside it, and otherwise before it. Steps 1 and 2 both get
+    the background during the update, where workers generate meanwhile, and otherwise before it. Steps 1 and 2 both get
     what the initial weights sample.
     """
 
@@ -82,7 +82,7 @@ class BatchQueue:
 
     def next(self, step: int, timer: PhaseTimer) -> Collected:
         """The batch of `step`, the step after the last one that was asked for. Collects what has to be collected before
-        the update, and begins what is collected beside it. The generator must be awake. Raises what `Collector.collect`
+        the update, and begins what is collected during it. The generator must be awake. Raises what `Collector.collect`
         does."""
         batch = self._pending or self._collection(step, timer)()
         self._place, self._surplus = self._loader.state_dict(), batch.surplus
@@ -92,7 +92,7 @@ class BatchQueue:
         return batch
 
     def finish(self, timer: PhaseTimer) -> None:
-        """Wait for what is collected beside the update. Raises what `Collector.collect` does."""
+        """Wait for what is collected during the update. Raises what `Collector.collect` does."""
         collecting, self._collecting = self._collecting, None
         if collecting is not None:
             with timer.phase("generate_wait"):
@@ -134,7 +134,7 @@ class BatchQueue:
         thread.shutdown(wait=False)  # the thread ends with this batch
 
     def _short_responses(self, prompts: Sequence[Prompt], *, step: int) -> list[Group]:
-        """The first tokens of new responses: what is generated beside the update comes too late to compare the weights
+        """The first tokens of new responses: what is generated during the update comes too late to compare the weights
         before it."""
         n, sampling = self._config.rollout.n, training_sampling(self._config)
         short = replace(sampling, max_tokens=min(COMPARED_TOKENS, sampling.max_tokens))

@@ -19,7 +19,7 @@ _LIMIT_BYTES = 4 << 30
 
 # Images of one call of the processor: enough to make the costs of a call small, and few enough that several threads
 # have work and the first image does not wait for all others.
-_IMAGES_A_CALL = 16
+_IMAGES_PER_CALL = 16
 
 # Some cores stay free for the trainer and the generator, which work at the same time.
 _THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 4))
@@ -75,8 +75,8 @@ class PixelCache:
     def prepare(self, uids: Iterable[str]) -> None:
         """Begin to make the pixels of images that will be asked for soon, in this order."""
         missing = [uid for uid in dict.fromkeys(uids) if self._is_missing(uid)]
-        for start in range(0, len(missing), _IMAGES_A_CALL):
-            together = missing[start : start + _IMAGES_A_CALL]
+        for start in range(0, len(missing), _IMAGES_PER_CALL):
+            together = missing[start : start + _IMAGES_PER_CALL]
             processor = self._processor.image_processor
             call: _Call = self._threads.submit(_make_images, together, self._images, processor)
             self._coming |= dict.fromkeys(together, call)
@@ -135,8 +135,8 @@ class PixelCache:
 def _single_threaded_workers(count: int) -> ThreadPoolExecutor:
     """Threads in which torch computes without threads of its own.
 
-    Otherwise each would have a team of OpenMP threads beside the team of the calling thread. As soon as there are more
-    such threads than cores, OpenMP lets all of them sleep when they wait, which made an update take 1.7 times as long.
+    Otherwise each would have a team of OpenMP threads of its own. As soon as there are more such threads than cores,
+    OpenMP lets all of them sleep when they wait, which made an update take 1.7 times as long.
     """
     threads = torch.get_num_threads()
     workers = ThreadPoolExecutor(count, thread_name_prefix="pixels", initializer=_compute_alone)

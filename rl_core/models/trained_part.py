@@ -1,5 +1,5 @@
 """The part of a model that RL trains: all of it, all but the vision tower, or LoRA adapters, which are small matrices
-beside frozen weights (Hu et al. 2021, arXiv:2106.09685).
+next to frozen weights (Hu et al. 2021, arXiv:2106.09685).
 
 By default the generator gets merged weights, with the names and the sync of any other policy. This works for every rank
 of an adapter and every layer, vision towers included, which vLLM's own adapters do not. In float32 it is exact up to

@@ -27,7 +27,7 @@ def token_ban(token_ids: Sequence[int]) -> "type[LogitsProcessor]":
 
     class TokenBan(LogitsProcessor, SecondRunnersProcessor):  # type: ignore[misc]  # vLLM's classes have no types
         def __init__(self, *_: Any) -> None:
-            """Keep nothing of what the runner tells: its config, and its device or the states of its requests."""
+            """Keep nothing of what the runner gives: its config, and its device or the states of its requests."""
 
         def is_argmax_invariant(self) -> bool:
             return False

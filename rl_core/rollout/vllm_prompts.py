@@ -31,7 +31,7 @@ class PromptRenderer:
         self._placeholders = {kind: getattr(config, f"{kind}_token_id", None) for kind in ("image", "video")}
         multimodal = engine.model_config.multimodal_config
         self._engine_normalises = multimodal is not None and bool(multimodal.mm_device_do_normalize)
-        self._patches_a_token = _patches_a_token(config)
+        self._patches_per_token = _patches_per_token(config)
 
     def render(self, prompt: Prompt) -> "EngineInput":
         """The engine input of a prompt, which any number of requests may share. Raises ValueError if the prompt does
@@ -48,7 +48,7 @@ class PromptRenderer:
         if not prompt.image_uids:
             return tokens_input(prompt.engine_token_ids.tolist())
         shown = self._pixels.get(prompt.image_uids)
-        lengths = np.array([len(image.values) // self._patches_a_token for image in shown])
+        lengths = np.array([len(image.values) // self._patches_per_token for image in shown])
         is_image = prompt.engine_token_ids == self._placeholders["image"]
         repeats = np.ones_like(prompt.engine_token_ids)
         repeats[is_image] = lengths
@@ -115,7 +115,7 @@ class PromptRenderer:
                 )
 
 
-def _patches_a_token(config: PreTrainedConfig) -> int:
+def _patches_per_token(config: PreTrainedConfig) -> int:
     """How many patches of an image the vision tower merges into one token; 1 for a text model."""
     vision_config = getattr(config, "vision_config", None)
     return 1 if vision_config is None else int(vision_config.spatial_merge_size**2)

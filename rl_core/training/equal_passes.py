@@ -19,7 +19,7 @@ from rl_core.types import Group, Prompt, TrainGroup
 AnyGroup = TypeVar("AnyGroup", bound=Group | TrainGroup)
 
 Media = frozenset[str]
-"""What a prompt shows beside text: "image", "video", both or nothing. The vision tower works once for each."""
+"""What a prompt shows besides text: "image", "video", both or nothing. The vision tower works once for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -95,7 +95,7 @@ class Trainer:
 
     @property
     def sends_adapters(self) -> bool:
-        """Whether the generator gets the adapters separately, beside the frozen weights."""
+        """Whether the generator gets the adapters apart from the frozen weights."""
         return self.config.model.generator_lora is not None
 
     @property
