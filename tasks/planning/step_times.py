@@ -89,7 +89,8 @@ def step_forecaster(
         return None, "not known: nothing is published of this CPU's speed; plan again after some steps on it"
     metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
     lengths = mean_lengths(metrics) if metrics else Lengths.assumed(config)
-    rates = f"{BANDWIDTH:.0%} of its bandwidth and {ARITHMETIC:.0%} of its arithmetic, without rewards"
+    images = f", {lengths.image_share:.0%} of a prompt images" if sizes.vision_parameters else ""
+    rates = f"{BANDWIDTH:.0%} of its bandwidth and {ARITHMETIC:.0%} of its arithmetic{images}, without rewards"
     assumed = f"assumed from the data sheet of {card.name}, at {rates}"
     source = f"measured in {len(steps)} steps of this run" if steps else assumed
     own = f"prompts of {lengths.prompt:,.0f} and responses of {lengths.response:,.0f} tokens ({lengths.source})"
