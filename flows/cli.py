@@ -61,7 +61,7 @@ def run(
     from flows.seed_group import SeedGroup
 
     if seeds or (resume and SeedGroup.is_there(resume, runs_dir)):
-        from flows.commands.seeds import run_group
+        from flows.commands.run import run_group
 
         asked = {"config": configs[0] if configs else "", "overrides": overrides, "seeds": seeds or ""}
         parameters = {**asked, "resume": resume or "", "fresh": fresh, "runs_dir": runs_dir}
@@ -243,7 +243,7 @@ def compare(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Compare runs. Runs that differ only in their seed are one group, and the first group is the reference."""
-    from flows.commands.compare import print_comparison
+    from flows.commands.tables import print_comparison
     from flows.comparing import asked_groups, compare_run_groups
 
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)

@@ -14,8 +14,7 @@ from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, named
 from tasks.staging import StageOutcome, run_stage
-from tasks.tracking.inputs import log_split
-from tasks.tracking.run_tracking import ITEMS_TABLE
+from tasks.tracking.run_tracking import ITEMS_TABLE, log_split
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

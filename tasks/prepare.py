@@ -11,7 +11,7 @@ from tasks.cache.reuse import bring_folder
 from tasks.context import RunContext, current_context, named
 from tasks.preparation import prepare_run
 from tasks.staging import StageOutcome, run_stage
-from tasks.tracking.inputs import log_split
+from tasks.tracking.run_tracking import log_split
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

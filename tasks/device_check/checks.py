@@ -120,7 +120,7 @@ TINY_CHECKS: Final = (
     Check(
         name="bandwidth",
         holds=("the devices add up a tensor",),
-        function="tasks.device_check.bandwidth:bandwidth_findings",
+        function="tasks.device_check.speed:bandwidth_findings",
         advice="look at NCCL_DEBUG=INFO, and try NCCL_P2P_DISABLE=1",
         devices=2,
         seconds=180.0,

@@ -7,9 +7,10 @@ not sent again. So an outage, a deleted database and a resumed run need no speci
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from rl_core.config.run import RunConfig
+from rl_core.data.manifest import DataManifest
 from rl_core.events import LogEvent
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
     from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
     from rl_core.tracking.tracker import Tracker
+
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
 """Shows a finished stage in its nested run; reads only the run's folder."""
@@ -184,4 +186,26 @@ def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | No
         experiment=config.experiment,
         run_name=run.name,
         tags=lambda: run_tags(config, run) | code_tags(),
+    )
+
+
+Split = Literal["train", "validation"]
+
+_CONTEXTS: Final = {"train": "training", "validation": "evaluation"}
+
+
+def log_split(mlflow_run: "MlflowRun", run: RunDirectory, split: Split) -> None:
+    """Log a split of the run's data as an input, with the fingerprint of the whole preparation as its digest.
+
+    Raises:
+        TrackerUnavailable: MLflow does not answer.
+    """
+    manifest = DataManifest.read(run.data)
+    summary = manifest.splits[split]
+    mlflow_run.log_dataset(
+        name=f"{split} ({summary.source})",
+        digest=manifest.fingerprint,
+        source=run.data,
+        context=_CONTEXTS[split],
+        rows=summary.rows,
     )

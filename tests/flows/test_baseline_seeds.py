@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flows.baseline_seeds import SeedsFailed, baseline_seeds, explain_group
 from flows.cli import app
-from flows.commands.seeds import print_group
+from flows.commands.run import print_group
 from flows.seed_group import SeedGroup
 from rl_core.run_lock import RunLock
 from tests.flows.test_reproduce import BASELINE, expect_task_states, finished, pages_of, task_states

@@ -9,12 +9,11 @@ from rl_core.config import tolerances
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import dump_config
 from tasks.device_check import sampling, variants
-from tasks.device_check.bandwidth import bandwidth_findings
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.forecasts import against_plan
 from tasks.device_check.generation import float32_agreement
 from tasks.device_check.software import software_findings
-from tasks.device_check.speed import speed_finding
+from tasks.device_check.speed import bandwidth_findings, speed_finding
 from tasks.device_check.variants import training_findings
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.rl_core.small_run import small_config
