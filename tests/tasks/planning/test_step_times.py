@@ -131,6 +131,7 @@ def test_steps_on_other_devices_tell_nothing_but_their_lengths(run: RunDirectory
     assert words.startswith(
         "prompts of 40 and responses of 9 tokens (the run's own steps), assumed from the data sheet"
     )
+    assert "at 70% of its bandwidth and 30% of its arithmetic, 75% of a prompt images" in words
 
 
 def test_other_lengths_are_forecast_beside_the_expected_one(run: RunDirectory) -> None:
