@@ -245,8 +245,8 @@ def serve(pipe: Connection, name: str, work: Path, complete: bool) -> None:
 def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
     """What takes one step: with the prompts of its number, or the update alone from made-up groups."""
     from rl_core.data.prepared import PreparedDataset
-    from rl_core.loop.optimizer_batches import update_batch
     from rl_core.rollout.requests import collect_groups, requests_for
+    from rl_core.training.batches import update_batch
     from rl_core.types import Group, Sampling, TrainGroup, TrainSample
     from rl_core.workers.folders import WorkerFolders
     from rl_core.workers.local_worker import LocalWorker

@@ -19,10 +19,10 @@ from rl_core.config.algorithm import AlgorithmConfig, Correction, MaskedCorrecti
 from rl_core.config.run import RunConfig
 from rl_core.loop.advantages import TokenArrays, advantage_inputs, train_groups
 from rl_core.loop.collecting import Collected
-from rl_core.loop.optimizer_batches import split_by_optimizer_step
 from rl_core.loop.reference_kl import ReferenceKL, reference_kl
 from rl_core.loop.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
+from rl_core.training.batches import split_by_optimizer_step
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 

@@ -10,10 +10,10 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import COMPARED_GROUPS, agreement_bounds
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import build_experience
-from rl_core.loop.optimizer_batches import update_batch
 from rl_core.loop.step_metrics import agreement_metrics, update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter, LogProbGap
+from rl_core.training.batches import update_batch
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 

@@ -1,12 +1,15 @@
-"""The input of an update and its results, which pass between the driver and the workers."""
+"""The input of an update, the optimizer batches of a step, and its results: what passes between driver and workers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rl_core.algorithms.aggregation import BatchTotals
+from rl_core.config.run import RunConfig
+from rl_core.config.training import ActorConfig, CriticConfig
 from rl_core.training.agreement import LogProbGap
+from rl_core.training.microbatches import AnyGroup
 from rl_core.training.optimizer import StepOutcome
-from rl_core.types import TrainGroup
+from rl_core.types import Prompt, TrainGroup
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,3 +92,33 @@ class UpdateResult:
     log_prob_gap: LogProbGap | None
     nonfinite_streak: int
     seconds: Mapping[str, float] = field(compare=False)
+
+
+def update_batch(
+    groups: Sequence[TrainGroup], prompts: Sequence[Prompt], *, step: int, config: RunConfig, kl_coef: float | None
+) -> UpdateBatch:
+    """The optimizer batches of policy and critic; each has its own batch size and number of PPO epochs. The policy has
+    none in the steps before `trainer.critic_warmup`, and a batch without any sample in the loss is left out."""
+
+    def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
+        parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
+        longest = config.rollout.max_response_length
+        batches = [OptimizerBatch.of(part, longest_response=longest) for part in parts]
+        return [batch for batch in batches if batch.totals.sequences] * owner.ppo_epochs
+
+    return UpdateBatch(
+        policy=batches(config.actor) if step >= config.trainer.critic_warmup else [],
+        critic=[] if config.critic is None else batches(config.critic),
+        kl_coef=kl_coef,
+    )
+
+
+def split_by_optimizer_step(
+    groups: Sequence[AnyGroup], prompts: Sequence[Prompt], *, global_batch_size: int
+) -> list[list[AnyGroup]]:
+    """Groups by optimizer step, in the order of the loader: `global_batch_size` prompts each, without the groups that
+    were left out. A step without any group is left out."""
+    by_uid = {group.prompt.uid: group for group in groups}
+    chunks = [prompts[i : i + global_batch_size] for i in range(0, len(prompts), global_batch_size)]
+    parts = [[by_uid[prompt.uid] for prompt in chunk if prompt.uid in by_uid] for chunk in chunks]
+    return [part for part in parts if part]

@@ -12,11 +12,10 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.optimizer_batches import split_by_optimizer_step
 from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
-from rl_core.training.batches import UpdateBatch
+from rl_core.training.batches import UpdateBatch, split_by_optimizer_step
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
 from tests.rl_core.builders import groups_of
 from tests.rl_core.built_in import ESTIMATORS

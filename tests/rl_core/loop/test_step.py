@@ -6,12 +6,11 @@ import torch
 from rl_core.config.run import RunConfig
 from rl_core.loop import collecting
 from rl_core.loop.collecting import StaleWeights
-from rl_core.loop.optimizer_batches import split_by_optimizer_step
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.training.agreement import AgreementError
-from rl_core.training.batches import UpdateBatch
+from rl_core.training.batches import UpdateBatch, split_by_optimizer_step
 from rl_core.types import Prompt, Sampling
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.steps import optimizer_batch, save_state, take_step

@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
 
 from rl_core.device import CPU_MODEL
-from rl_core.models.cpu.layers import RMSNorm, use_cpu_layers
-from rl_core.models.cpu.rotary import rotate_heads, rotate_tokens
+from rl_core.models.cpu.layers import RMSNorm, rotate_heads, rotate_tokens, use_cpu_layers
 from rl_core.models.packing import pack_trees
 from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
 

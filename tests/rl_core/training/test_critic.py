@@ -14,11 +14,10 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig
 from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.optimizer_batches import update_batch
 from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
-from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.training.batches import OptimizerBatch, UpdateBatch, update_batch
 from rl_core.training.equal_passes import RankPass
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
