@@ -6,7 +6,6 @@ from pathlib import Path
 from flows.request import find_run
 from flows.seed_group import SeedGroup
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.comparison.groups import RunGroup, group_runs
 from tasks.comparison.page import ComparisonPage
 from tasks.comparison.record import show_comparison, write_comparison
@@ -57,7 +56,7 @@ def compare_run_groups(
         OSError: a file cannot be written.
     """
     page = write_comparison(groups, out, num_items=num_items)
-    address = mlflow_uri or mlflow_address(groups[0].runs[0].config.tracking)
+    address = mlflow_uri or groups[0].runs[0].config.tracking.mlflow_address
     if address:
         show_comparison(page, groups, out, mlflow_uri=address)
     return page

@@ -1,5 +1,6 @@
 """The sections around training: `evaluation`, `merge`, `tracking`, `storage`, `planning`, `published`."""
 
+import os
 from collections.abc import Iterator
 from typing import Literal
 
@@ -130,6 +131,12 @@ class TrackingConfig(Section):
                 f"{uri!r} is a folder, and MLflow no longer keeps runs in folders",
                 "give a database (sqlite:///mlflow.db), a server (http://host:port), or null",
             )
+
+    @property
+    def mlflow_address(self) -> str | None:
+        """Address of MLflow; None when the config turns it off. The environment comes before the config, since the
+        address depends on the machine that runs, and may contain a password, which a config may not."""
+        return self.mlflow_uri and (os.environ.get("MLFLOW_TRACKING_URI") or self.mlflow_uri)
 
     @field_validator("mlflow_uri")
     @classmethod

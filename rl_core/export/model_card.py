@@ -27,13 +27,9 @@ class CardFacts:
     """The contents of the card.
 
     Attributes:
-        run: Name of the run.
         base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
-        step: Number of training steps.
         algorithm: The advantage estimator and the loss.
-        data: The training data, in words.
-        data_fingerprint: Fingerprint of the prepared data.
-        reward: The reward function.
+        data, data_fingerprint: The training data, in words, and the fingerprint of the prepared data.
         accuracy: The evaluations of the base and the trained model.
         verification: How well the folder reproduces the trainer's log-probs.
         versions: Library -> version.

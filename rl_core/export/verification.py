@@ -38,17 +38,12 @@ class Verification:
 def verify_merged(
     folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] = ENGINES
 ) -> Verification:
-    """Compute the probe's log-probs with each engine, in a fresh process that does not import Sightline, and compare.
+    """Compute the log-probs of the checkpoint's probe with each engine, in a fresh process that does not import
+    Sightline, and compare.
 
     On a CPU all engines run at the same time, because most of the time goes to importing libraries. On a GPU they run
     one after the other, and each takes half of the memory: end other processes that use the GPU first. A model that is
     larger than this lies on several GPUs, and what has no room there in the machine's memory or on the disk.
-
-    Args:
-        folder: The merged model in Hugging Face format.
-        probe_folder: The checkpoint's probe.
-        tolerance: Largest and mean difference of log-probs that are accepted.
-        engines: The engines to use.
 
     Raises:
         MergeNotVerified: an engine does not load the folder, or the log-probs differ by more than the tolerance.

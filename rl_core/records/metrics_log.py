@@ -74,10 +74,7 @@ def _later_files(folder: Path, step: float) -> list[Path]:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the records of a file. Another process may append to it meanwhile: an incomplete last line is left out.
-
-    Raises:
-        ValueError: a line is not a JSON object; the message names the line.
-    """
+    Raises ValueError, which names the line, when one is not a JSON object."""
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")

@@ -45,21 +45,15 @@ class RolloutRecord:
     """A row of a step's file: one rollout.
 
     Attributes:
-        step: The training step, from 1.
-        prompt_uid: Identity of the prompt.
-        data_source: Name of the source that the row came from.
+        step: From 1.
         prompt: The rendered chat prompt.
         question: The user's text, before the prompt template is applied.
         answer: The ground truth.
         image_uids: The uids of the images, in order, then the uids of the frames of videos.
-        sample_index: Index of the rollout in its group.
-        response: The decoded response.
-        response_ids: [R] token ids.
-        log_probs: [R] log-probs of the generator, float32.
-        finish_reason: "stop" or "length".
+        response_ids, log_probs: [R] token ids, and log-probs of the generator, float32.
         policy_version: Version of the weights that sampled it. It is lower than in other groups where the group was
             kept from the step before (`online_filtering.surplus`); the file of that step has the group too.
-        components: The components of the reward, `overall` among them; empty when the reward failed.
+        components: `overall` among them; empty when the reward failed.
         parsed: The answer that the reward read from the response; None where it read none.
         error: Why there is no score; None where there is one.
         advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
@@ -100,11 +94,8 @@ def write_rollouts(
     """Write a step's file, whole or not at all.
 
     Args:
-        path: The file (`RunDirectory.rollouts(step)`).
         groups: All groups that were sampled, in the order of the loader.
-        scores: The score of every rollout.
         trained: The groups that were trained on; a rollout that is not in them has no advantage.
-        step: The training step.
 
     Raises:
         KeyError: a rollout has no score.

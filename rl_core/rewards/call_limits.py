@@ -33,8 +33,8 @@ class CallLimits:
         self._loads_long: dict[int, bool] = {}
 
     def of(self, index: int, *, samples: int, is_first: bool) -> CallLimit:
-        """The present limit of a task of function `index` with so many samples. `is_first`: it has the function's first
-        call in its process."""
+        """The present limit of a task of function `index`. `is_first`: it has the function's first call in its
+        process."""
         later = self._of_later(index, samples)
         if not is_first or self._loads_long.get(index) is False:
             return later

@@ -32,10 +32,9 @@ class RewardCaller:
     """A loaded function and its limits, in a scoring process.
 
     Attributes:
-        scorer: The function.
         memory_limit_bytes: The process's memory limit, for error messages.
-        runner: The process's event loop. There is one for the whole life of the process, because a client that a
-            reward file keeps is bound to its loop.
+        runner: The process's event loop. There is one for the whole life of the process, because a client that a reward
+            file keeps is bound to its loop.
     """
 
     scorer: Scorer
@@ -46,7 +45,6 @@ class RewardCaller:
         """Results of the first samples: of one at least, of all for a batch or an `async def` function.
 
         Args:
-            samples: At least one.
             timeout_seconds: Limit of one call of an `async def` function; the run enforces all other limits.
             reason: The error message for a call that took longer.
 
@@ -153,7 +151,6 @@ def _the_only_one(returned: object) -> object:
 
 
 def _one_each(returned: object, count: int) -> Sequence[object]:
-    """The results of a batch call: a list, or any other iterable with one result per sample."""
     wanted = f"for a batch of {count}, not a list with one result a sample"
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         raise ValueError(f"returned {type(returned).__name__} {wanted}")

@@ -14,13 +14,9 @@ from rl_core.user_code.modules import import_file
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scorer:
-    """A loaded reward function with its keyword arguments bound. The values that it returns are not checked here.
-
-    Attributes:
-        spec: Names the function.
-        function: Takes one sample, one dict or a list of dicts, by `spec.style`.
-        parse: The module's function `parse`, which reads the answer from a response; None if it has none.
-    """
+    """A loaded reward function with its keyword arguments bound; it takes one sample, one dict or a list of dicts, by
+    `spec.style`. The values that it returns are not checked here. `parse` is the module's function that reads the
+    answer from a response."""
 
     spec: RewardSpec
     function: Callable[..., object]
@@ -45,13 +41,9 @@ def easyr1_input(sample: RewardSample) -> dict[str, Any]:
 
 
 def load_scorer(spec: RewardSpec) -> Scorer:
-    """Import the module of a function, unless it was imported before, and bind the keyword arguments.
-
-    Raises:
-        BaseException: anything that the module raises while it is imported.
-        AttributeError: the module does not define the function.
-        TypeError: what the module defines by that name cannot be called.
-    """
+    """Import the module of a function, unless it was imported before, and bind the keyword arguments. Raises anything
+    that the module raises, AttributeError when it does not define the function, and TypeError when what it defines
+    cannot be called."""
     module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
     if not hasattr(module, spec.function):
         raise AttributeError(f"{spec.source} defines no `{spec.function}` when it is imported")

@@ -21,10 +21,8 @@ class RewardSpec:
     Attributes:
         name: The name in the config, for messages.
         source: Dotted name of a module, or the absolute path of a user's file.
-        function: Name of the function in it.
         kwargs: Keyword arguments of every call, JSON values.
         has_parser: Whether the module also has a function `parse`.
-        style: How the function is called.
         is_async: Whether it is an `async def`; a process runs several of its calls concurrently.
     """
 
@@ -59,11 +57,9 @@ class PoolOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """Asks a scoring process to score samples with one function.
-
-    `timeout_seconds` is the limit of one call of an `async def` function, and `timeout_reason` the message for a call
-    that exceeds it. The run itself enforces the limits of all other functions.
-    """
+    """Asks a scoring process to score samples with one function. `timeout_seconds` is the limit of one call of an
+    `async def` function, and `timeout_reason` the message for a call that exceeds it; the run itself enforces the
+    limits of all other functions."""
 
     function_index: int
     samples: Sequence[RewardSample]

@@ -40,10 +40,8 @@ class RewardPool:
         """Starts nothing.
 
         Args:
-            config: The functions and their limits.
             log_event: Called for every batch that failed.
-            image_store: The file of the prepared images, for functions that look at them; they find its path in the
-                environment variable SIGHTLINE_IMAGES.
+            image_store: The file of the prepared images, for functions that look at them (IMAGES_VARIABLE).
 
         Raises:
             ValueError: the configuration names a function that cannot be found; see resolve_rewards.
@@ -83,12 +81,8 @@ class RewardPool:
         self.close()
 
     def submit(self, sample: RewardSample) -> "Future[Score]":
-        """Have a sample scored; the future gets its score. Samples of a fast reward may be held back until `flush`, and
-        samples of a reward of REWARD_TYPE batch always are.
-
-        Raises:
-            RuntimeError: the pool is closed, or cannot score any more.
-        """
+        """Have a sample scored. Samples of a fast reward may be held back until `flush`, and samples of a reward of
+        REWARD_TYPE batch always are. Raises RuntimeError when the pool is closed, or cannot score any more."""
         route = self._routing.route_of(sample.data_source)
         if route is None:
             return _failed(f"no reward for data source {sample.data_source!r}: name it in reward.by_source")

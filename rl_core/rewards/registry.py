@@ -45,7 +45,7 @@ def resolve_rewards(config: RewardConfig) -> Routing:
 
 
 def _route(choice: RewardChoice, config: RewardConfig, specs: list[RewardSpec]) -> Route:
-    """The route of a choice. Functions that are not in `specs` yet are appended to it."""
+    """Functions that are not in `specs` yet are appended to it."""
     resolved = [resolve_function(term, grader=config.grader) for term in choice.terms]
     terms = [
         Term(function_index=_index_of(spec, specs), name=term.label, weight=term.weight)
@@ -66,11 +66,8 @@ def _index_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
 
 
 def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
-    """Find one function. A built-in reward that takes a `grader` gets it.
-
-    Raises:
-        ValueError: the function cannot be found, or the REWARD_TYPE of its file is unknown.
-    """
+    """Find one function. A built-in reward that takes a `grader` gets it. Raises ValueError when the function cannot be
+    found, or the REWARD_TYPE of its file is unknown."""
     name = term.function
     if is_user_function(name):
         return _resolve_file(term)
@@ -109,8 +106,8 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
 
 
 def _style(term: RewardTerm, source: SourceText) -> Style:
-    """How the function is called: as in EasyR1 if the config or the file says so. A file that has REWARD_NAME but no
-    REWARD_TYPE has EasyR1's default type."""
+    """As in EasyR1 if the config or the file says so. A file that has REWARD_NAME but no REWARD_TYPE has EasyR1's
+    default type."""
     if term.reward_type is not None:
         return term.reward_type
     if _EASYR1_TYPE not in source.names:

@@ -13,13 +13,8 @@ from rl_core.types import Score
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Term:
-    """One function of a route.
-
-    Attributes:
-        function_index: Its index in Routing.specs.
-        name: Prefix of its components.
-        weight: Weight of its `overall` in a mixture.
-    """
+    """One function of a route: its index in Routing.specs, the prefix of its components, and the weight of its
+    `overall` in a mixture."""
 
     function_index: int
     name: str
@@ -28,13 +23,8 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """The functions that score a sample together.
-
-    Attributes:
-        terms: At least one.
-        is_mixture: Whether the score is the weighted sum of the terms; if not, it is the score of the only term.
-        reader: Index of the first term whose function has a parser; None if there is none.
-    """
+    """The functions that score a sample together, at least one. If they are no mixture, the score is that of the only
+    term. `reader` is the index of the first term whose function has a parser; None if there is none."""
 
     terms: Sequence[Term]
     is_mixture: bool
@@ -48,13 +38,8 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing:
-    """All reward functions, each once, and the routes of the data sources.
-
-    Attributes:
-        specs: The functions that the scoring processes load.
-        by_source: Routes of the data sources that have their own.
-        fallback: The route of all other samples; None if every data source must have its own.
-    """
+    """All reward functions, each once, and the routes of the data sources. `fallback` is the route of the sources that
+    have none of their own; None if each must have its own."""
 
     specs: Sequence[RewardSpec]
     by_source: Mapping[str, Route]

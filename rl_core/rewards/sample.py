@@ -23,10 +23,8 @@ class RewardSample:
         question: The user's text before the prompt template.
         data_source: Name of the source that the row came from.
         prompt_uid: Identity of the row; the samples of a group share it.
-        sample_index: Index in the group.
         image_uids: The uid of each image, in the order of the images in the prompt.
         extra: Every other column of the row (JSON values).
-        response_ids: The sampled token ids.
         finish_reason: "stop" at an end-of-sequence token, "length" at the token limit.
     """
 

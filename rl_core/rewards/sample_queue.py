@@ -19,13 +19,8 @@ Waiting = tuple[RewardSample, "Future[CallResult]"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """What one process scores at a time: samples with the futures of their results.
-
-    Attributes:
-        function_index: The function.
-        waiting: At least one sample.
-        breaks: So many processes have ended after they took these samples and before the call began.
-    """
+    """What one process scores at a time: samples, at least one, with the futures of their results. So many processes
+    (`breaks`) have ended after they took these samples and before the call began."""
 
     function_index: int
     waiting: list[Waiting]

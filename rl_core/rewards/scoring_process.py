@@ -72,7 +72,7 @@ class ScoringProcess:
         self._is_over = False
 
     def send(self, message: object, left: Left) -> None:
-        """Send a message. Raises Ended, OutOfTime."""
+        """Raises Ended, OutOfTime."""
         self._supervisor.send_signal(signal.SIGCONT)  # the previous call may have stopped it
         unsent = memoryview(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         while unsent:

@@ -27,15 +27,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """What the slots of a pool have in common.
-
-    Attributes:
-        order: The functions and their limits.
-        environment: That of the scoring processes.
-        work: The samples.
-        limits, loading: What is known of the functions' times and imports.
-        log_event: Called for every batch that failed.
-    """
+    """What the slots of a pool have in common: the functions and their limits, the environment of the scoring
+    processes, the samples, what is known of the functions' times and imports, and who hears of batches that failed."""
 
     order: PoolOrder
     environment: Mapping[str, str]
@@ -191,8 +184,7 @@ def _after(word: str, words: list[Any]) -> list[Any]:
 
 
 def _answer_of(count: int, words: list[Any]) -> tuple[list[CallResult], float] | str:
-    """The results of at most `count` samples and the seconds that they took; or why the whole batch failed. Raises
-    ValueError or TypeError for any other answer."""
+    """The results of at most `count` samples and the seconds that they took; or why the whole batch failed."""
     if words[:1] == ["batch failed"]:
         return str(words[1])
     sent, seconds = _after("scored", words)

@@ -19,14 +19,9 @@ _IN_EVERY_FORM = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroundTruthTrial:
-    """How the reward scored the true answers.
-
-    Attributes:
-        responses: The true answer of each prompt, in a form that the reward calls right if there is one.
-        scores: One for each response.
-        problems: Sentences about what would stop the run; empty if there is nothing.
-        warnings: Sentences about what looks wrong but may be intended.
-    """
+    """How the reward scored the true answers: the answer of each prompt in a form that the reward calls right, if there
+    is one, with its score; sentences about what would stop the run; and sentences about what looks wrong but may be
+    intended."""
 
     responses: Sequence[str] = ()
     scores: Sequence[Score] = ()
@@ -42,12 +37,10 @@ def try_on_ground_truth(
     accuracy_key: str,
     filter_key: str | None = None,
 ) -> GroundTruthTrial:
-    """Score the true answers of a few prompts in a pool of one process, which ends before this returns.
+    """Score the true answers of a few prompts in a pool of one process, which ends before this returns. All prompts are
+    tried, unless the reward needed all its time on its first row and still gave no score.
 
     Args:
-        config: The reward.
-        prompts: Some rows. All of them are tried, unless the reward needed all its time on its first row and still gave
-            no score.
         target_template: Jinja text (variables `answer`, `question`) that turns an answer into a response. If None, a
             built-in reward is tried on the form that it gives its full score, and a user's reward on all USUAL_FORMS.
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).

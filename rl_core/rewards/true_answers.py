@@ -30,14 +30,8 @@ _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(kw_only=True, slots=True)
 class TrueAnswer:
-    """A row, responses that give its true answer in several forms, and the scores of the responses that were tried.
-
-    Attributes:
-        reward: Name of the functions that score the row.
-        prompt: The row.
-        forms: The responses.
-        scores: By the index of the response in `forms`; empty for a row that was left out.
-    """
+    """A row, responses that give its true answer in several forms, and [index of a form] -> its score, of the forms
+    that were tried: none for a row that was left out. `reward` names the functions that score the row."""
 
     reward: str
     prompt: Prompt
@@ -70,11 +64,8 @@ def is_right(score: Score, accuracy_key: str) -> bool:
 
 
 def true_answers(prompts: Sequence[Prompt], routing: Routing, template_text: str | None) -> list[TrueAnswer]:
-    """The rows with their responses, none of them scored.
-
-    Raises:
-        ValueError: the template is not valid, or an answer cannot be rendered with it.
-    """
+    """The rows with their responses, none of them scored. Raises ValueError when the template is not valid, or an
+    answer cannot be rendered with it."""
     template = None if template_text is None else target_template(template_text)
     return [
         TrueAnswer(reward=_name_of(prompt, routing), prompt=prompt, forms=_forms(prompt, routing, template))

@@ -26,11 +26,8 @@ class Work:
         self._cause: Exception | None = None
 
     def add(self, function_index: int, sample: RewardSample) -> "Future[CallResult]":
-        """Have a sample scored by a function; the future gets the result.
-
-        Raises:
-            RuntimeError: the work has stopped.
-        """
+        """Have a sample scored by a function; the future gets the result. Raises RuntimeError when the work has
+        stopped."""
         with self._changed:
             if self._end is not None:
                 raise self._no_results_error()
@@ -52,11 +49,7 @@ class Work:
             self._changed.notify_all()
 
     def next_task(self) -> Task:
-        """Wait for the next task. The functions take turns.
-
-        Raises:
-            Stopped: there are no more tasks.
-        """
+        """Wait for the next task. The functions take turns. Raises Stopped when there are no more."""
         with self._changed:
             while self._end is None:
                 for queue in self._turns:

@@ -4,43 +4,41 @@ import logging
 from collections.abc import Mapping
 from itertools import groupby
 
+from typing_extensions import override
+
 from rl_core.tracking.generations import GENERATIONS, VAL_GENERATIONS
-from rl_core.tracking.tracker import Table
+from rl_core.tracking.tracker import Table, Tracker
 
 logger = logging.getLogger(__name__)
 
 _ONE_OF = {GENERATIONS: "a response", VAL_GENERATIONS: "an answer to a held-out prompt"}
 
 
-class ConsoleTracker:
-    """Implements Tracker with the log.
-
-    A terminal cannot be asked for the last step that it has, so the caller says from which step on to show.
-
-    Args:
-        after: The last step that is not shown; -1 shows all steps.
-    """
+class ConsoleTracker(Tracker):
+    """The log, one record for each step and each response. A terminal cannot be asked for the last step that it has, so
+    the caller says after which one to show; -1 shows all steps."""
 
     def __init__(self, *, after: int) -> None:
         self._last = after
 
+    @override
     def last_step(self) -> int:
-        """The last step that was shown."""
         return self._last
 
+    @override
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Log one record for each row."""
         for row in zip(*table.values(), strict=True):
             lines = [f"  {column}: {value}" for column, value in zip(table, row, strict=True)]
             logger.info("step %d, %s\n%s", step, _ONE_OF[name], "\n".join(lines))
 
+    @override
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log one record, with a line for each family of metrics (`actor/...`)."""
         logger.info("step %d\n%s", step, metrics_text(metrics))
         self._last = step
 
+    @override
     def close(self) -> None:
-        """Does nothing: nothing is buffered."""
+        """Nothing is buffered."""
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:

@@ -30,7 +30,6 @@ class TrackerFollower:
     TrackerUnavailable is caught; it is reported once for each outage.
 
     Args:
-        tracker: Where the metrics go.
         metrics_path: The run's metrics.jsonl.
         generations: Returns, for a step, tables of some of its responses, by name; empty where there is nothing to
             show.

@@ -27,30 +27,24 @@ def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) ->
 
 
 def read_generations(path: Path, count: int) -> Table | None:
-    """Read the first response to each of the first `count` prompts of a step, in the order of the loader.
-
-    Args:
-        path: The step's rollout file.
-        count: Largest number of rows.
+    """Read the first response to each of the first `count` prompts of a step, in the order of the loader, from its
+    rollout file.
 
     Returns:
         The columns COLUMNS: `reward` is the component `overall`, `advantage` the mean advantage of a token; each is
-        None for a response that has none. None when there is no such file (step 0) or `count` is 0.
+            None for a response that has none. None when there is no such file (step 0) or `count` is 0.
     """
     records = _first_of_each(path, count, ["prompt", "response", "answer", "components", "advantages"])
     return _table(records, COLUMNS, lambda record: _mean(record["advantages"])) if records is not None else None
 
 
 def read_val_generations(path: Path, count: int) -> Table | None:
-    """Read the first response to each of the first `count` held-out prompts, which are the same at every step.
-
-    Args:
-        path: The step's validation file.
-        count: Largest number of rows.
+    """Read the first response to each of the first `count` held-out prompts, which are the same at every step, from the
+    step's validation file.
 
     Returns:
-        The columns VAL_COLUMNS: `reward` is the component `overall`, `right` says whether the response is right. None
-        when there was no validation at that step or `count` is 0.
+        The columns VAL_COLUMNS: `reward` is the component `overall`. None when there was no validation at that step or
+            `count` is 0.
     """
     records = _first_of_each(path, count, ["prompt", "response", "answer", "components", "verdict"])
     return _table(records, VAL_COLUMNS, lambda record: record["verdict"]) if records is not None else None
@@ -64,7 +58,6 @@ def as_markdown(table: Table) -> str:
 
 
 def _first_of_each(path: Path, count: int, columns: list[str]) -> list[dict[str, Any]] | None:
-    """The first response to each of the first `count` prompts of a file; None where there is nothing to show."""
     if count == 0 or not path.is_file():
         return None
     records = pq.read_table(path, columns=["sample_index", *columns], partitioning=None).to_pylist()

@@ -29,12 +29,8 @@ _SQLITE = "sqlite:///"
 
 
 class MlflowAccess:
-    """An MLflow tracking store, which may be unreachable at any moment.
-
-    Args:
-        uri: Address of a server, or `sqlite:///file.db`. A relative path is made absolute here, because tasks may run
-            in another working directory.
-    """
+    """An MLflow tracking store, which may be unreachable at any moment: a server, or `sqlite:///file.db`. A relative
+    path is made absolute here, because tasks may run in another working directory."""
 
     def __init__(self, uri: str) -> None:
         for name, value in (PATIENCE | QUIET).items():

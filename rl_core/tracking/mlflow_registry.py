@@ -32,12 +32,7 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """The versions of one registered model. Every method raises TrackerUnavailable when MLflow does not answer.
-
-    Args:
-        access: The tracking store.
-        name: Name of the registered model.
-    """
+    """The versions of one registered model. Every method raises TrackerUnavailable when MLflow does not answer."""
 
     def __init__(self, access: MlflowAccess, name: str) -> None:
         self._access = access
@@ -68,8 +63,7 @@ class ModelRegistry:
             run: The MLflow run that the model came from.
             folder: Folder of the weights.
             files: [name] -> SHA-256 of the files in the folder.
-            tags: Tags of the version.
-            description: Description for people, in Markdown.
+            description: For people, in Markdown.
         """
         run_id = run.run_id
         source = folder.absolute().as_uri()

@@ -47,15 +47,8 @@ MAX_DIGEST_LENGTH = 36
 
 
 class MlflowRun:
-    """One MLflow run, which is looked up or created when it is first needed.
-
-    Args:
-        access: The tracking store.
-        experiment: Name of the experiment, which is created if it does not exist.
-        name: Name that people see.
-        tags: Tags that identify the run: two runs with equal tags are the same run.
-        parent: The run in which this one is nested.
-    """
+    """One MLflow run, which is looked up or created when it is first needed, as is its experiment. Two runs with equal
+    `tags` are the same run; `name` is what people see."""
 
     def __init__(
         self,
@@ -143,11 +136,9 @@ class MlflowRun:
         """Log the prepared data as an input of the run.
 
         Args:
-            name: Name of the data set.
             digest: Fingerprint of the data; runs with equal data are found by it.
             source: Folder of the prepared data.
             context: What the data is used for ("training", "evaluation").
-            rows: Number of rows.
         """
         dataset = Dataset(
             name=name,
@@ -160,14 +151,10 @@ class MlflowRun:
         self._call(lambda client, run_id: client.log_inputs(run_id, datasets=[entry]))
 
     def log_table(self, file: str, columns: Table) -> None:
-        """Log a table that MLflow's pages show (`mlflow.load_table` reads it). It replaces an earlier table of that
-        name, while MLflow's own `log_table` would append the rows to it. Of more than about a hundred tables the pages
-        show only the newest; the others are artifacts like any other file.
-
-        Args:
-            file: Name of the artifact, ending in `.json`.
-            columns: [column name] -> one JSON value for each row; all columns have the same length.
-        """
+        """Log a table that MLflow's pages show (`mlflow.load_table` reads it), as the artifact `file`, which ends in
+        `.json`. It replaces an earlier table of that name, while MLflow's own `log_table` would append the rows to it.
+        Of more than about a hundred tables the pages show only the newest; the others are artifacts like any other
+        file."""
         table = {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 
         def log(client: MlflowClient, run_id: str) -> None:
@@ -232,14 +219,9 @@ class MlflowRun:
 
 
 class MlflowPipeline:
-    """The MLflow runs of one pipeline: a parent, and a nested run for each stage.
-
-    Args:
-        uri: Tracking server, or SQLite database.
-        experiment: Name of the experiment.
-        run_name: Name of the run's folder; the same name continues the same MLflow runs.
-        tags: Tags that every run gets when it is shown, since MLflow's search sees only a run's own tags.
-    """
+    """The MLflow runs of one pipeline: a parent, and a nested run for each stage. The same `run_name`, the name of the
+    run's folder, continues the same MLflow runs. Every run gets `tags` when it is shown, since MLflow's search sees
+    only a run's own tags."""
 
     def __init__(
         self, uri: str, *, experiment: str, run_name: str, tags: Callable[[], Mapping[str, str]] = dict

@@ -6,22 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import swanlab
+from typing_extensions import override
 
-from rl_core.tracking.tracker import STEP_KEY, Table
+from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
 
-class SwanlabTracker:
-    """Implements Tracker with a folder that `swanlab watch` shows.
-
-    SwanLab's records cannot be continued: each process writes them anew from the first step, and replaces earlier
-    records. SwanLab allows one run in a process.
-
-    Args:
-        folder: Folder to which SwanLab writes.
-        experiment: Name of SwanLab's project.
-        run_name: Name of SwanLab's experiment.
-        run_config: The config that SwanLab shows.
-    """
+class SwanlabTracker(Tracker):
+    """A folder that `swanlab watch` shows. SwanLab's records cannot be continued: each process writes them from the
+    first step on, and replaces earlier records. SwanLab allows one run in a process."""
 
     def __init__(self, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]) -> None:
         self._folder = folder
@@ -31,23 +23,24 @@ class SwanlabTracker:
         self._run: swanlab.Run | None = None
         self._last = -1
 
+    @override
     def last_step(self) -> int:
-        """The last step that this process wrote."""
         return self._last
 
+    @override
     def log_generations(self, step: int, name: str, table: Table) -> None:
         """Write a text for each row, since local records have no tables."""
         rows = zip(*table.values(), strict=True)
         texts = ["\n".join(f"{column}: {value}" for column, value in zip(table, row, strict=True)) for row in rows]
         self._open().log({name: [swanlab.Text(text) for text in texts]}, step=step)
 
+    @override
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step."""
         self._open().log({**metrics, STEP_KEY: step}, step=step)
         self._last = step
 
+    @override
     def close(self) -> None:
-        """End the experiment."""
         if self._run is not None:
             self._run.finish()
             self._run = None

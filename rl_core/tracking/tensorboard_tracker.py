@@ -5,42 +5,38 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from torch.utils.tensorboard import SummaryWriter
+from typing_extensions import override
 
 from rl_core.tracking.generations import as_markdown
-from rl_core.tracking.tracker import STEP_KEY, Table
+from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
 
-class TensorboardTracker:
-    """Implements Tracker with a folder of event files; the steps in them are the steps that are shown.
-
-    Every process writes its own file. The file begins with a record that makes TensorBoard ignore later steps of
-    earlier files, since a killed process may have left an incomplete step.
-
-    Args:
-        folder: Folder of the files; it is created with the first step.
-    """
+class TensorboardTracker(Tracker):
+    """A folder of event files; the steps in them are the steps that are shown. Every process writes its own file. It
+    begins with a record that makes TensorBoard ignore later steps of earlier files, since a killed process may have
+    left an incomplete step."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writer: SummaryWriter | None = None
 
+    @override
     def last_step(self) -> int:
-        """The last step that is complete in the files, -1 for none."""
         return max((last_step_in(path) for path in sorted(self._folder.glob("events.out.tfevents.*"))), default=-1)
 
+    @override
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Show the table under "Text"."""
         self._open(step).add_text(name, as_markdown(table), step)
 
+    @override
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step, and flush the file."""
         writer = self._open(step)
         for name, value in {**metrics, STEP_KEY: float(step)}.items():
             writer.add_scalar(name, value, step)
         writer.flush()
 
+    @override
     def close(self) -> None:
-        """Close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -43,13 +43,8 @@ class TrackerUnavailable(RuntimeError):
 
 @contextmanager
 def tolerated_outage(what: str, log_event: LogEvent | None = None) -> Iterator[None]:
-    """Catch TrackerUnavailable in the block, with a warning and the event `tracker-unavailable`. The rest of the block
-    is skipped.
-
-    Args:
-        what: What is not shown because of the outage, such as "the evaluation table".
-        log_event: Records the event.
-    """
+    """Catch TrackerUnavailable in the block, with a warning that `what` ("the evaluation table") is not shown and the
+    event `tracker-unavailable`. The rest of the block is skipped."""
     try:
         yield
     except TrackerUnavailable as outage:

@@ -9,27 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import wandb
+from typing_extensions import override
 
 from rl_core.config.stages import WandbConfig
-from rl_core.tracking.tracker import STEP_KEY, Table, TrackerUnavailable
+from rl_core.tracking.tracker import STEP_KEY, Table, Tracker, TrackerUnavailable
 
 PATIENCE = {"WANDB_INIT_TIMEOUT": "10", "WANDB_FINISH_TIMEOUT": "60"}
 """W&B's own defaults wait for a server for 90 seconds when a run opens, and without limit when it ends."""
 
 
-class WandbTracker:
-    """Implements Tracker with one W&B run, which is found again by an id made from the run's name.
+class WandbTracker(Tracker):
+    """One W&B run, which is found again by an id made from `run_name`. W&B writes to a folder `wandb` in `folder`.
 
     Online, the server says which steps it has. Offline there is no server, and the files may lack the last steps of a
-    killed process. So each process writes the run anew from its first step and replaces the earlier files; `wandb sync`
+    killed process. So each process writes the run from its first step on and replaces the earlier files; `wandb sync`
     then sends each step once.
-
-    Args:
-        config: Mode, project and entity.
-        folder: Folder to which W&B may write; it creates a folder `wandb` in it.
-        experiment: Name of the project, unless the config names one.
-        run_name: Name that people see, which also identifies the run.
-        run_config: The config that W&B shows.
     """
 
     def __init__(
@@ -46,25 +40,25 @@ class WandbTracker:
         self._run: wandb.Run | None = None
         self._last = -1
 
+    @override
     def last_step(self) -> int:
-        """The last step that was sent; the server is asked for it when the run opens. Raises TrackerUnavailable."""
         if self._config.mode == "online":
             self._open()
         return self._last
 
+    @override
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Log a table; it is sent with the step's metrics. Raises TrackerUnavailable."""
         rows = [list(row) for row in zip(*table.values(), strict=True)]
         self._log(step, {name: wandb.Table(columns=list(table), data=rows)}, commit=False)
 
+    @override
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log the metrics of a step; W&B sends them in the background. Raises TrackerUnavailable."""
         self._log(step, {**metrics, STEP_KEY: step}, commit=True)
         self._last = step
 
+    @override
     def close(self) -> None:
-        """Wait until everything is sent, for a minute at most. Raises TrackerUnavailable; `wandb sync` then sends the
-        rest."""
+        """Wait until everything is sent, for a minute at most; `wandb sync` then sends the rest."""
         if self._run is None:
             return
         run, self._run = self._run, None

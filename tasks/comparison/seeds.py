@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.comparison.groups import group_runs
 from tasks.comparison.page import ComparisonPage, GroupRow
 from tasks.comparison.record import as_json, write_comparison
@@ -49,7 +48,7 @@ class GroupTracking:
     def __init__(self, config: RunConfig, name: str) -> None:
         self._config = config
         self._name = name
-        self._address = mlflow_address(config.tracking)
+        self._address = config.tracking.mlflow_address
 
     def take(self, run: RunDirectory) -> None:
         """Make the run of a member, which is about to start, a child of the group's run."""

@@ -15,7 +15,6 @@ from rl_core.digests import FileRecord
 from rl_core.files import lies_below
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.cache.manifests import StageManifest, altered_output, read_manifest
 from tasks.housekeeping.overview import RunOverview
 
@@ -43,7 +42,7 @@ class Champions:
             return None
         if run.config is None:
             return "it has a merged model, which may be a champion, and its config cannot be read"
-        address = mlflow_address(run.config.tracking)
+        address = run.config.tracking.mlflow_address
         if address is None:
             return None
         found = self._asked(address, run.config.experiment)

@@ -9,7 +9,6 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.reproduction import Reproduction
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
-from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.comparison.page import interval_over_seeds
 from tasks.comparison.seeds import GroupTracking, conclude_seeds
 from tasks.reproduction.baseline_result import BaselineResult
@@ -57,7 +56,7 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
     atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     for member, result in zip(members, conclusion.results, strict=True):
         conclude_baseline_seeds(result, member.config, page, set_name=name)
-    if address := mlflow_address(members[0].config.tracking):
+    if address := members[0].config.tracking.mlflow_address:
         show_conclusion(conclusion, mlflow_uri=address)
     return conclusion
 

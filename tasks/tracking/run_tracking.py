@@ -14,7 +14,6 @@ from rl_core.data.manifest import DataManifest
 from rl_core.events import LogEvent
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.mlflow_address import mlflow_address
 from tasks.cache.manifests import StageManifest
 from tasks.tracking.run_tags import code_tags, run_tags
 
@@ -175,7 +174,7 @@ class PipelineTracking:
 
 
 def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":
-    address = mlflow_address(config.tracking)
+    address = config.tracking.mlflow_address
     if address is None:
         return None
     # Imported here: MLflow takes two seconds to import, and a run without it need not wait.

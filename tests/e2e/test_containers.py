@@ -20,7 +20,6 @@ import yaml
 from mlflow import MlflowClient
 
 from rl_core.config.stages import TrackingConfig
-from rl_core.tracking.mlflow_address import mlflow_address
 from tests.e2e.runs import REPOSITORY
 from tests.processes import answers, listening
 from tests.servers import free_port, started, wait_until
@@ -152,7 +151,7 @@ def test_a_worker_finds_its_pool_and_mlflow(place: Place, monkeypatch: pytest.Mo
         wait_until(lambda: "started!" in log.read_text(), "the worker polls its pool")
     variables = place.variables("worker")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", variables["MLFLOW_TRACKING_URI"])
-    client = MlflowClient(tracking_uri=mlflow_address(TrackingConfig()))
+    client = MlflowClient(tracking_uri=TrackingConfig().mlflow_address)
     run = client.create_run(client.create_experiment("by a worker"))
     client.log_text(run.info.run_id, "a report", "report.txt")
     assert (place.folder / "artifacts").is_dir()

@@ -42,27 +42,6 @@ def test_wilson_lies_in_the_unit_interval_around_the_estimate(count: tuple[int, 
     assert 0 <= low <= successes / n <= high <= 1
 
 
-@given(counts, st.floats(0.5, 0.9))
-def test_wilson_grows_with_confidence_and_shrinks_with_n(count: tuple[int, int], confidence: float) -> None:
-    successes, n = count
-    low, high = wilson_interval(successes, n, confidence=confidence)
-    surer_low, surer_high = wilson_interval(successes, n, confidence=confidence + 0.05)
-    assert surer_low <= low
-    assert high <= surer_high
-    more_low, more_high = wilson_interval(2 * successes, 2 * n, confidence=confidence)
-    assert more_high - more_low < high - low
-
-
-@given(counts)
-def test_wilson_rises_with_the_successes(count: tuple[int, int]) -> None:
-    successes, n = count
-    if successes < n:
-        low, high = wilson_interval(successes, n)
-        more_low, more_high = wilson_interval(successes + 1, n)
-        assert more_low > low
-        assert more_high > high
-
-
 @pytest.mark.parametrize(
     ("successes", "n", "interval"),
     [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
@@ -123,13 +102,6 @@ def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says() -> 
     assert naive < 850
 
 
-@given(st.integers(0, 60), st.integers(0, 60))
-def test_mcnemar_equals_the_binomial_test(b: int, c: int) -> None:
-    expected = stats.binomtest(min(b, c), b + c).pvalue if b + c else 1.0
-    assert mcnemar(b, c) == pytest.approx(expected, rel=1e-9)
-    assert mcnemar(b, c) == mcnemar(c, b)
-
-
 def test_mcnemar_by_hand_and_for_many_items() -> None:
     assert mcnemar(0, 5) == float(Fraction(2, 32))
     assert mcnemar(1, 9) == float(Fraction(2 * 11, 1024))
@@ -171,22 +143,8 @@ def test_welch_against_a_worked_example() -> None:
     found = welch_test([2, 3, 4], [4, 6, 8])
     t, df = 3 / math.sqrt(5 / 3), (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     assert found is not None
-    assert found.p_value == pytest.approx(2 * _student_tail(t, df), rel=1e-4)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(t, df), rel=1e-6)
     assert sum(found.ci95) / 2 == pytest.approx(3.0)
-
-
-def _student_tail(t: float, df: float) -> float:
-    """P(T > t) by Simpson's rule over x = t + u / (1 - u)."""
-    scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
-
-    def density(u: float) -> float:
-        x = t + u / (1 - u)
-        return scale * (1 + x * x / df) ** (-(df + 1) / 2) / (1 - u) ** 2
-
-    steps, end = 2000, 1 - 1e-6
-    width = end / steps
-    inner = sum((4 if k % 2 else 2) * density(k * width) for k in range(1, steps))
-    return width / 3 * (density(0.0) + inner + density(end))
 
 
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.6, 0.7]), ([0.5, 0.6], [0.7]), ([0.5, 0.5], [0.7, 0.7])])

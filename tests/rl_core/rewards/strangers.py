@@ -15,10 +15,6 @@ def judge(sample: RewardSample, weight: float = 1.0):
     return {"overall": weight, **ACTS[sample.response](sample)}
 
 
-def bare(sample: RewardSample) -> float:
-    return 0.25
-
-
 def nap(sample: RewardSample) -> float:
     time.sleep(float(sample.response))
     return 1.0

@@ -44,10 +44,3 @@ def test_a_process_keeps_its_event_loop() -> None:
     with pool_of("same_loop", workers=1) as pool:
         for _ in range(3):
             assert {score.overall for score in pool.score_all([make_sample("x")] * 5)} == {1.0}
-
-
-@pytest.mark.parametrize("function", ["decorated", "wrapped"])
-def test_a_function_that_turns_out_to_be_async_works_too(function: str) -> None:
-    with pool_of(function) as pool:
-        scores = pool.score_all([make_sample(response) for response in ("good", "raise", "good")])
-    assert [without_place(score.error) for score in scores] == [None, REASONS["raise"], None]

@@ -11,7 +11,6 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.trial import try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.rewards.samples import make_sample
@@ -41,13 +40,6 @@ def config(tmp_path: Path, log: Path) -> RewardConfig:
 def imports(log: Path) -> list[int]:
     """The processes that imported the file."""
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def test_resolving_a_reward_runs_nothing_of_it(config: RewardConfig, log: Path) -> None:
-    resolve_rewards(config)
-    with pytest.raises(ValueError, match="defines no `other`"):
-        resolve_rewards(RewardConfig(function=config.function.replace(":judge", ":other")))
-    assert imports(log) == []
 
 
 def test_a_file_is_imported_by_scoring_processes_alone(config: RewardConfig, log: Path) -> None:

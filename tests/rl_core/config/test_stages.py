@@ -3,7 +3,6 @@
 import pytest
 
 from rl_core.config.stages import TrackingConfig
-from rl_core.tracking.mlflow_address import VARIABLE, mlflow_address
 
 SERVER = "http://weekly:geheim@mlflow:5000"
 
@@ -21,7 +20,7 @@ SERVER = "http://weekly:geheim@mlflow:5000"
 def test_the_environment_wins_over_an_address_but_does_not_turn_mlflow_on(
     configured: str | None, environment: str | None, address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if environment is not None:
-        monkeypatch.setenv(VARIABLE, environment)
-    assert mlflow_address(TrackingConfig(mlflow_uri=configured)) == address
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", environment)
+    assert TrackingConfig(mlflow_uri=configured).mlflow_address == address
