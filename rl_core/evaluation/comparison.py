@@ -163,19 +163,19 @@ class GroupAccuracy:
         return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
-def group_accuracy(models: Sequence[Shares], *, samples_an_item: int = 1) -> GroupAccuracy:
+def group_accuracy(models: Sequence[Shares], *, samples_per_item: int = 1) -> GroupAccuracy:
     """Sum up a group.
 
     Args:
         models: One mapping for each seed; ValueError when they have different items or none.
-        samples_an_item: Responses of each model to an item.
+        samples_per_item: Responses of each model to an item.
     """
     shares = mean_shares(models)
     return GroupAccuracy(
         by_seed=tuple(fmean(model.values()) for model in models),
         n=len(shares),
         mean=fmean(shares.values()),
-        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=samples_an_item * len(models)),
+        ci95=clustered_wilson_interval(list(shares.values()), samples_per_item=samples_per_item * len(models)),
     )
 
 

@@ -16,7 +16,7 @@ class Vote:
 
 
 def pass_at_k(num_right: Sequence[int], *, n: int, k: int) -> float:
-    """The chance that at least one of k responses is right, from n responses an item (Chen et al. 2021, arXiv
+    """The chance that at least one of k responses is right, from n responses to each item (Chen et al. 2021, arXiv
     2107.03374, equation 1): the mean over items of 1 - C(n - c, k) / C(n, k), which is unbiased.
 
     Args:

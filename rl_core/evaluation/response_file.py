@@ -82,7 +82,6 @@ class ResponseFile:
 
 
 def _read_until_torn(lines: Sequence[bytes]) -> list[tuple[int, Rollout]]:
-    """(seed, response) of each line before the first line that cannot be read."""
     kept = []
     for line in lines:
         try:

@@ -89,7 +89,7 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
         n=len(groups),
         samples=len(items),
         accuracy=fmean(shares.values()),
-        ci95=clustered_wilson_interval(list(shares.values()), samples_an_item=n),
+        ci95=clustered_wilson_interval(list(shares.values()), samples_per_item=n),
         bootstrap95=bootstrap_interval(list(shares.values())),
         pass_at=_pass_at(groups, n),
         majority_at=_majority_at(groups, n),
@@ -144,7 +144,7 @@ def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
 
 def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> CategoryRow:
     shares = [fmean(grades) for grades in by_item.values()]
-    interval = clustered_wilson_interval(shares, samples_an_item=len(next(iter(by_item.values()))))
+    interval = clustered_wilson_interval(shares, samples_per_item=len(next(iter(by_item.values()))))
     return CategoryRow(column=column, value=value, n=len(shares), accuracy=fmean(shares), ci95=interval)
 
 

@@ -40,7 +40,7 @@ def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> 
 
 
 def clustered_wilson_interval(
-    item_shares: Sequence[float], *, samples_an_item: int, confidence: float = 0.95
+    item_shares: Sequence[float], *, samples_per_item: int, confidence: float = 0.95
 ) -> Interval:
     """Wilson's interval for several responses to each item.
 
@@ -52,13 +52,13 @@ def clustered_wilson_interval(
 
     Args:
         item_shares: [N] share of right responses to each item, 0 .. 1.
-        samples_an_item: k.
+        samples_per_item: k.
     """
     items = len(item_shares)
     if items == 0 or not all(0 <= share <= 1 for share in item_shares):
         raise ValueError(f"need item shares between 0 and 1, got {list(item_shares)[:5]}")
     mean = fmean(item_shares)
-    effective = _effective_answers(item_shares, mean, most=items * samples_an_item)
+    effective = _effective_answers(item_shares, mean, most=items * samples_per_item)
     return wilson_interval(mean * effective, effective, confidence=confidence)
 
 
@@ -152,7 +152,7 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95, res
 def sign_flip_p_value(differences: Sequence[float], *, resamples: int = RESAMPLES) -> float:
     """Two-sided p-value that two models are equally good, from the differences of their shares of right responses, item
     by item: under the null hypothesis each difference is as likely as its opposite (Fisher's randomisation test). With
-    one response an item this is McNemar's test, whose exact p-value `mcnemar` gives."""
+    one response to each item this is McNemar's test, whose exact p-value `mcnemar` gives."""
     if not differences:
         raise ValueError("a paired test needs at least one item")
     sizes, counts = np.unique(np.abs(np.asarray(differences, np.float64)), return_counts=True)

@@ -151,7 +151,7 @@ def _the_only_one(returned: object) -> object:
 
 
 def _one_each(returned: object, count: int) -> Sequence[object]:
-    wanted = f"for a batch of {count}, not a list with one result a sample"
+    wanted = f"for a batch of {count}, not a list with one result for each sample"
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         raise ValueError(f"returned {type(returned).__name__} {wanted}")
     found = list(islice(returned, count + 1))

@@ -146,7 +146,6 @@ class ScoringProcess:
         self._connection.close()
 
     def _wait(self, event: int, left: Left) -> None:
-        """Wait until the connection is ready for an event."""
         events = select.poll()
         events.register(self._connection, event)
         while not events.poll(1000 * max(0.0, min(seconds := left(), _SLICE_SECONDS))):
@@ -172,5 +171,4 @@ def _end_all_with(mark: str) -> None:
 
 
 def _words(code: int) -> str:
-    """The exit code of a process, or the signal that ended it, in words."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

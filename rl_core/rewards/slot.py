@@ -152,7 +152,6 @@ class Slot(threading.Thread):
             self._work.put_back([replace(part, breaks=task.breaks + 1) for part in parts])
 
     def _is_batch(self, task: Task) -> bool:
-        """Whether the task is one call with several samples."""
         return self._shared.order.specs[task.function_index].style == "batch" and task.count > 1
 
     def _until(self, seconds: Callable[[], float]) -> Callable[[], float]:

@@ -104,7 +104,6 @@ def _end_descendants() -> None:
 
 
 def _has_children() -> bool:
-    """Whether any child is left, after those that have ended are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] != 0:
             pass

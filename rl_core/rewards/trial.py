@@ -85,7 +85,6 @@ def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wrong(answers: Sequence[TrueAnswer], accuracy_key: str) -> list[str]:
-    """Warnings about true answers that the reward calls wrong in every form."""
     wrong: dict[tuple[str, bool], list[str]] = {}
     for answer in answers:
         if answer.is_judged and not answer.is_called_right(accuracy_key):
@@ -99,7 +98,7 @@ def _wrong(answers: Sequence[TrueAnswer], accuracy_key: str) -> list[str]:
 
 
 def _fragile(answers: Sequence[TrueAnswer]) -> list[str]:
-    """Warnings about rewards that score one form of an answer and fail on another."""
+    """Rewards that score one form of an answer and fail on another."""
     failures: dict[tuple[str, str], str] = {}
     for answer in answers:
         for form, score in answer.scores.items():

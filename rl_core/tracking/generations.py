@@ -13,9 +13,6 @@ from rl_core.tracking.tracker import Table
 GENERATIONS, VAL_GENERATIONS = "generations", "val_generations"
 """Names of the tables: responses of a training step, and responses to held-out prompts after it."""
 
-COLUMNS = ("prompt", "response", "answer", "reward", "advantage")
-VAL_COLUMNS = ("prompt", "response", "answer", "reward", "right")
-
 
 def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) -> dict[str, Table]:
     """[name] -> table of a step that the trackers are to show. Step 0 has a validation at most."""
@@ -27,27 +24,16 @@ def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) ->
 
 
 def read_generations(path: Path, count: int) -> Table | None:
-    """Read the first response to each of the first `count` prompts of a step, in the order of the loader, from its
-    rollout file.
-
-    Returns:
-        The columns COLUMNS: `reward` is the component `overall`, `advantage` the mean advantage of a token; each is
-            None for a response that has none. None when there is no such file (step 0) or `count` is 0.
-    """
-    records = _first_of_each(path, count, ["prompt", "response", "answer", "components", "advantages"])
-    return _table(records, COLUMNS, lambda record: _mean(record["advantages"])) if records is not None else None
+    """The first response to each of the first `count` prompts of a step, in the order of the loader, from its rollout
+    file. `reward` is the component `overall`, `advantage` the mean advantage of a token; each is None for a response
+    that has none. None when there is no such file (step 0) or `count` is 0."""
+    return _table(path, count, column="advantages", shown="advantage", value=_mean)
 
 
 def read_val_generations(path: Path, count: int) -> Table | None:
-    """Read the first response to each of the first `count` held-out prompts, which are the same at every step, from the
-    step's validation file.
-
-    Returns:
-        The columns VAL_COLUMNS: `reward` is the component `overall`. None when there was no validation at that step or
-            `count` is 0.
-    """
-    records = _first_of_each(path, count, ["prompt", "response", "answer", "components", "verdict"])
-    return _table(records, VAL_COLUMNS, lambda record: record["verdict"]) if records is not None else None
+    """The first response to each of the first `count` held-out prompts, which are the same at every step, from the
+    step's validation file. None when there was no validation at that step or `count` is 0."""
+    return _table(path, count, column="verdict", shown="right", value=bool)
 
 
 def as_markdown(table: Table) -> str:
@@ -57,26 +43,18 @@ def as_markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _first_of_each(path: Path, count: int, columns: list[str]) -> list[dict[str, Any]] | None:
+def _table(path: Path, count: int, *, column: str, shown: str, value: Callable[[Any], Any]) -> Table | None:
     if count == 0 or not path.is_file():
         return None
-    records = pq.read_table(path, columns=["sample_index", *columns], partitioning=None).to_pylist()
-    return [record for record in records if record["sample_index"] == 0][:count]
-
-
-def _table(records: list[dict[str, Any]], columns: tuple[str, ...], judged: Callable[[dict[str, Any]], Any]) -> Table:
-    """`judged` gives the value of the last column."""
-    rows = [
-        (
-            record["prompt"],
-            record["response"],
-            record["answer"],
-            dict(record["components"]).get("overall"),
-            judged(record),
-        )
-        for record in records
-    ]
-    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    texts = ("prompt", "response", "answer")
+    columns = ["sample_index", *texts, "components", column]
+    records = pq.read_table(path, columns=columns, partitioning=None).to_pylist()
+    first = [record for record in records if record["sample_index"] == 0][:count]
+    return {
+        **{name: [record[name] for record in first] for name in texts},
+        "reward": [dict(record["components"]).get("overall") for record in first],
+        shown: [value(record[column]) for record in first],
+    }
 
 
 def _mean(values: list[float] | None) -> float | None:

@@ -61,7 +61,7 @@ class SwanlabTracker(Tracker):
 
 
 def _settings() -> swanlab.Settings:
-    """Settings that record nothing about the machine and no copy of the terminal's output."""
+    """They record nothing about the machine and no copy of the terminal's output."""
     return swanlab.Settings(
         metadata_collect=False,
         collect_hardware=False,

@@ -115,8 +115,7 @@ def run_id(run_name: str) -> str:
 
 
 def _settings() -> wandb.Settings:
-    """Settings without output, without a copy of the terminal's output, without code and machine, with short time
-    limits."""
+    """Without output or a copy of the terminal's output, without code and machine, with short time limits."""
     return wandb.Settings(
         silent=True,
         console="off",

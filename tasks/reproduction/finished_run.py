@@ -27,13 +27,13 @@ class MeasuredRun:
         finished: The run.
         before: Accuracy of the model that training started from.
         trained: Share of the trained model's right responses to each item.
-        samples_an_item: Responses of a model to an item.
+        samples_per_item: Responses of a model to an item.
     """
 
     finished: FinishedRun
     before: float
     trained: Shares
-    samples_an_item: int
+    samples_per_item: int
 
 
 def read_finished(run: RunDirectory) -> FinishedRun:
@@ -58,7 +58,7 @@ def read_measured(run: RunDirectory) -> MeasuredRun:
         finished=finished,
         before=base.accuracy,
         trained=trained_shares(finished),
-        samples_an_item=trained.samples // trained.n,
+        samples_per_item=trained.samples // trained.n,
     )
 
 

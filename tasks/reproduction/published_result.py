@@ -99,7 +99,7 @@ def judge_runs(runs: Mapping[int, MeasuredRun], baseline: RunConfig) -> Reproduc
         published_of(baseline),
         seeds=list(runs),
         before=fmean(run.before for run in measured),
-        trained=group_accuracy([run.trained for run in measured], samples_an_item=measured[0].samples_an_item),
+        trained=group_accuracy([run.trained for run in measured], samples_per_item=measured[0].samples_per_item),
         obstacles=obstacles(measured[0].finished.config, baseline),
     )
 

@@ -62,7 +62,7 @@ groups = st.integers(1, 12).flatmap(
 def test_a_group_of_one_is_that_model() -> None:
     accuracy = group_accuracy([model("++-+")])
     assert (accuracy.by_seed, accuracy.n, accuracy.mean) == ((0.75,), 4, 0.75)
-    assert accuracy.ci95 == clustered_wilson_interval([1, 1, 0, 1], samples_an_item=1)
+    assert accuracy.ci95 == clustered_wilson_interval([1, 1, 0, 1], samples_per_item=1)
 
 
 def test_the_interval_over_seeds_stays_within_the_accuracies_that_there_are() -> None:

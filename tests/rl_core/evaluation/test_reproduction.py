@@ -102,7 +102,7 @@ def test_one_run_has_the_interval_of_its_own_evaluation(by_item: list[str]) -> N
         for place, signs in enumerate(by_item)
         for sample, item in enumerate(make_items(signs, mode="sampled"))
     ]
-    found, alone = group_accuracy([item_shares(items)], samples_an_item=3), summarise(items)
+    found, alone = group_accuracy([item_shares(items)], samples_per_item=3), summarise(items)
     assert (found.mean, found.ci95, found.n) == (alone.accuracy, alone.ci95, alone.n)
 
 

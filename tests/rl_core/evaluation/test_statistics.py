@@ -61,14 +61,14 @@ def test_what_is_no_proportion_is_refused(arguments: tuple[int, int]) -> None:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
 def test_with_one_answer_an_item_the_clustered_interval_is_the_plain_one(grades: list[bool]) -> None:
-    clustered = clustered_wilson_interval([float(v) for v in grades], samples_an_item=1)
+    clustered = clustered_wilson_interval([float(v) for v in grades], samples_per_item=1)
     assert clustered == pytest.approx(wilson_interval(sum(grades), len(grades)), abs=1e-12)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=100), st.integers(1, 8))
 def test_answers_that_repeat_each_other_do_not_narrow_the_interval(grades: list[bool], samples: int) -> None:
     shares = [float(v) for v in grades]
-    clustered = clustered_wilson_interval(shares, samples_an_item=samples)
+    clustered = clustered_wilson_interval(shares, samples_per_item=samples)
     assert clustered == pytest.approx(wilson_interval(sum(grades), len(grades)), abs=1e-9)
 
 
@@ -78,7 +78,7 @@ def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_ite
 ) -> None:
     samples, right = answers
     n, total = len(right), sum(right)
-    low, high = clustered_wilson_interval([r / samples for r in right], samples_an_item=samples)
+    low, high = clustered_wilson_interval([r / samples for r in right], samples_per_item=samples)
     tight_low, tight_high = wilson_interval(total, n * samples)
     wide_low, wide_high = wilson_interval(total / samples, n)
     assert wide_low - 1e-9 <= low <= tight_low + 1e-9
@@ -94,7 +94,7 @@ def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says() -> 
         right = [
             sum(draw.random() < chance for _ in range(4)) for chance in (draw.choice((0.1, 0.9)) for _ in range(100))
         ]
-        low, high = clustered_wilson_interval([r / 4 for r in right], samples_an_item=4)
+        low, high = clustered_wilson_interval([r / 4 for r in right], samples_per_item=4)
         clustered += low <= 0.5 <= high
         low, high = wilson_interval(sum(right), 400)
         naive += low <= 0.5 <= high
