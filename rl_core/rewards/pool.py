@@ -9,8 +9,7 @@ from types import TracebackType
 import rl_core
 from rl_core.config.reward import RewardConfig
 from rl_core.events import LogEvent
-from rl_core.rewards.call_limits import CallLimits
-from rl_core.rewards.loading_record import LoadingRecord
+from rl_core.rewards.limits import CallLimits, LoadingRecord
 from rl_core.rewards.messages import PoolOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore

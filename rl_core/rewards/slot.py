@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 
 from rl_core.events import LogEvent
-from rl_core.rewards.call_limits import CallLimit, CallLimits
 from rl_core.rewards.components import components_of
-from rl_core.rewards.loading_record import LoadingRecord
+from rl_core.rewards.limits import CallLimit, CallLimits, LoadingRecord
 from rl_core.rewards.messages import Call, CallResult, PoolOrder
 from rl_core.rewards.sample_queue import Task
 from rl_core.rewards.scoring_process import Ended, OutOfTime, ScoringProcess

@@ -1,20 +1,30 @@
-"""The tracker that sends a run's steps to MLflow."""
+"""The tracker that sends a run's steps to MLflow, with what each worker has used in them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from typing_extensions import override
 
+from rl_core.records.metrics_log import read_after
 from rl_core.tracking.mlflow_runs import MlflowRun
 from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
+PREFIX: Final = "system/"
+"""MLflow shows metrics with this prefix on a page of their own."""
+
 
 class MlflowTracker(Tracker):
-    """One MLflow run, the run of the training stage."""
+    """One MLflow run, the run of the training stage. System metrics come from `timings`, a run's timings.jsonl.
 
-    def __init__(self, run: MlflowRun, *, system: Callable[[int], Mapping[str, float]] = lambda step: {}) -> None:
-        """Send the steps to this run, each with the metrics that `system` returns for it."""
+    MLflow's own monitor is not used: it samples by the clock and sees only the machine that it runs on, while these
+    belong to the steps and come from every machine.
+    """
+
+    def __init__(self, run: MlflowRun, *, timings: Path | None = None) -> None:
         self._run = run
-        self._system = system
+        self._timings = timings
+        self._lines: dict[int, dict[str, Any]] = {}
 
     @override
     def last_step(self) -> int:
@@ -28,8 +38,28 @@ class MlflowTracker(Tracker):
 
     @override
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._run.log_metrics({**metrics, **self._system(step), STEP_KEY: float(step)}, step=step)
+        if self._timings is not None and step not in self._lines:
+            self._lines = {line["step"]: line for line in read_after(self._timings, step - 1)}
+        system = system_metrics(self._lines.pop(step, {}))
+        self._run.log_metrics({**metrics, **system, STEP_KEY: float(step)}, step=step)
 
     @override
     def close(self) -> None:
         """Nothing is buffered."""
+
+
+def system_metrics(line: Mapping[str, Any]) -> dict[str, float]:
+    """[`system/worker_0/busy_share`, ...] -> value, of a line of timings.jsonl: seconds and peaks of memory of each
+    worker, and its busy share, a share of 1. A step without timings, such as a validation before training, has none."""
+    columns = line.get("workers", {})
+    found = {
+        f"{PREFIX}worker_{worker}/{name}": float(value)
+        for name, values in columns.items()
+        for worker, value in enumerate(values)
+        if isinstance(value, int | float)
+    }
+    shares = {
+        f"{PREFIX}worker_{worker}/busy_share": 1.0 - idle / total
+        for worker, (idle, total) in enumerate(zip(columns.get("idle_s", ()), columns.get("total_s", ()), strict=True))
+    }
+    return found | shares

@@ -167,9 +167,8 @@ class PipelineTracking:
 
         if self._pipeline is not None:
             from rl_core.tracking.mlflow_tracker import MlflowTracker
-            from rl_core.tracking.system_metrics import SystemMetrics
 
-            yield MlflowTracker(self._pipeline.stage(stage), system=SystemMetrics(self._run.timings).of_step)
+            yield MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings)
         yield from open_trackers(self._config, self._run)
 
 

@@ -1,5 +1,6 @@
 """The two evaluation scripts of R1-V (`src/eval` of Deep-Agent/R1-V): greedy."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,26 +11,22 @@ from rl_core.sources.columns import Columns
 _SCORERS: Final = Path(__file__).parent / "scorers"
 _SCORERS_PACKAGE: Final = f"{__package__}.scorers"
 
-_COLUMNS: Final = Columns(prompt_key="question", image_key="image_path", images_first=True, answer_key="ground_truth")
-"""Columns of the published prompt files. An item is one image and a question without a placeholder for it."""
+_PROTOCOL: Final = partial(
+    Protocol,
+    items=None,
+    # Columns of the published prompt files. An item is one image and a question without a placeholder for it.
+    columns=Columns(prompt_key="question", image_key="image_path", images_first=True, answer_key="ground_truth"),
+    max_prompt_length=8192,  # the scripts have no limit; no published item comes near this one
+    # The defaults of qwen-vl-utils and of the Qwen2-VL processor, which the scripts do not change.
+    min_pixels=4 * 28 * 28,
+    max_pixels=16_384 * 28 * 28,
+)
 
-_MAX_PROMPT_LENGTH: Final = 8192
-"""The scripts have no limit; no published item comes near this one."""
-
-_MIN_PIXELS: Final = 4 * 28 * 28
-_MAX_PIXELS: Final = 16_384 * 28 * 28
-"""The defaults of qwen-vl-utils and of the Qwen2-VL processor, which the scripts do not change."""
-
-SUPERCLEVR_R1V = Protocol(
+SUPERCLEVR_R1V = _PROTOCOL(
     name="superclevr-r1v@1",
     summary="objects counted in 200 SuperCLEVR scenes; R1-V's out-of-domain evaluation",
-    items=None,
-    columns=_COLUMNS,
     num_items=200,
     prompt=prompts.FIRST_THOUGHTS_THEN_NUMBER,
-    max_prompt_length=_MAX_PROMPT_LENGTH,
-    min_pixels=_MIN_PIXELS,
-    max_pixels=_MAX_PIXELS,
     answering=Answering(temperature=0.0, max_response_length=256),
     judging=Judging(
         function=f"{_SCORERS / 'superclevr_r1v.py'}:compute_score",
@@ -41,16 +38,11 @@ SUPERCLEVR_R1V = Protocol(
     ),
 )
 
-GEOQA_R1V = Protocol(
+GEOQA_R1V = _PROTOCOL(
     name="geoqa-r1v@1",
     summary="754 GeoQA test items, free-form answers; R1-V's evaluation",
-    items=None,
-    columns=_COLUMNS,
     num_items=754,
     prompt=prompts.THOUGHTS_AND_NUMBER,
-    max_prompt_length=_MAX_PROMPT_LENGTH,
-    min_pixels=_MIN_PIXELS,
-    max_pixels=_MAX_PIXELS,
     answering=Answering(temperature=0.0, max_response_length=1024),
     judging=Judging(
         function=f"{_SCORERS / 'geoqa_r1v.py'}:compute_score",

@@ -10,8 +10,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.mlflow_runs import MlflowPipeline
-from rl_core.tracking.mlflow_tracker import MlflowTracker
-from rl_core.tracking.system_metrics import SystemMetrics, system_metrics
+from rl_core.tracking.mlflow_tracker import MlflowTracker, system_metrics
 from rl_core.tracking.tracker import STEP_KEY
 
 COLUMNS = {
@@ -43,19 +42,12 @@ def test_every_number_of_every_worker_has_a_name() -> None:
     }
 
 
-def test_steps_of_versions_that_did_not_measure_have_none(run: RunDirectory) -> None:
-    metrics = SystemMetrics(run.timings)
-    assert metrics.of_step(0) == {}
-    RunLogs(run).log_timing(1, {"total_s": 4.0})
-    assert metrics.of_step(1) == {}
-
-
 def test_mlflow_gets_them_with_each_step(run: RunDirectory, new_database) -> None:
     uri = new_database()
     stage = MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc").stage("train")
     logs = RunLogs(run)
     logs.log_step(0, {"val/accuracy": 0.5})
-    follower = TrackerFollower(MlflowTracker(stage, system=SystemMetrics(run.timings).of_step), run.metrics)
+    follower = TrackerFollower(MlflowTracker(stage, timings=run.timings), run.metrics)
     for step in (1, 2, 3):
         logs.log_timing(step, {"total_s": 4.0}, workers={**COLUMNS, "idle_s": [0.0, float(step)]})
         logs.log_step(step, {"reward/overall": 0.5})
