@@ -14,7 +14,7 @@ from rl_core.rewards.messages import PoolOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.slot import Shared, Slot
+from rl_core.rewards.scoring_thread import ScoringThread, Shared
 from rl_core.rewards.work import Work
 from rl_core.types import Score
 
@@ -62,7 +62,7 @@ class RewardPool:
             loading=LoadingRecord(order),
             log_event=log_event,
         )
-        self._slots = [Slot(shared) for _ in range(config.workers)]
+        self._threads = [ScoringThread(shared) for _ in range(config.workers)]
 
     def has_parser(self, data_source: str) -> bool:
         """Whether the scores of this source's samples carry the answer that was read from the response."""
@@ -70,8 +70,8 @@ class RewardPool:
         return route is not None and route.reader is not None
 
     def __enter__(self) -> "RewardPool":
-        for slot in self._slots:
-            slot.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
@@ -100,8 +100,8 @@ class RewardPool:
     def close(self) -> None:
         """End all processes, even in the middle of a call, and cancel the scores that have not come."""
         self._work.stop()
-        for slot in self._slots:
-            slot.join()
+        for thread in self._threads:
+            thread.join()
 
 
 def _failed(reason: str) -> "Future[Score]":

@@ -88,15 +88,6 @@ def test_a_wrong_number_of_results_is_a_failed_batch(caplog: pytest.LogCaptureFi
     assert "failed on a batch of 3 (ValueError: returned 2 results for a batch of 3" in caplog.text
 
 
-def test_a_result_that_is_no_number_costs_its_sample_and_no_second_call() -> None:
-    events: list[dict[str, Any]] = []
-    with pool_of(BATCH, "bad_middle", events=events) as pool:
-        scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
-    assert [score.components for score in scores] == [{"overall": 3.0}, {}, {"overall": 3.0}]
-    assert scores[1].error == "ValueError: component `overall` is str, not a number"
-    assert not events
-
-
 def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
     before = supervisors()
     with pool_of(BATCH, "place", workers=1) as pool:

@@ -78,20 +78,6 @@ def test_steps_go_out_as_they_are_written_starting_with_the_validation_before_tr
     assert tracker.closed
 
 
-def test_a_new_process_sends_only_what_the_server_has_not(run: RunDirectory) -> None:
-    """Also when the run was cut back below what the server has already: equal steps are written again."""
-    tracker, logs = ListTracker(), RunLogs(run)
-    for step in (1, 2, 3):
-        logs.log_step(step, {"loss": 1.0})
-    TrackerFollower(tracker, run.metrics).finish()
-    logs.cut_back(1)
-    follower = TrackerFollower(tracker, run.metrics)
-    for step in (2, 3, 4):
-        logs.log_step(step, {"loss": 1.0})
-        follower.follow()
-    assert sent(tracker) == [1, 2, 3, 4]
-
-
 def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
     events: list[str] = []
     tracker, logs = ListTracker(), RunLogs(run)
@@ -109,17 +95,6 @@ def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: p
     assert "connection refused" in events[0]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "quickstart-abc" in caplog.records[0].message
-
-
-def test_a_step_whose_answer_was_lost_is_not_sent_twice(run: RunDirectory) -> None:
-    tracker, logs = ListTracker(), RunLogs(run)
-    follower = TrackerFollower(tracker, run.metrics, clock=tracker.clock)
-    for step in (1, 2, 3):
-        tracker.answers_get_lost = step == 2
-        logs.log_step(step, {"loss": 1.0})
-        follower.follow()
-    follower.finish()
-    assert sent(tracker) == [1, 2, 3]
 
 
 def test_a_server_that_lets_requests_time_out_costs_a_tenth_of_the_time_at_most(run: RunDirectory) -> None:

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """What the slots of a pool have in common: the functions and their limits, the environment of the scoring
+    """What the threads of a pool have in common: the functions and their limits, the environment of the scoring
     processes, the samples, what is known of the functions' times and imports, and who hears of batches that failed."""
 
     order: PoolOrder
@@ -37,7 +37,7 @@ class Shared:
     log_event: LogEvent | None
 
 
-class Slot(threading.Thread):
+class ScoringThread(threading.Thread):
     """Starts a new scoring process when one has ended. Ends, with its process, when the work has stopped."""
 
     def __init__(self, shared: Shared) -> None:
