@@ -35,22 +35,17 @@ class CategoryRow(BaseModel, frozen=True):
 
 
 class EvaluationResult(BaseModel, frozen=True):
-    """The result of one mode.
+    """The result of one mode: `n` items with `samples` responses, `failed_rewards` of which have no score and count as
+    wrong.
 
     Attributes:
-        n: Items.
-        samples: Responses to all items.
-        accuracy: Share of right responses; a response without a score is wrong.
-        ci95: 95 % interval of the accuracy over items (statistics.clustered_wilson_interval).
-        bootstrap95: 95 % interval of the accuracy over items, by resampling.
-        pass_at: pass@k; empty where each item has one response.
-        majority_at: majority@k; empty where each item has one response, or where no answer is read from the responses.
-        parse_failure_rate: Share of responses without a readable answer, among the responses that the reward parses;
-            None where it parses none.
-        truncation_rate: Share of responses that reached the token limit; None for saved responses.
-        mean_length: In tokens; None for saved responses.
+        ci95, bootstrap95: 95 % intervals of the accuracy over items (clustered_wilson_interval, and by resampling).
+        pass_at, majority_at: Empty where each item has one response; majority@k also where no answer is read from them.
+        parse_failure_rate: Share of responses without a readable answer, among those that the reward parses; None where
+            it parses none.
+        truncation_rate, mean_length: Share of responses that reached the token limit, and tokens; None for saved
+            responses.
         reward_mean: Mean `overall` of the responses with a score.
-        failed_rewards: Responses without a score.
     """
 
     mode: Mode

@@ -53,8 +53,8 @@ class JsonLines:
             fsync_folder(self.path.parent)
 
     def cut_back(self, step: float) -> None:
-        """Drop the lines of all steps after `step`, whole or not at all; the bytes of the other lines do not change. A
-        damaged line is dropped too, so that the file can be read again."""
+        """Drop the lines of all steps after `step`, and damaged ones, whole or not at all; the bytes of the other lines
+        do not change."""
         if not self.path.exists():
             return
         kept = b"".join(lines_until(self.path, step))
@@ -82,8 +82,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def read_after(path: Path, step: int) -> list[dict[str, Any]]:
-    """Read the records of all steps after `step`, in order; only these are parsed. Raises ValueError when one of them
-    is not a JSON object."""
+    """Read the records of all steps after `step`, in order; only these are parsed."""
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")
@@ -121,8 +120,8 @@ class RunLogs:
         self._last_step = max(readable_steps(run.metrics), default=-1)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step (0 is before training). Raises ValueError for a step that is not after the last
-        one, since each step is recorded once, and RunLockLost when another process has taken the run's lock."""
+        """Write the metrics of a step (0 is before training). Each step is recorded once: raises ValueError for one
+        that is not after the last, and RunLockLost when another process has taken the run's lock."""
         ensure_held(self._run.lock)
         if step <= self._last_step:
             raise ValueError(f"metrics of step {step} come after the metrics of step {self._last_step}")
@@ -138,8 +137,8 @@ class RunLogs:
         spans: Sequence[Sequence[tuple[str, float, float]]] = (),
     ) -> None:
         """Write the timings of a step: seconds and most memory of each phase, tokens per second; in `workers`, the same
-        of each worker ([name] -> [worker] -> value); and in `spans`, what each of them did when ([worker] -> its spans:
-        kind of work, begin and end in Unix seconds)."""
+        of each worker ([name] -> [worker] -> value); in `spans`, what each of them did when ([worker] -> kind of work,
+        begin and end in Unix seconds)."""
         line: dict[str, Any] = {"step": step} | {name: float(value) for name, value in timings.items()}
         line |= {} if workers is None else {"workers": dict(workers)}
         self._timings.append(line | ({"spans": spans} if spans else {}))
@@ -149,7 +148,7 @@ class RunLogs:
         self._events.append({"kind": kind, "time": time.time()} | redact_tree(facts))
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics of a step. Raises KeyError when the step has none."""
+        """The metrics of a step. Raises KeyError when it has none."""
         for record in reversed(read(self._run.metrics)):
             if record["step"] == step:
                 return {name: value for name, value in record.items() if name != "step"}
@@ -169,8 +168,8 @@ class RunLogs:
             remove_folder(self._repeated)
 
     def rewind(self, step: int, *, keep_until: float = math.inf) -> None:
-        """Cut back, but keep the rollouts of the later steps, up to `keep_until`, in `RunDirectory.repeated_rollouts`,
-        so that they need not be generated again."""
+        """Cut back, but keep the rollouts of the later steps, up to `keep_until`, in `RunDirectory.repeated_rollouts`:
+        they need not be generated again."""
         ensure_held(self._run.lock)
         for path in _later_files(self._run.rollouts(0).parent, step):
             self._repeated.mkdir(exist_ok=True)

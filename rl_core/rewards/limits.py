@@ -76,9 +76,8 @@ accident: something outside killed the process."""
 
 class LoadingRecord:
     """Counts, for each function by its index, the processes that ended while they imported it; None stands for the time
-    before any import. An import that raises an exception does not count: the process survives, and reports the
-    exception with each sample. Thread-safe.
-    """
+    before any import. An import that raises an exception does not count: the process survives, and reports it with each
+    sample. Thread-safe."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
@@ -100,11 +99,8 @@ class LoadingRecord:
         return self._failed(index, why, failures=1 if index in self._was_loaded else MAX_FAILURES)
 
     def ended(self, index: int | None, how: str) -> str | None:
-        """A process ended by itself. Returns why the function is given up, if it is.
-
-        Raises:
-            RuntimeError: too many processes in a row ended before any import.
-        """
+        """A process ended by itself. Returns why the function is given up, if it is; raises RuntimeError when too many
+        processes in a row ended before any import."""
         reason = self._failed(index, f"its import ended the process: {how}", failures=1)
         if index is None and reason is not None:
             raise RuntimeError(f"the scoring processes do not start: {how}")

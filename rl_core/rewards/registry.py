@@ -20,12 +20,8 @@ _EASYR1_DEFAULT_TYPE: Style = "batch"
 
 def resolve_rewards(config: RewardConfig) -> Routing:
     """Find every configured function. A user's file or an installed package is read as text and never imported in this
-    process.
-
-    Raises:
-        ValueError: there is no such built-in reward, file or function, a file is not Python, or its REWARD_TYPE is
-            unknown. The message has one line for each problem, with the most similar name if there is one.
-    """
+    process. Raises ValueError with one line for each problem, and the most similar name if there is one: there is no
+    such built-in reward, file or function, a file is not Python, or its REWARD_TYPE is unknown."""
     specs: list[RewardSpec] = []
     routes: dict[str, Route] = {}
     problems: list[str] = []

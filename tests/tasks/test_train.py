@@ -52,7 +52,7 @@ def test_what_would_come_back_or_was_asked_for_is_not(error: Exception) -> None:
 
 
 def test_a_full_disk_that_another_failure_names_as_its_cause_is_not() -> None:
-    error = RuntimeError("the reports of the reward server cannot be processed")
+    error = RuntimeError("rewards cannot be scored any more")
     assert is_worth_retrying(train_epoch, None, Failed(data=error))
     error.__cause__ = OSError(errno.ENOSPC, "disk full")
     assert not is_worth_retrying(train_epoch, None, Failed(data=error))

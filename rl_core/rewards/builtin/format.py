@@ -5,16 +5,9 @@ from rl_core.rewards.sample import RewardSample
 
 
 def compute_score(sample: RewardSample, form: str = "tagged") -> dict[str, float]:
-    r"""overall = 1 for a response of the right format, else 0.
-
-    Args:
-        sample: The response.
-        form: `tagged`, the format of `r1v`: `<think>...</think><answer>...</answer>` and nothing else; or `boxed`, the
-            format of `math`: first `<think>...</think>`, then a `\boxed{}`.
-
-    Raises:
-        ValueError: there is no such form.
-    """
+    r"""overall = 1 for a response of the right format, else 0. `form` is `tagged`, the format of `r1v`:
+    `<think>...</think><answer>...</answer>` and nothing else; or `boxed`, the format of `math`: first
+    `<think>...</think>`, then a `\boxed{}`."""
     if form not in ("tagged", "boxed"):
         raise ValueError(f"there is no form {form!r}, only tagged and boxed")
     has_form = has_tagged_form(sample.response) if form == "tagged" else has_boxed_form(tighten(sample.response))
