@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -289,7 +289,8 @@ def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
     def take_step(number: int) -> None:
         groups = made_up or [with_advantages(group) for group in sampled(number)]
         shown = [group.prompt for group in groups]
-        worker.update(update_batch(groups, shown, step=number, config=config, kl_coef=None))
+        batch = update_batch(groups, shown, step=number, config=config, kl_coef=None)
+        worker.update(replace(batch, check_agreement=made_up is None))  # nobody has sampled what is made up
 
     return take_step
 
