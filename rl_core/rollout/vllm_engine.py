@@ -17,6 +17,7 @@ from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.lockstep import Lockstep
+from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
@@ -54,6 +55,7 @@ class VllmEngine(RolloutEngine):
         arguments = engine_arguments(replace(spec, model=model), ranks=ranks)
         with contained_start():
             self._engine, weight_loader = _started(arguments)
+        self._engine.apply_model(share_prompt_positions)
         if ranks.size > 1:
             take_name_off_shared_memory()
         self._config = spec.rollout

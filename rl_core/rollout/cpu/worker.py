@@ -32,17 +32,6 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sampler.topk_topp_sampler = SeededSampler()
-        self._last_prompt: Any = None
-        self._last_positions: tuple[torch.Tensor, int] = torch.empty(0), 0
-
-    @override
-    def _init_mrope_positions(self, req_state: Any) -> None:
-        """The requests of a prompt ask for its positions one after the other; they are computed once."""
-        prompt = req_state.prompt_token_ids, [_place(feature) for feature in req_state.mm_features]
-        if prompt != self._last_prompt:
-            self._last_prompt = prompt
-            self._last_positions = self.model.get_mrope_input_positions(prompt[0], req_state.mm_features)
-        req_state.mrope_positions, req_state.mrope_position_delta = self._last_positions
 
     @override
     def _update_states(self, scheduler_output: SchedulerOutput) -> Any:
@@ -125,8 +114,3 @@ class DecodeRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM's classes have
         for request, new in zip(batch.req_ids, token_ids, strict=True):
             self.requests[request].output_token_ids.extend(new)
         return token_ids
-
-
-def _place(feature: Any) -> tuple[str, str, int, int]:
-    """What identifies an image or video and its place; its pixels are dropped once vLLM has computed its features."""
-    return feature.modality, feature.identifier, feature.mm_position.offset, feature.mm_position.length

@@ -1,13 +1,10 @@
 """What is computed for all requests at once, beside what vLLM computes for each."""
 
 from collections import Counter
-from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
 from rl_core.rollout.cpu.worker import DecodeRunner
@@ -34,37 +31,10 @@ def test_positions_are_those_of_vllm(synced: Running, runner: DecodeRunner, monk
         assert (ours == runner.mrope_positions.np).all()
         steps[output.total_num_scheduled_tokens == runner.input_batch.num_reqs] += 1
 
-    def of_a_prompt(state: Any) -> None:
-        theirs = copy(state)
-        DecodeRunner._init_mrope_positions(runner, state)
-        CPUModelRunner._init_mrope_positions(runner, theirs)
-        assert torch.equal(state.mrope_positions, theirs.mrope_positions)
-        assert state.mrope_position_delta == theirs.mrope_position_delta
-
     monkeypatch.setattr(runner, "_calc_mrope_positions", of_a_step)
-    monkeypatch.setattr(runner, "_init_mrope_positions", of_a_prompt)
     synced.generate(make_requests(synced.policy.prompts(), 6), training_sampling())
     assert steps[True] > 3, "steps that only decode"
     assert steps[False] > 1, "steps with prompts"
-
-
-@pytest.mark.parametrize("running", ["qwen2_5_vl", "qwen3_vl"], indirect=True)
-def test_positions_of_a_prompt_are_computed_once_for_its_requests(
-    synced: Running, runner: DecodeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[int]] = []
-    compute = runner.model.get_mrope_input_positions
-
-    def counted(tokens: list[int], features: list[Any]) -> Any:
-        asked.append(tokens)
-        return compute(tokens, features)
-
-    monkeypatch.setattr(runner.model, "get_mrope_input_positions", counted)
-    monkeypatch.setattr(runner, "_last_prompt", None)
-    prompts = synced.policy.prompts()
-    twin = replace(synced.policy.prompt("twin", ["84x84-2"]), uid="twin")  # the tokens of another prompt, another image
-    synced.generate(make_requests([*prompts, synced.policy.prompt("one", ["84x84-1"]), twin], 3), training_sampling())
-    assert len(asked) == len(prompts) + 2
 
 
 def states(synced: Running, runner: DecodeRunner, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
