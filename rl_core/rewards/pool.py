@@ -30,7 +30,7 @@ class RewardPool:
     A call that hangs, crashes, raises, takes too much memory or does not return finite numbers costs its own sample:
     the Score of this sample has an `error` and no components. A sample's score depends on the sample alone, not on the
     order of arrival, on other samples or on the number of processes. The exception is a function of REWARD_TYPE batch,
-    which gets all samples at once, ordered by prompt uid and sample index.
+    which gets all samples that a `flush` finds at once, ordered by prompt uid and sample index.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RewardPool:
         return PendingScore(route, [self._work.add(term.function_index, sample) for term in route.terms]).score
 
     def flush(self) -> None:
-        """No more samples come for now: score those that were held back."""
+        """Score the samples that were held back. They are one batch of a batch function."""
         self._work.flush()
 
     def score_all(self, samples: Sequence[RewardSample]) -> list[Score]:

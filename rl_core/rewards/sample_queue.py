@@ -41,7 +41,7 @@ class SampleQueue:
     """Holds the samples that wait. Not thread-safe.
 
     A plain function gets tasks whose size follows from the time of its calls. An `async def` function gets up to
-    `async_calls` waiting samples. A batch function gets all samples at once, after `flush`.
+    `async_calls` waiting samples. A batch function gets the samples that `flush` finds all at once.
     """
 
     def __init__(self, index: int, spec: RewardSpec, *, async_calls: int) -> None:
@@ -49,39 +49,43 @@ class SampleQueue:
         self._spec = spec
         self._async_calls = async_calls
         self._waiting: list[Waiting] = []
-        self._returned: deque[Task] = deque()
+        self._flushed = 0  # so many samples, the oldest, no longer wait until there are enough for a task
+        self._ready: deque[Task] = deque()  # batches, and what was put back
         self._seconds_per_call: float | None = None
-        self._flushed = False
 
     def add(self, sample: RewardSample) -> "Future[CallResult]":
         """Append a sample; the future gets its result."""
         future: Future[CallResult] = Future()
-        self._flushed = False
         self._waiting.append((sample, future))
         return future
 
     def put_back(self, task: Task) -> None:
         """Samples that were taken and must be scored by another call."""
-        self._returned.append(task)
+        self._ready.append(task)
 
     def flush(self) -> None:
-        """No more samples come for now: do not wait until there are enough for a task."""
-        self._flushed = True
-        if self._spec.style == "batch":
+        """The samples that wait do not wait for later ones. They are one batch of a batch function, even if later ones
+        come before a process is free."""
+        if self._spec.style != "batch":
+            self._flushed = len(self._waiting)
+        elif self._waiting:
             # The result of a batch function may depend on the order, so it must not be the order of arrival.
-            self._waiting.sort(key=lambda waiting: (waiting[0].prompt_uid, waiting[0].sample_index))
+            batch = sorted(self._waiting, key=lambda waiting: (waiting[0].prompt_uid, waiting[0].sample_index))
+            self._ready.append(Task(function_index=self._index, waiting=batch))
+            self._waiting = []
 
     @property
     def has_task(self) -> bool:
         """Whether `next_task` would give one."""
-        return bool(self._returned or (self._waiting and self._due()))
+        return bool(self._ready or (self._waiting and self._due()))
 
     def next_task(self) -> Task | None:
         """Take the samples off the queue that a free process should score now."""
-        if self._returned:
-            return self._returned.popleft()
+        if self._ready:
+            return self._ready.popleft()
         size = self._due()
         taken, self._waiting = self._waiting[:size], self._waiting[size:]
+        self._flushed = max(0, self._flushed - size)
         return Task(function_index=self._index, waiting=taken) if taken else None
 
     def learn(self, seconds_per_call: float) -> None:
@@ -91,14 +95,14 @@ class SampleQueue:
 
     def clear(self) -> list[Waiting]:
         """Take all samples off the queue."""
-        found = [waiting for task in self._returned for waiting in task.waiting] + self._waiting
-        self._returned, self._waiting = deque(), []
+        found = [waiting for task in self._ready for waiting in task.waiting] + self._waiting
+        self._ready, self._waiting, self._flushed = deque(), [], 0
         return found
 
     def _due(self) -> int:
-        """Size of the next task; 0 if there should be none yet."""
+        """Size of the next task of samples that wait; 0 if there should be none yet."""
         if self._spec.style == "batch":
-            return len(self._waiting) if self._flushed else 0
+            return 0
         if self._spec.is_async:
             return self._async_calls
         if self._seconds_per_call is None:  # until the first result, each process gets a single sample

@@ -71,6 +71,14 @@ class ScoringProcess:
         self._fate: str | None = None
         self._is_over = False
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has noticed that the process or its supervisor has ended. Does not wait."""
+        events = select.poll()
+        events.register(self._lifeline, select.POLLIN)
+        events.register(self._connection, 0)  # POLLHUP is reported always
+        return bool(events.poll(0))
+
     def send(self, message: object, left: Left) -> None:
         """Raises Ended, OutOfTime."""
         self._supervisor.send_signal(signal.SIGCONT)  # the previous call may have stopped it

@@ -93,7 +93,13 @@ class ScoringThread(threading.Thread):
 
     def _score(self, process: ScoringProcess, called: set[int]) -> bool:
         """Have the next task scored, and handle its result. False if the process cannot take another task."""
+        # A process that ends as soon as it has loaded breaks its task: its successors may do the same, for ever.
+        was_ready = bool(called) or not process.has_ended
         self._task = task = self._work.next_task()
+        if was_ready and process.has_ended:  # it ended while it waited, which is not the fault of these samples
+            self._work.put_back([task])
+            self._task = None
+            return False
         index, limits = task.function_index, self._shared.limits
         is_first = index not in called
         called.add(index)

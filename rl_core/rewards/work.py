@@ -42,7 +42,7 @@ class Work:
         return future
 
     def flush(self) -> None:
-        """No more samples come for now: score those that were held back."""
+        """Score the samples that were held back, without those that are added later."""
         with self._changed:
             for queue in self._queues:
                 queue.flush()
@@ -81,7 +81,10 @@ class Work:
         for (_, future), result in zip(task.waiting, results, strict=False):
             future.set_result(result)
         with self._changed:
-            self._queues[task.function_index].learn(seconds / len(results))
+            queue = self._queues[task.function_index]
+            queue.learn(seconds / len(results))
+            if queue.has_task:  # after a slow call, fewer samples are enough for a task
+                self._changed.notify_all()
         self.put_back(task.parts(len(results), done=len(results)))
 
     def give_up_function(self, index: int, reason: str) -> None:

@@ -99,6 +99,17 @@ def test_an_idle_process_that_is_killed_is_replaced(pool: RewardPool, pause: flo
     assert [score.error for score in pool.score_all([make_sample("good")] * 5)] == [None] * 5
 
 
+def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(tmp_path: Path) -> None:
+    meeting = {"folder": str(tmp_path), "people": 5}
+    with strangers("meet", workers=5, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
+        pool.score_all([make_sample("x")] * 5)
+        idle = [psutil.Process(int(file.name)) for file in tmp_path.iterdir()]
+        for process in idle:
+            process.kill()
+        assert psutil.wait_procs(idle, timeout=PATIENCE)[1] == []
+        assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 1.0})]
+
+
 def test_draws_from_a_global_generator_depend_on_the_sample_alone(pool: RewardPool) -> None:
     one, other = make_sample("draw", length=1), make_sample("draw", length=2)
     draws = [score.components["draw"] for score in pool.score_all([one, make_sample("good"), other, one] * 5)[::4]]

@@ -60,6 +60,30 @@ def test_a_batch_is_one_task_after_the_flush() -> None:
     assert task_sizes(queue) == []
 
 
+def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free() -> None:
+    queue = make_queue("batch")
+    first = [queue.add(make_sample("x", index=index)) for index in (2, 1)]
+    queue.flush()
+    second = fill(queue, 1)
+    task = queue.next_task()
+    assert task is not None
+    assert [future for _, future in task.waiting] == first[::-1]
+    assert task_sizes(queue) == []
+    queue.flush()
+    assert [future for _, future in queue.clear()] == second
+
+
+def test_later_samples_hold_back_nothing_that_was_flushed() -> None:
+    queue = make_queue()
+    queue.learn(0.005)  # ten samples are a task
+    fill(queue, 13)
+    queue.flush()
+    fill(queue, 4)
+    assert task_sizes(queue) == [10, 7]
+    fill(queue, 9)
+    assert task_sizes(queue) == []
+
+
 def test_what_was_put_back_comes_first_and_is_cleared_too() -> None:
     queue = make_queue("batch")
     futures = fill(queue, 3)
