@@ -32,15 +32,15 @@ WORKDIR /app
 COPY Makefile pyproject.toml constraints.txt README.md LICENSE ./
 COPY startup startup
 RUN --mount=type=cache,target=/root/.cache/pip \
-    mkdir flows tools tasks rl_core \
-    && touch flows/__init__.py tools/__init__.py tasks/__init__.py rl_core/__init__.py \
+    mkdir flows sightline_tools tasks rl_core \
+    && touch flows/__init__.py sightline_tools/__init__.py tasks/__init__.py rl_core/__init__.py \
     && make install-image ACCELERATOR="${ACCELERATOR}" TORCH_INDEX="${TORCH_INDEX}"
 
 COPY prefect.toml prefect.yaml ./
 COPY configs configs
 COPY rl_core rl_core
 COPY tasks tasks
-COPY tools tools
+COPY sightline_tools sightline_tools
 COPY flows flows
 
 # A new named volume takes over owner and rights of the folder that it is mounted on.

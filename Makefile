@@ -95,11 +95,11 @@ bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwi
 	$(BIN)/python -m benchmarks.versus_trl
 
 docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
-	$(BIN)/python -m tools.docs.reference docs/configuration.md
-	$(BIN)/python -m tools.easyr1.page docs/migration.md
-	$(BIN)/python -m tools.docs.gpu_table docs/memory.md
+	$(BIN)/python -m sightline_tools.docs.reference docs/configuration.md
+	$(BIN)/python -m sightline_tools.easyr1.page docs/migration.md
+	$(BIN)/python -m sightline_tools.docs.gpu_table docs/memory.md
 	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
-	$(BIN)/python -m tools.docs.rooms docs/images/rooms.svg
+	$(BIN)/python -m sightline_tools.docs.rooms docs/images/rooms.svg
 
 site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.gpu_memory_cases import CHOSEN, Case, forecast
-from tools.docs.gpu_table import put_between
+from sightline_tools.docs.gpu_table import put_between
 
 RESULT: Final = Path(__file__).parent / "results" / "gpu_memory.json"
 

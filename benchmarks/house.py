@@ -59,7 +59,7 @@ def figures() -> dict[str, Any]:
         "files": len(files),
         "lines of each package": {package: line_count(tracked(f"{package}/*.py")) for package in PACKAGES},
         "share of docstrings": round(sum(map(docstring_lines, trees)) / lines, 3),
-        "lines of tools": line_count(tracked("tools/*.py")),
+        "lines of tools": line_count(tracked("sightline_tools/*.py")),
         "lines of tests": line_count(tracked("tests/*.py")),
         "words of README.md, CONTRIBUTING.md and docs": word_count(),
         "files that plan enters": len(planned),

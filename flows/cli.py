@@ -168,7 +168,7 @@ def report(config: Target, changes: Changes = None, overrides: Overrides = None,
 def _print_gpu_table(asked: bool) -> None:
     """The answer to `plan --table`, which needs no config."""
     if asked:
-        from tools.docs.gpu_table import gpu_table
+        from sightline_tools.docs.gpu_table import gpu_table
 
         typer.echo(gpu_table())
         raise typer.Exit

@@ -139,8 +139,9 @@ def _rendered(template: jinja2.Template, values: dict[str, Any]) -> str:
 
 @contextmanager
 def _limited_time() -> Iterator[None]:
-    """Raises Unending in a block that takes too long. Outside the main thread, which alone may set signal handlers,
-    there is no limit; rows and the templates of a config are rendered in the main thread."""
+    """Raises Unending in a block whose loops take too long; a single operation of Python is not interrupted. Outside
+    the main thread, which alone may set signal handlers, there is no limit; rows and the templates of a config are
+    rendered in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -119,7 +119,7 @@ def run_tests(folder: Path, tests: str) -> int:
 
 def copy_sources(folder: Path) -> None:
     """What the tests need: packages, tests, configs and the project file."""
-    for name in ("rl_core", "tasks", "flows", "tools", "tests", "configs"):
+    for name in ("rl_core", "tasks", "flows", "sightline_tools", "tests", "configs"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(REPOSITORY / "pyproject.toml", folder)
 

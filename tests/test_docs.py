@@ -10,7 +10,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = sorted(
     path
-    for room in ("rl_core", "tasks", "flows", "tools", "tests", "benchmarks")
+    for room in ("rl_core", "tasks", "flows", "sightline_tools", "tests", "benchmarks")
     for path in (REPOSITORY / room).rglob("*.py")
 )
 """Every Python file whose docstrings may name a section."""
@@ -37,7 +37,9 @@ def test_a_section_that_the_code_names_is_there(source: str, page: str, heading:
 
 def test_the_picture_of_the_rooms_is_that_of_the_import_contracts(tmp_path: Path) -> None:
     """`make docs` writes it anew."""
-    subprocess.run([sys.executable, "-m", "tools.docs.rooms", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "sightline_tools.docs.rooms", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True
+    )
     assert (tmp_path / "rooms.svg").read_text() == (REPOSITORY / "docs" / "images" / "rooms.svg").read_text()
 
 

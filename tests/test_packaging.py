@@ -14,7 +14,7 @@ import pytest
 from rl_core.planning.machine_rules import FIRST_DRIVERS
 
 REPOSITORY = Path(__file__).parents[1]
-PACKAGES = ("flows", "tools", "tasks", "rl_core")
+PACKAGES = ("flows", "sightline_tools", "tasks", "rl_core")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from flows.printing import command_line, say
 from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
-from tools.easyr1.importer import Imported, Note, import_easyr1
+from sightline_tools.easyr1.importer import Imported, Note, import_easyr1
 
 _CONFIG = "config="
 """The word before the file on EasyR1's command line."""

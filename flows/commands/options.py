@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,16 @@ Changes = Annotated[
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, as KEY=VALUE does.")
 ]
-RunsDir = Annotated[str, typer.Option("--runs-dir", help="Folder of the runs.")]
+
+
+def _no_file(path: str) -> str:
+    """Refuse a file before Prefect is started for the run."""
+    if Path(path).is_file():
+        raise typer.BadParameter(f"{path} is a file; name a folder, which is made if it is not there")
+    return path
+
+
+RunsDir = Annotated[str, typer.Option("--runs-dir", help="Folder of the runs.", callback=_no_file)]
 
 
 def all_overrides(changes: Iterable[str] | None, overrides: Iterable[str] | None) -> list[str]:

@@ -103,7 +103,7 @@ class LoraConfig(Section):
         if isinstance(modules, str):
             try:
                 re.compile(modules)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"a text must be a regular expression, and {error}; or give a list of names") from None
         return modules
 

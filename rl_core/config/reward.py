@@ -89,10 +89,10 @@ class RewardChoice(Section):
             yield Problem(
                 "mixture",
                 "a function and a mixture are both given",
-                f"make {self.function} a part of the mixture, and function null",
+                f"make {self.function} a part of the mixture, and the function null",
             )
         if not self.terms and not self.may_be_empty:
-            yield Problem("function", "no function is named", "set function or mixture")
+            yield Problem("function", "no function is named", "name a function here, or a mixture of functions")
         if self.function is None and (self.kwargs or self.reward_type):
             yield Problem(
                 "kwargs", "there is no function for kwargs or reward_type", "give them to the parts of the mixture"

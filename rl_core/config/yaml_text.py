@@ -51,6 +51,8 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         raise NotYaml(f"{_place(error.problem_mark)}{error.problem or error.context}") from None
+    except RecursionError:
+        raise NotYaml("lists and mappings are nested too deeply") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotYaml(f"line {line}: the character U+{error.character:04X} is not allowed") from None

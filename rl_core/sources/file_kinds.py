@@ -12,12 +12,16 @@ _BEGINNINGS: Final = {
     b"PAR1": "Parquet: let its name end in .parquet",
     b"\x1f\x8b": "compressed by gzip: unpack it first",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it first",
+    b"BZh": "compressed by bzip2: unpack it first",
     b"\xfd7zXZ\0": "compressed by xz: unpack it first",
     b"PK\x03\x04": "a ZIP archive: unpack it first",
     b"ARROW1": "an Arrow file: write it as Parquet",
+    b"\xff\xff\xff\xff": "an Arrow stream: write it as Parquet",
+    b"\0\0\xfe\xff": "text in UTF-32: save it as UTF-8",
     b"\xff\xfe": "text in UTF-16 or UTF-32: save it as UTF-8",
     b"\xfe\xff": "text in UTF-16 or UTF-32: save it as UTF-8",
     b"version https://git-lfs": "a pointer of Git LFS: fetch the content with `git lfs pull`",
+    b"SQLite format 3\0": "an SQLite database: write its rows as JSONL or Parquet",
 }
 _HTML = (b"<!doctype html", b"<html")
 

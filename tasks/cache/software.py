@@ -41,6 +41,9 @@ LIBRARIES: Final = (
 """The distributions whose versions decide what this project computes. Others only read, check and move data."""
 
 _SOURCES = Path(__file__).parents[2]
+_OWN = frozenset({"rl_core", "tasks", "flows", "sightline_tools"})
+"""Its packages, which are no other distribution's."""
+
 _ABSENT, _NEXT, _SINCE = "none", "; ", " after step "
 _MADE_FROM = "made from "
 _MOST_NAMES = 4
@@ -62,10 +65,10 @@ def software_of_stages(config: RunConfig, files: NamedFiles) -> dict[str, Softwa
     of_config = {kind: versions_of(_distributions(names)) for kind, names in _imports(config, files).items()}
     on_device = {**here, _DEVICE: device(config.cluster)}
     found = {
-        "prepare": {**here, **of_config["prepare"]},
+        "prepare": {**of_config["prepare"], **here},
         "cold-start": on_device,
-        "train": {**on_device, **of_config["train"]},
-        "evaluate": {**on_device, **of_config["evaluate"]},
+        "train": {**of_config["train"], **on_device},
+        "evaluate": {**of_config["evaluate"], **on_device},
         "merge": here,
     }
     return with_workers(found, config.cluster)
@@ -173,7 +176,7 @@ def _version(distribution: str) -> str | None:
 def _distributions(imported: Iterable[str]) -> set[str]:
     """The distributions of the packages in these dotted names. Most have the package's name, which is tried first,
     since looking all up takes a while."""
-    packages = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names - {"rl_core", "tasks", "flows"}
+    packages = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names - _OWN
     others = [package for package in packages if _version(package) is None]
     by_package = packages_distributions() if others else {}
     return packages.union(*(by_package.get(package, ()) for package in others))

@@ -11,12 +11,12 @@ from rl_core.config.algorithm import AlgorithmConfig, KLPenalty
 from rl_core.config.loading import merge_trees
 from rl_core.config.training import OptimConfig
 from rl_core.section import Choices
+from sightline_tools.easyr1.conversions import has_option
 from tests.drawn.bounds import Bound, every_bound
 from tests.drawn.mistakes import MISTAKES
 from tests.drawn.profiles import VISION, Tree
 from tests.drawn.rows import EASYR1_BATCH, EASYR1_SEQUENTIAL, OURS
 from tests.rl_core.built_in import ESTIMATORS, LOSSES
-from tools.easyr1.conversions import has_option
 
 _NOT_HERE = "published."
 """A section that is written whole, and that no computation reads."""

@@ -24,7 +24,7 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, package: str, version
 def copied_sources(folder: Path) -> Path:
     """A copy of the project's packages."""
     sources = folder / "sources"
-    for package in ("rl_core", "tasks", "flows", "tools"):
+    for package in ("rl_core", "tasks", "flows", "sightline_tools"):
         shutil.copytree(
             Path(rl_core.__file__).parents[1] / package, sources / package, ignore=shutil.ignore_patterns("__pycache__")
         )

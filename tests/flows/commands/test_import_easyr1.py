@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from rl_core.config.loading import load_config
-from tests.tools.easyr1.example import every_key
+from tests.sightline_tools.easyr1.example import every_key
 
 
 @pytest.fixture

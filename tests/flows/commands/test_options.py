@@ -54,6 +54,12 @@ def test_the_option_wins_over_an_argument(tmp_path: Path) -> None:
     assert all_overrides(["seed=5"], ["seed=6"]) == ["seed=5", "seed=6"]
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_folder_of_runs_that_is_a_file_is_refused_at_once(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "Invalid value for '--runs-dir'" in said(command, QUICKSTART, "--runs-dir", str(tmp_path / "file"))
+
+
 def test_changes_without_a_config_ask_for_one() -> None:
     assert "give a config file, or a run to resume" in said("run", "seed=5")
 

@@ -37,7 +37,7 @@ LINE = "from rl_core.algorithms.losses.truncated import TruncatedLoss as Truncat
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A copy of the sources with a new loss."""
-    for folder in ("rl_core", "tools", "tests/rl_core/algorithms", "tests/golden"):
+    for folder in ("rl_core", "sightline_tools", "tests/rl_core/algorithms", "tests/golden"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "tests/rl_core/built_in.py"):
         shutil.copy(ROOT / file, tmp_path / file)
@@ -63,7 +63,7 @@ def test_a_new_loss_passes_the_laws_of_every_loss(sources: Path) -> None:
 
 
 def test_a_new_loss_is_a_choice_of_the_config_and_stands_on_its_page(sources: Path) -> None:
-    assert python(sources, "-m", "tools.docs.reference", "page.md").returncode == 0
+    assert python(sources, "-m", "sightline_tools.docs.reference", "page.md").returncode == 0
     page = (sources / "page.md").read_text()
     assert "## `algorithm.loss` with `type: truncated`\n\nTruncated importance sampling." in page
     assert "| `limit` | number | `2.0` | > 1.0 | Largest ratio. |" in page

@@ -28,6 +28,7 @@ from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
         ("{[1]: 2}\n", "line 1, column 2: found unhashable key"),
         ("a\nb\0\n", r"line 2: the character U\+0000 is not allowed"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1: but found another document"),
+        ("[" * 3000, "nested too deeply"),
     ],
 )
 def test_what_is_no_yaml_is_named_with_its_place(text: str, place: str) -> None:

@@ -1,3 +1,4 @@
+import bz2
 import codecs
 import gzip
 import json
@@ -95,6 +96,8 @@ def test_a_value_that_python_has_no_form_for_costs_its_row(tmp_path):
         (b'{\n  "problem": "?",\n  "answer": 1\n}\n', "objects go over several lines"),
         (b'{"problem": "?",\n "answer": 1}\n', "objects go over several lines"),
         (gzip.compress(b'{"problem": "?"}', mtime=0), "compressed by gzip: unpack it first"),
+        (bz2.compress(b'{"problem": "?"}'), "compressed by bzip2: unpack it first"),
+        (b"SQLite format 3\0", "an SQLite database: write its rows as JSONL or Parquet"),
         (b"PAR1" + b"\0" * 20, "Parquet: let its name end in .parquet"),
         (codecs.BOM_UTF16_LE + '{"problem": "?"}'.encode("utf-16-le"), "text in UTF-16 or UTF-32: save it as UTF-8"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"),

@@ -60,6 +60,14 @@ def test_a_file_that_its_neighbour_imports_back_is_one_module(tmp_path: Path) ->
     assert import_file(path).SEEN == [1]
 
 
+@pytest.mark.parametrize("name", ["tools", "utils", "scripts", "rewards", "metrics", "docs"])
+def test_a_package_beside_the_file_has_the_name_that_the_user_gave_it(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"takes_{name}.py", f"from {name}.of_mine import ANSWER\n")
+    write(tmp_path / name / "__init__.py")
+    write(tmp_path / name / "of_mine.py", "ANSWER = 42\n")
+    assert import_file(path).ANSWER == 42
+
+
 def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None:
     import_file(write(tmp_path / "math.py"))
     script = (

@@ -8,9 +8,11 @@ import pytest
 import yaml
 
 from rl_core.config.run import RunConfig
-from tests.tools.easyr1.cases import CASES, CASES_WITHOUT_A_FILE
-from tests.tools.easyr1.example import every_key
-from tests.tools.easyr1.meaning import (
+from sightline_tools.easyr1.importer import Imported, import_easyr1
+from sightline_tools.easyr1.table import KEYS
+from tests.sightline_tools.easyr1.cases import CASES, CASES_WITHOUT_A_FILE
+from tests.sightline_tools.easyr1.example import every_key
+from tests.sightline_tools.easyr1.meaning import (
     WITHOUT_EFFECT,
     Reference,
     command_line,
@@ -19,8 +21,6 @@ from tests.tools.easyr1.meaning import (
     resolved,
     sightline_config,
 )
-from tools.easyr1.importer import Imported, import_easyr1
-from tools.easyr1.table import KEYS
 
 FILES = {
     "examples/format_prompt/math.jinja": "{{ content }} Put the answer into a box.",

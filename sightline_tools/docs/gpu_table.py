@@ -1,4 +1,4 @@
-"""How many GPUs a model takes, and how many by EasyR1's published table. `python -m tools.docs.gpu_table
+"""How many GPUs a model takes, and how many by EasyR1's published table. `python -m sightline_tools.docs.gpu_table
 docs/memory.md` writes the table of that page, and `sightline plan --table` prints it."""
 
 import sys

@@ -1,6 +1,6 @@
 """EasyR1's `worker.critic` section, without the keys of sharding and offloading."""
 
-from tools.easyr1.conversions import (
+from sightline_tools.easyr1.conversions import (
     or_zero,
     same_body,
     under,
@@ -9,7 +9,7 @@ from tools.easyr1.conversions import (
     when_critic,
     whole_critic,
 )
-from tools.easyr1.key import Convert, Key, converted, needless
+from sightline_tools.easyr1.key import Convert, Key, converted, needless
 
 _AS_POLICY = "The same as for the policy."
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.hub import SPLIT_NAME
-from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
+from sightline_tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent, Refused
 
 _PLACES = "here, in the config's folder or above it: give its path from here"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -1,6 +1,6 @@
 """docs/configuration.md, written from the models: a table a section, so that page and code cannot disagree.
 
-python -m tools.docs.reference docs/configuration.md
+python -m sightline_tools.docs.reference docs/configuration.md
 """
 
 import ast

@@ -6,7 +6,7 @@ from rl_core.algorithms.estimators import ESTIMATORS
 from rl_core.algorithms.losses import LOSSES
 from rl_core.config.run import experiment_name
 from rl_core.section import Choices
-from tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
+from sightline_tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEquivalent
 
 
 def experiment(value: Any, config: EasyR1Config) -> Assignments:

@@ -1,6 +1,6 @@
 """docs/migration.md, written from the table of EasyR1's keys, so that page and importer cannot disagree.
 
-python -m tools.easyr1.page docs/migration.md
+python -m sightline_tools.easyr1.page docs/migration.md
 """
 
 import json
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tools.easyr1.key import Key
-from tools.easyr1.keys_data import ALGORITHM, DATA
-from tools.easyr1.keys_trainer import TRAINER
-from tools.easyr1.keys_worker import WORKER
-from tools.easyr1.table import ALWAYS
+from sightline_tools.easyr1.key import Key
+from sightline_tools.easyr1.keys_data import ALGORITHM, DATA
+from sightline_tools.easyr1.keys_trainer import TRAINER
+from sightline_tools.easyr1.keys_worker import WORKER
+from sightline_tools.easyr1.table import ALWAYS
 
 INTRODUCTION = """# From EasyR1
 

@@ -1,6 +1,6 @@
 """EasyR1's `data` and `algorithm` sections (its `trainer/config.py`)."""
 
-from tools.easyr1.conversions import (
+from sightline_tools.easyr1.conversions import (
     kl_type,
     leaves_a_remainder,
     overlong,
@@ -11,8 +11,8 @@ from tools.easyr1.conversions import (
     without_filter,
     without_kl,
 )
-from tools.easyr1.files import data_source, file_at, image_folder
-from tools.easyr1.key import Difference, Key, converted, needless, same
+from sightline_tools.easyr1.files import data_source, file_at, image_folder
+from sightline_tools.easyr1.key import Difference, Key, converted, needless, same
 
 _FOLDER = "The split of a folder is read like a split of a dataset on the hub: `{type: hub, name: folder@split}`."
 _READ = "If the estimator has this option."

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tools.easyr1.conversions import (
+from sightline_tools.easyr1.conversions import (
     eager,
     engine_format,
     frozen_vision_tower,
@@ -21,9 +21,9 @@ from tools.easyr1.conversions import (
     when_lora,
     when_loss_reads,
 )
-from tools.easyr1.files import checkpoint, names_accuracy, reward_function, reward_type
-from tools.easyr1.key import Difference, Key, converted, missing, needless, same, unless, where
-from tools.easyr1.keys_critic import CRITIC
+from sightline_tools.easyr1.files import checkpoint, names_accuracy, reward_function, reward_type
+from sightline_tools.easyr1.key import Difference, Key, converted, missing, needless, same, unless, where
+from sightline_tools.easyr1.keys_critic import CRITIC
 
 _PACKED = "Sequences are always packed into a token budget, each group's prompt once."
 _WARM_UP = "The rate rises with every optimizer step, from above 0; in EasyR1 once in a training step, from 0."

@@ -9,8 +9,8 @@ from flows.cli import app
 from rl_core.planning.memory_rules import MemoryLimit
 from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
-from tools.docs import gpu_table as table
-from tools.docs.gpu_table import METHODS, MODELS, gpus_needed, with_table
+from sightline_tools.docs import gpu_table as table
+from sightline_tools.docs.gpu_table import METHODS, MODELS, gpus_needed, with_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "memory.md"
 

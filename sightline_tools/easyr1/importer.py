@@ -13,9 +13,9 @@ from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.redaction import redact
 from rl_core.section import without_secrets
-from tools.easyr1.key import EasyR1Config, NoEquivalent, Refused
-from tools.easyr1.table import ALWAYS, KEYS
-from tools.easyr1.values import read_value
+from sightline_tools.easyr1.key import EasyR1Config, NoEquivalent, Refused
+from sightline_tools.easyr1.table import ALWAYS, KEYS
+from sightline_tools.easyr1.values import read_value
 
 _UNKNOWN = "not a known key of EasyR1 (docs/migration.md lists all of them)"
 

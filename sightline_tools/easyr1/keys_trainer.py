@@ -1,6 +1,6 @@
 """EasyR1's `trainer` section."""
 
-from tools.easyr1.conversions import (
+from sightline_tools.easyr1.conversions import (
     critic_warmup,
     experiment,
     frequency,
@@ -9,7 +9,7 @@ from tools.easyr1.conversions import (
     validation_frequency,
     when_filtering,
 )
-from tools.easyr1.key import Difference, Key, converted, missing, needless, same
+from sightline_tools.easyr1.key import Difference, Key, converted, missing, needless, same
 
 _RUN_FOLDER = "A run's folder follows from its config (`runs/<experiment>-<digest>`)"
 

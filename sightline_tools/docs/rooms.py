@@ -1,6 +1,6 @@
 """Draws the packages of the library, as the import contracts of pyproject.toml lay them on top of each other.
 
-`python -m tools.docs.rooms docs/images/rooms.svg` (`make docs`) writes the picture of docs/architecture.md.
+`python -m sightline_tools.docs.rooms docs/images/rooms.svg` (`make docs`) writes the picture of docs/architecture.md.
 """
 
 import sys

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs.reference import configuration_page, type_words
+from sightline_tools.docs.reference import configuration_page, type_words
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
-from tests.tools.easyr1.example import every_key
-from tools.easyr1.importer import Imported, import_easyr1
-from tools.easyr1.table import KEYS
-from tools.easyr1.values import CHOICES, OPTIONAL, read_value
+from sightline_tools.easyr1.importer import Imported, import_easyr1
+from sightline_tools.easyr1.table import KEYS
+from sightline_tools.easyr1.values import CHOICES, OPTIONAL, read_value
+from tests.sightline_tools.easyr1.example import every_key
 
 Import = Callable[..., Imported]
 SMALL = ["worker.rollout.tensor_parallel_size=1", "trainer.n_gpus_per_node=1"]

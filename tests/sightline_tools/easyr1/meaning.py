@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.tools.easyr1.example import every_key
+from tests.sightline_tools.easyr1.example import every_key
 
 DATACLASS_DEFAULTS: Mapping[str, Any] = {
     "data.train_files": "",

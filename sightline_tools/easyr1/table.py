@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tools.easyr1.key import Key
-from tools.easyr1.keys_data import ALGORITHM, DATA
-from tools.easyr1.keys_trainer import TRAINER
-from tools.easyr1.keys_worker import WORKER
+from sightline_tools.easyr1.key import Key
+from sightline_tools.easyr1.keys_data import ALGORITHM, DATA
+from sightline_tools.easyr1.keys_trainer import TRAINER
+from sightline_tools.easyr1.keys_worker import WORKER
 
 KEYS: Final[dict[str, Key]] = {key.name: key for key in (*DATA, *ALGORITHM, *WORKER, *TRAINER)}
 
