@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pickle
 import select
 import signal
@@ -53,6 +54,7 @@ class ScoringProcess:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Start it. What it prints goes to the error stream of the run."""
+        self.session: int | None = None  # of the processes below the supervisor, as soon as it is known
         self._mark = uuid.uuid4().hex
         self._lifeline, its_lifeline = socket.socketpair()
         self._connection, its_connection = socket.socketpair()
@@ -149,7 +151,7 @@ class ScoringProcess:
         except subprocess.TimeoutExpired:
             self._supervisor.kill()
         if self._supervisor.wait() != 0:
-            _end_all_with(self._mark)
+            _end_all_with(self._mark, self.session)
         self._lifeline.close()
         self._connection.close()
 
@@ -161,16 +163,19 @@ class ScoringProcess:
                 raise OutOfTime
 
 
-def _end_all_with(mark: str) -> None:
-    """Kill what a supervisor has left that was killed itself."""
+def _end_all_with(mark: str, session: int | None) -> None:
+    """Kill what a supervisor has left that was killed itself: all processes that have either its mark or the session of
+    its scoring process."""
     import psutil  # rarely needed
 
     deadline = time.monotonic() + _ORPHAN_SECONDS
     while time.monotonic() < deadline:
         left = []
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(_MARK) == mark:
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                if os.getsid(process.pid) == session or process.environ().get(_MARK) == mark:
                     process.kill()
                     left.append(process)
         if not left:

@@ -75,7 +75,7 @@ class ScoringThread(threading.Thread):
         index: int | None = None
         try:
             process.send((order, indices), self._until(lambda: math.inf))
-            process.hear(partial(_after, "started"), self._until(lambda: math.inf))
+            (process.session,) = process.hear(partial(_after, "started"), self._until(lambda: math.inf))
             loading.succeeded(None)
             for index in indices:
                 process.hear(partial(_after, "loaded"), self._until(lambda: order.load_timeout_seconds))

@@ -25,7 +25,7 @@ def serve(connection: socket.socket) -> None:
     order, indices = pickle.load(received)  # noqa: S301 - from the run
     resource.setrlimit(resource.RLIMIT_AS, (order.memory_limit_bytes, order.memory_limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers.send("started")
+    answers.send("started", os.getsid(0))
     functions = Functions(order)
     for index in indices:
         functions.load(index)

@@ -114,8 +114,10 @@ def leaves_a_daemon(sample: RewardSample) -> None:
 
 
 @harmful
-def kills_its_parent_and_leaves_a_child(sample: RewardSample) -> None:
-    leaves_a_child(sample)
+def kills_its_parent_and_leaves_children(sample: RewardSample) -> None:
+    """One has an environment of its own, one a session of its own."""
+    note(sample, subprocess.Popen(["sleep", "1000"], env={}).pid)
+    note(sample, subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
