@@ -25,7 +25,7 @@ from benchmarks.speed.side import CONFIG, SideResult
 from benchmarks.versus_trl import pin_to_cores, prepared_work, run_module
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.planning.gpu import A_CPU
+from rl_core.planning.gpu import UNLISTED
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.step_time import StepTime
 from tasks.planning.step_times import Forecaster, mean_lengths, measured_step, median_time
@@ -114,7 +114,7 @@ def forecasts(one: Round) -> dict[str, Any]:
     sizes = model_sizes(config.model.source)
     assert sizes is not None, "the quickstart's model can be built"
     found = (config, measured(one[first], config))
-    forecaster = Forecaster(sizes=sizes, gpu=None, card=A_CPU, lengths=lengths, measured=found)
+    forecaster = Forecaster(sizes=sizes, gpu=None, card=UNLISTED, lengths=lengths, measured=found)
     pairs = {name: (forecaster.step_time(config_of(name)), measured(one[name], config_of(name))) for name in others}
     return {name: beside(*pair) for name, pair in pairs.items()}
 

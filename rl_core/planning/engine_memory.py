@@ -79,7 +79,7 @@ def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes of the vision tower over the image that vLLM tries at its start, which fills a forward pass
     (rl_core.rollout.vllm_arguments)."""
     tokens = max(TOKENS_A_FORWARD, longest_sequence(config), 5 * config.data.max_prompt_length // 4)
-    image = Pass(tokens=tokens, targets=0, patches=tokens * PATCHES_A_TOKEN, keys=0.0)
+    image = Pass(tokens=tokens, targets=0, patches=tokens * PATCHES_A_TOKEN, keys=0.0, on_gpu=True)
     return vision_forward_bytes(config, sizes, image, copies=IMAGE_COPIES)
 
 

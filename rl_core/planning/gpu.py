@@ -106,8 +106,9 @@ CARDS: Final = {
 H100 (SXM, 2023), H200 (2024), L40S (2023). They give arithmetic with and without sparsity, here it is without; and
 NVLink (PCIe 4.0 for the L40S) in both directions together, here it is one of them."""
 
-A_CPU: Final = Card(name="", memory_gib=0.0, bandwidth=1e10, flops=1e10, link=1e10)
-"""A core of a CPU, of which only the proportions count: what it computes takes longer than what it moves."""
+UNLISTED: Final = Card(name="", memory_gib=0.0, bandwidth=1e10, flops=1e10, link=1e10)
+"""A CPU, or a GPU that is not in CARDS. Only the proportions count, those of a core of a CPU: what it computes takes
+longer than what it moves."""
 
 
 def card_named(driver_name: str) -> Card | None:

@@ -131,14 +131,14 @@ def memory_forecast(
         *_policy_rows(config, part),
         *_engine_rows(config, engine, cache=cache, on_gpu=on_gpu),
         *sync_rows(config, sizes, on_gpu=on_gpu),
-        *update_rows(config, sizes, response=response),
-        *reference_rows(config, sizes, response=response),
+        *update_rows(config, sizes, response=response, on_gpu=on_gpu),
+        *reference_rows(config, sizes, response=response, on_gpu=on_gpu),
         _row("pieces of an optimizer step", piece_bytes(config, sizes), "optimizer step"),
     ]
     if config.critic is not None:
-        rows += _critic_rows(config, sizes, part, config.critic, response=response)
+        rows += _critic_rows(config, sizes, part, config.critic, response=response, on_gpu=on_gpu)
     if config.cold_start is not None:
-        rows.append(_cold_start_row(config, config.cold_start, sizes, part, response=response))
+        rows.append(_cold_start_row(config, config.cold_start, sizes, part, response=response, on_gpu=on_gpu))
     rows.append(_unused_row(rows, share=FRAGMENTATION if on_gpu else _holes(config)))
     if not on_gpu:
         rows.append(_saved_row(config, part))
@@ -216,12 +216,12 @@ def _engine_rows(config: RunConfig, part: ModelSizes, *, cache: int, on_gpu: boo
 
 
 def _critic_rows(
-    config: RunConfig, sizes: ModelSizes, part: ModelSizes, critic: CriticConfig, *, response: int | None
+    config: RunConfig, sizes: ModelSizes, part: ModelSizes, critic: CriticConfig, *, response: int | None, on_gpu: bool
 ) -> list[MemoryRow]:
     """A second model with all that training needs. Its head has one output, and is not counted."""
     state = _whole_state(config, critic.optim, part)
     at_rest: tuple[Moment, ...] = ("update of the critic",) if config.trainer.offloads == "all" else ALWAYS
-    passing = critic_pass_bytes(config, sizes, critic, response=response)
+    passing = critic_pass_bytes(config, sizes, critic, response=response, on_gpu=on_gpu)
     gathered = gathered_embedding_bytes(config, sizes) + gathered_layer_bytes(config, sizes)
     return [
         _row("critic's weights", state.weights, *at_rest),
@@ -233,13 +233,19 @@ def _critic_rows(
 
 
 def _cold_start_row(
-    config: RunConfig, cold_start: ColdStartConfig, sizes: ModelSizes, part: ModelSizes, *, response: int | None
+    config: RunConfig,
+    cold_start: ColdStartConfig,
+    sizes: ModelSizes,
+    part: ModelSizes,
+    *,
+    response: int | None,
+    on_gpu: bool,
 ) -> MemoryRow:
     """Memory of the cold start. It trains all weights, and no generator runs meanwhile."""
     state = _whole_state(config, cold_start.optim, part)
     model = config.model.model_copy(update={"lora": None, "freeze_vision_tower": False})
     whole = config.model_copy(update={"model": model})
-    passes = [*update_rows(whole, sizes, response=response)]
+    passes = [*update_rows(whole, sizes, response=response, on_gpu=on_gpu)]
     passing = int(total_gib(passes, largest_moment(passes, BACKWARD)) * GIB)
     num_bytes = state.weights + _on_device(config, state) + state.gradients + passing
     return _row("cold start, all of it", num_bytes, "cold start")

@@ -67,21 +67,23 @@ class Pass:
         patches: Patches of images; 0 for a text model.
         keys: Keys that the responses attend to, for each tree token: each response has its own copies of those of its
             prompt.
+        on_gpu: Whether a GPU computes it.
     """
 
     tokens: int
     targets: int
     patches: int
     keys: float
+    on_gpu: bool
 
 
-def update_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Iterator[MemoryRow]:
+def update_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None, on_gpu: bool) -> Iterator[MemoryRow]:
     """What the passes of an update take in addition to weights and gradients, with responses of `response` tokens.
 
     A backward pass goes from the output head through the layers to the vision tower, frees on its way what they have
     kept, and at its end adds up the gradients of embedding and head.
     """
-    passing = update_pass(config, sizes, config.actor, response=response)
+    passing = update_pass(config, sizes, config.actor, response=response, on_gpu=on_gpu)
     head, layer, tower, end = BACKWARD
     yield _row("activations of the language model", kept_bytes(config, sizes, passing), head, layer)
     yield _row("activations of the vision tower", vision_kept_bytes(config, sizes, passing), head, layer, tower)
@@ -102,11 +104,11 @@ def _head_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     return max(logit_bytes(config, sizes, passing) + held, _summed_head_bytes(config, sizes))
 
 
-def reference_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Iterator[MemoryRow]:
+def reference_rows(config: RunConfig, sizes: ModelSizes, *, response: int | None, on_gpu: bool) -> Iterator[MemoryRow]:
     """What the passes of the reference take, and with LoRA those of the policy without its adapters."""
     if config.algorithm.kl is None:
         return
-    passing = _experience_pass(config, sizes, response=response)
+    passing = _experience_pass(config, sizes, response=response, on_gpu=on_gpu)
     num_bytes = max(_forward_bytes(config, sizes, passing), vision_forward_bytes(config, sizes, passing))
     gathered = gathered_embedding_bytes(config, sizes) + gathered_layer_bytes(config, sizes)
     yield _row("activations of the reference", num_bytes, "pass of the reference")
@@ -122,9 +124,11 @@ def piece_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     return min(PIECE, largest) * (PIECE_BYTES if is_kept else OFFLOADED_PIECE_BYTES)
 
 
-def critic_pass_bytes(config: RunConfig, sizes: ModelSizes, critic: CriticConfig, *, response: int | None) -> int:
+def critic_pass_bytes(
+    config: RunConfig, sizes: ModelSizes, critic: CriticConfig, *, response: int | None, on_gpu: bool
+) -> int:
     """Bytes of the passes of a critic, without what it gathers."""
-    passing = update_pass(config, sizes, critic, response=response)
+    passing = update_pass(config, sizes, critic, response=response, on_gpu=on_gpu)
     kept = kept_bytes(config, sizes, passing)
     in_layer, in_tower = layer_bytes(config, sizes, passing), _vision_block_bytes(config, sizes, passing)
     return vision_kept_bytes(config, sizes, passing) + max(kept + in_layer, in_tower)
@@ -135,7 +139,7 @@ def _row(name: str, num_bytes: int, *moments: Moment) -> MemoryRow:
 
 
 def update_pass(
-    config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig, *, response: int | None
+    config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig, *, response: int | None, on_gpu: bool
 ) -> Pass:
     """The largest pass with a gradient, of policy or critic.
 
@@ -143,14 +147,15 @@ def update_pass(
     responses of `response` tokens there are as many prompts as fit. None stands for the worst of all lengths: the
     shorter responses are, the more images a pass has, and the longer they are, the more logits.
     """
-    return _largest(config, sizes, _update_tokens(config, owner), most_trees=owner.global_batch_size, response=response)
+    tokens, most_trees = _update_tokens(config, owner), owner.global_batch_size
+    return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
 
 
-def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None) -> Pass:
+def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None, on_gpu: bool) -> Pass:
     """The largest pass without a gradient."""
-    tokens = longest_sequence(config) * experience_sequences(config.actor)
-    whole = config.data.rollout_batch_size * _longest_tree(config)
-    return _largest(config, sizes, min(tokens, whole), most_trees=config.data.rollout_batch_size, response=response)
+    most_trees = config.data.rollout_batch_size
+    tokens = min(longest_sequence(config) * experience_sequences(config.actor), most_trees * _longest_tree(config))
+    return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
 
 
 def _update_tokens(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
@@ -161,7 +166,9 @@ def _longest_tree(config: RunConfig) -> int:
     return config.data.max_prompt_length + config.rollout.n * config.rollout.max_response_length
 
 
-def _largest(config: RunConfig, sizes: ModelSizes, tokens: int, *, most_trees: int, response: int | None) -> Pass:
+def _largest(
+    config: RunConfig, sizes: ModelSizes, tokens: int, *, most_trees: int, response: int | None, on_gpu: bool
+) -> Pass:
     """Prompts are taken to be as long as they may be, and to consist of images."""
     prompt, n, shortest = config.data.max_prompt_length, config.rollout.n, response or 1
     trees = min(most_trees, max(1, tokens // (prompt + n * shortest)))
@@ -170,6 +177,7 @@ def _largest(config: RunConfig, sizes: ModelSizes, tokens: int, *, most_trees: i
         targets=tokens if response is None else min(tokens, trees * n * response),
         patches=trees * prompt * PATCHES_A_TOKEN if sizes.vision_parameters else 0,
         keys=n * (prompt + shortest) / (prompt + n * shortest),
+        on_gpu=on_gpu,
     )
 
 
@@ -181,15 +189,19 @@ def _layer_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     gated feed-forward, queries and attention output, keys and values.
     """
     feed_forward = 4 * sizes.intermediate_size
-    norms = 2 * _norm_copies(config) * sizes.hidden_size
+    copies = _norm_copies(config, on_gpu=passing.on_gpu)
+    norms = 2 * copies * sizes.hidden_size
     if sizes.norms_queries:
-        norms += (_norm_copies(config) - 1) * (sizes.query_size + sizes.key_value_size)
+        norms += (copies - 1) * (sizes.query_size + sizes.key_value_size)
     return norms + feed_forward + _attention_numbers(config, sizes, passing) + _adapter_numbers(config, sizes)
 
 
-def _norm_copies(config: RunConfig) -> int:
-    """Arrays that a norm keeps, with its output. A trained scale needs the normalised array; in bfloat16 the norm
-    computes in float32, which counts twice."""
+def _norm_copies(config: RunConfig, *, on_gpu: bool) -> int:
+    """Arrays that an RMS norm keeps, with its output. In float32, Sightline's own on a CPU (rl_core.models.cpu.layers)
+    keeps its input. The one of transformers keeps the normalised array too where the scale is trained, and in bfloat16
+    it computes in float32, which counts twice."""
+    if config.model.dtype == "float32" and not on_gpu:
+        return 2
     kept = 3 if config.model.lora is None else 2
     return kept if config.model.dtype == "float32" else kept + 1
 
@@ -212,7 +224,8 @@ def kept_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
     """Bytes that the language model keeps of a micro-batch, with the embeddings and the last norm. With checkpointing
     only a layer's input is kept."""
     layer = sizes.hidden_size if config.model.recomputes_activations else _layer_numbers(config, sizes, passing)
-    return _bytes(config, passing.tokens, sizes.num_layers * layer + _norm_copies(config) * sizes.hidden_size)
+    last_norm = _norm_copies(config, on_gpu=passing.on_gpu) * sizes.hidden_size
+    return _bytes(config, passing.tokens, sizes.num_layers * layer + last_norm)
 
 
 def layer_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
@@ -267,7 +280,7 @@ def vision_kept_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> in
     tower = _trained_tower(config, sizes)
     if tower is None:
         return 0
-    block = tower.width if config.model.recomputes_activations else _block_numbers(config, tower)
+    block = tower.width if config.model.recomputes_activations else _block_numbers(config, tower, on_gpu=passing.on_gpu)
     return _patch_bytes(config, passing, tower.blocks * block + MERGER * tower.width) + _pixel_bytes(
         config, sizes, passing
     )
@@ -278,7 +291,8 @@ def _vision_block_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> 
     tower = _trained_tower(config, sizes)
     if tower is None:
         return 0
-    again = _block_numbers(config, tower) - tower.width if config.model.recomputes_activations else 0
+    block = _block_numbers(config, tower, on_gpu=passing.on_gpu)
+    again = block - tower.width if config.model.recomputes_activations else 0
     gradients = (2 if tower.is_gated else 1) * tower.inner + tower.width
     return _patch_bytes(config, passing, again + gradients)
 
@@ -296,11 +310,11 @@ def _trained_tower(config: RunConfig, sizes: ModelSizes) -> _Tower | None:
     return _tower(sizes) if is_trained else None
 
 
-def _block_numbers(config: RunConfig, tower: _Tower) -> int:
+def _block_numbers(config: RunConfig, tower: _Tower, *, on_gpu: bool) -> int:
     """Numbers that a block keeps of a patch: queries, keys and values, the rotated queries and keys, the attention's
-    output, the arrays of the feed-forward, and those of two norms. A gated tower has RMS norms (as `_norm_copies` of
-    the language model counts them); the others have LayerNorm."""
-    norm = 2 if not tower.is_gated else 3 if config.model.dtype == "float32" else 4
+    output, the arrays of the feed-forward, and those of two norms. A gated tower has RMS norms, the others have
+    LayerNorm."""
+    norm = _norm_copies(config, on_gpu=on_gpu) if tower.is_gated else 2
     return (2 * norm + 6) * tower.width + (4 if tower.is_gated else 2) * tower.inner
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import longest_sequence
-from rl_core.planning.gpu import A_CPU, CARDS, Card, Gpu, card_named
+from rl_core.planning.gpu import CARDS, UNLISTED, Card, Gpu, card_named
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rules import MemoryLimit, is_possible
 from rl_core.planning.model_sizes import ModelSizes
@@ -78,15 +78,12 @@ def step_forecaster(
     config: RunConfig, sizes: ModelSizes | None, run: RunDirectory, gpu: Gpu | None
 ) -> tuple[Forecaster | None, str]:
     """The forecast of a run, and in words for which lengths it is and what it assumes; or None, and what is missing."""
-    card = A_CPU if gpu is None else card_named(gpu.name)
     if sizes is None:
         return None, "not known: the model is not here yet, or its parameters could not be counted"
-    if card is None:
-        kind = f"nothing is known of the speed of {gpu.name}" if gpu and gpu.name else "the kind of GPU is not known"
-        return None, f"not known: {kind}; name one like it with --gpu ({', '.join(CARDS)})"
+    card = (card_named(gpu.name) if gpu else None) or UNLISTED
     steps = measured_steps(run, config, gpu)
-    if gpu is None and not steps:
-        return None, "not known: nothing is published of this CPU's speed; plan again after some steps on it"
+    if card is UNLISTED and not steps:
+        return None, _unknown_words(gpu)
     metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]
     lengths = mean_lengths(metrics) if metrics else Lengths.assumed(config)
     images = f", {lengths.image_share:.0%} of a prompt images" if sizes.vision_parameters else ""
@@ -96,6 +93,13 @@ def step_forecaster(
     own = f"prompts of {lengths.prompt:,.0f} and responses of {lengths.response:,.0f} tokens ({lengths.source})"
     measured = (config, median_time(steps)) if steps else None
     return Forecaster(sizes=sizes, gpu=gpu, card=card, lengths=lengths, measured=measured), f"{own}, {source}"
+
+
+def _unknown_words(gpu: Gpu | None) -> str:
+    if gpu is None:
+        return "not known: nothing is published of this CPU's speed; plan again after some steps on it"
+    kind = f"nothing is known of the speed of {gpu.name}" if gpu.name else "the kind of GPU is not known"
+    return f"not known: {kind}; name one like it with --gpu ({', '.join(CARDS)}), or plan again after some steps"
 
 
 def measured_steps(run: RunDirectory, config: RunConfig, gpu: Gpu | None) -> list[StepTime]:

@@ -22,7 +22,7 @@ from rl_core.planning.memory import (
 from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE, MemoryRow, largest_moment, total_gib
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.update_memory import kept_bytes, layer_bytes, logit_bytes, update_pass, vision_kept_bytes
+from rl_core.planning.update_memory import Pass, kept_bytes, layer_bytes, logit_bytes, update_pass, vision_kept_bytes
 
 Configure = Callable[..., RunConfig]
 
@@ -59,6 +59,10 @@ SEVEN_BILLION = ModelSizes(
         for name, ends in LINEAR_LAYERS.items()
     },
 )
+
+
+def cpu_pass(config: RunConfig, sizes: ModelSizes = SEVEN_BILLION, *, response: int | None = None) -> Pass:
+    return update_pass(config, sizes, config.actor, response=response, on_gpu=False)
 
 
 def rows_of(config: RunConfig, **machine: float) -> dict[str, float]:
@@ -143,7 +147,7 @@ def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure:
 
     def kept(*overrides: str, response: int | None) -> int:
         config = configure("model.dtype=bfloat16", *overrides)
-        return vision_kept_bytes(config, sizes, update_pass(config, sizes, config.actor, response=response))
+        return vision_kept_bytes(config, sizes, cpu_pass(config, sizes, response=response))
 
     assert kept(response=16) == 256 * patch
     assert kept(response=1) == kept(response=None) == 4 * 256 * patch
@@ -151,9 +155,28 @@ def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure:
     assert kept("model.lora={rank: 8}", response=None) == 0
     assert kept("model.gradient_checkpointing=true", response=16) == 256 * (2 * (2 + 6) * 1280 + 6 * 1176)
     config = configure("model.dtype=bfloat16")
-    assert (
-        vision_kept_bytes(config, SEVEN_BILLION, update_pass(config, SEVEN_BILLION, config.actor, response=None)) == 0
+    assert vision_kept_bytes(config, SEVEN_BILLION, cpu_pass(config)) == 0
+
+
+def test_a_float32_norm_keeps_a_third_array_on_a_gpu_where_transformers_computes_it(configure: Configure) -> None:
+    """Where its scale is trained: two norms of each of 28 layers and the last one, and two of each block of a tower
+    with gates."""
+    sizes = with_tower(SEVEN_BILLION)
+    single, adapted, half = configure(), configure("model.lora={rank: 8}"), configure("model.dtype=bfloat16")
+    tokens, patches = cpu_pass(single, sizes, response=16).tokens, cpu_pass(single, sizes, response=16).patches
+
+    def activations(config: RunConfig, **machine: float) -> tuple[int, int]:
+        rows = {row.name: row.num_bytes for row in memory_forecast(config, sizes, response=16, **machine).rows}
+        return rows["activations of the language model"], rows.get("activations of the vision tower", 0)
+
+    text, images = activations(single)
+    assert images == patches * (4 * (2 * (10 * 1280 + 4 * 3420) + 6 * 1280) + 4 * 1176)
+    assert activations(single, gpu_gib=141.0) == (
+        text + tokens * 4 * (2 * 28 + 1) * 3584,
+        images + patches * 4 * 2 * 2 * 1280,
     )
+    for config in (adapted, half):
+        assert activations(config) == activations(config, gpu_gib=141.0)
 
 
 def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
@@ -169,7 +192,7 @@ def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
     rows = rows_of(config)
     assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
     assert rows["critic's optimizer state"] == rows["optimizer state"] == 2 * rows["weights"]
-    passing = update_pass(config, SEVEN_BILLION, config.actor, response=None)
+    passing = cpu_pass(config)
     passes = kept_bytes(config, SEVEN_BILLION, passing) + layer_bytes(config, SEVEN_BILLION, passing)
     assert rows["critic's activations"] == pytest.approx(2 * passes / GIB)
     forecast = memory_forecast(config, SEVEN_BILLION)
@@ -224,7 +247,7 @@ def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Co
 def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
     def logits(*overrides: str) -> int:
         config = configure(*overrides)
-        return logit_bytes(config, SEVEN_BILLION, update_pass(config, SEVEN_BILLION, config.actor, response=None))
+        return logit_bytes(config, SEVEN_BILLION, cpu_pass(config))
 
     small = logits("model.log_prob_chunk_tokens=256")
     assert small == 3 * 4 * 256 * 152064
@@ -244,7 +267,7 @@ def test_a_heads_gradient_of_several_chunks_takes_two_more_of_its_size(configure
 
 def test_a_micro_batch_is_no_larger_than_an_optimizer_batch(configure: Configure) -> None:
     config = configure("actor.micro_batch_size_per_device_for_update=1000")
-    assert update_pass(config, SEVEN_BILLION, config.actor, response=None).tokens == 8 * (64 + 8 * 16)
+    assert cpu_pass(config).tokens == 8 * (64 + 8 * 16)
 
 
 def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Configure) -> None:
@@ -341,10 +364,7 @@ def test_a_cpu_cache_is_no_larger_than_the_running_sequences_fill(configure: Con
 
 def test_checkpointing_keeps_a_layer_instead_of_all(configure: Configure) -> None:
     plain, checkpointed = configure(), configure("model.gradient_checkpointing=true")
-    kept = [
-        kept_bytes(config, SEVEN_BILLION, update_pass(config, SEVEN_BILLION, config.actor, response=None))
-        for config in (plain, checkpointed)
-    ]
+    kept = [kept_bytes(config, SEVEN_BILLION, cpu_pass(config)) for config in (plain, checkpointed)]
     assert kept[1] < kept[0] / 10
 
 
@@ -373,7 +393,7 @@ def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) 
     sizes = replace(
         SEVEN_BILLION, num_layers=layers, hidden_size=hidden, intermediate_size=inner, query_size=64, key_value_size=32
     )
-    passing = update_pass(config, sizes, config.actor, response=None)
+    passing = cpu_pass(config, sizes)
     assert kept_bytes(config, sizes, passing) == pytest.approx(sum(storages.values()), rel=0.35)
 
 

@@ -26,6 +26,7 @@ TWO = {"device": ["CPU with 1 thread(s)"] * 2, "load_s": [0.0, 0.0]}
 COLOCATED = {**TWO, "generate_s": [0.3, 0.4], "update_s": [0.6, 0.5]}
 SPLIT = {**TWO, "generate_s": [0.0, 0.7], "update_s": [1.0, 0.0]}
 H100 = Gpu(memory_gib=CARDS["h100"].memory_gib, name=CARDS["h100"].name)
+RTX_4090 = Gpu(memory_gib=24.0, name="NVIDIA GeForce RTX 4090")
 
 
 @pytest.fixture
@@ -98,11 +99,16 @@ def test_a_split_without_room_for_the_trainer_is_left_out(run: RunDirectory) -> 
     assert names(load_config(CONFIGS / "baselines" / "qwen2_5_vl_7b_geo3k_grpo.yaml", large), run) == ["colocated"]
 
 
-def test_the_runs_own_steps_are_given_back_and_carried_over_to_other_placements(run: RunDirectory) -> None:
-    """From steps of two workers in turn: one of them takes about twice as long for what both did."""
-    record(run, COLOCATED, COLOCATED)
+@pytest.mark.parametrize(("device", "gpu"), [("CPU with 1 thread(s)", None), (RTX_4090.name, RTX_4090)])
+def test_the_runs_own_steps_are_given_back_and_carried_over_to_other_placements(
+    run: RunDirectory, device: str, gpu: Gpu | None
+) -> None:
+    """From steps of two workers in turn: one of them takes about twice as long for what both did, on a GPU of which
+    nothing is published as on a CPU."""
+    workers = {**COLOCATED, "device": [device] * 2}
+    record(run, workers, workers)
     config = quickstart("cluster.devices=2")
-    found, words = step_forecaster(config, model_sizes(config.model.source), run, None)
+    found, words = step_forecaster(config, model_sizes(config.model.source), run, gpu)
     assert found is not None
     assert words == "prompts of 40 and responses of 9 tokens (the run's own steps), measured in 2 steps of this run"
     colocated, split, ahead = map(found.step_time, found.placements(config))
@@ -146,8 +152,9 @@ def test_other_lengths_are_forecast_beside_the_expected_one(run: RunDirectory) -
 def test_a_gpu_of_which_nothing_is_known_is_named(run: RunDirectory) -> None:
     config = quickstart()
     sizes = model_sizes(config.model.source)
-    _, words = step_forecaster(config, sizes, run, Gpu(memory_gib=24.0, name="NVIDIA TITAN"))
-    assert "nothing is known of the speed of NVIDIA TITAN" in words and "--gpu" in words
+    _, words = step_forecaster(config, sizes, run, RTX_4090)
+    assert "nothing is known of the speed of NVIDIA GeForce RTX 4090; name one like it with --gpu" in words
+    assert words.endswith(", or plan again after some steps")
     _, words = step_forecaster(config, sizes, run, Gpu(memory_gib=80.0, is_elsewhere=True))
     assert "the kind of GPU is not known" in words
     assert step_forecaster(config, None, run, H100)[1].startswith("not known: the model is not here")
