@@ -11,6 +11,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.events import LogEvent
 from rl_core.rewards.limits import CallLimits, LoadingRecord
 from rl_core.rewards.messages import PoolOrder
+from rl_core.rewards.printed import PrintedOutput
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore
 from rl_core.rewards.sample import RewardSample
@@ -54,9 +55,11 @@ class RewardPool:
             memory_limit_bytes=int(config.memory_limit_gib * 2**30),
         )
         self._work = Work(order, async_calls=config.async_calls)
+        self._printed = PrintedOutput()
         shared = Shared(
             order=order,
             environment=_environment(image_store),
+            printed=self._printed,
             work=self._work,
             limits=CallLimits(order),
             loading=LoadingRecord(order),
@@ -70,6 +73,7 @@ class RewardPool:
         return route is not None and route.reader is not None
 
     def __enter__(self) -> "RewardPool":
+        self._printed.start()
         for thread in self._threads:
             thread.start()
         return self
@@ -102,6 +106,7 @@ class RewardPool:
         self._work.stop()
         for thread in self._threads:
             thread.join()
+        self._printed.close()
 
 
 def _failed(reason: str) -> "Future[Score]":

@@ -23,8 +23,6 @@ _SLICE_SECONDS = 0.1
 _PIECE = 64 * 1024
 """Most bytes that are read at a time."""
 
-_STDERR = 2
-
 _FATE_SECONDS = 2.0
 """A process that has closed its connection is about to exit: so long the run waits for its exit status."""
 
@@ -52,8 +50,8 @@ class OutOfTime(Exception):
 class ScoringProcess:
     """One scoring process. Whatever a user's code does to it, the run sees an `Ended`. Used by one thread."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Start it. What it prints goes to the error stream of the run."""
+    def __init__(self, environment: Mapping[str, str], *, output: int) -> None:
+        """Start it. `output` is the file descriptor to which it prints."""
         self.session: int | None = None  # of the processes below the supervisor, as soon as it is known
         self._mark = uuid.uuid4().hex
         self._lifeline, its_lifeline = socket.socketpair()
@@ -65,7 +63,8 @@ class ScoringProcess:
                 [sys.executable, "-P", "-u", "-m", "rl_core.rewards.supervisor", *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
-                stdout=_STDERR,
+                stdout=output,
+                stderr=output,
                 env={**environment, _MARK: self._mark},
                 start_new_session=True,  # Ctrl-C in a terminal reaches the run alone, which first finishes its step
             )

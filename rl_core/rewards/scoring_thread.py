@@ -13,6 +13,7 @@ from rl_core.events import LogEvent
 from rl_core.rewards.components import components_of
 from rl_core.rewards.limits import CallLimit, CallLimits, LoadingRecord
 from rl_core.rewards.messages import Call, CallResult, PoolOrder
+from rl_core.rewards.printed import PrintedOutput
 from rl_core.rewards.sample_queue import Task
 from rl_core.rewards.scoring_process import Ended, OutOfTime, ScoringProcess
 from rl_core.rewards.work import Stopped, Work
@@ -27,10 +28,12 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
     """What the threads of a pool have in common: the functions and their limits, the environment of the scoring
-    processes, the samples, what is known of the functions' times and imports, and who hears of batches that failed."""
+    processes and what they print, the samples, what is known of the functions' times and imports, and who hears of
+    batches that failed."""
 
     order: PoolOrder
     environment: Mapping[str, str]
+    printed: PrintedOutput
     work: Work
     limits: CallLimits
     loading: LoadingRecord
@@ -59,7 +62,7 @@ class ScoringThread(threading.Thread):
             self._work.abandon(self._task.waiting)
 
     def _use_a_process(self) -> None:
-        process = ScoringProcess(self._shared.environment)
+        process = ScoringProcess(self._shared.environment, output=self._shared.printed.descriptor)
         try:
             if self._load(process):
                 called: set[int] = set()

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.rewards.pool import RewardPool
+from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.sample_queue import SampleQueue, Task
 from rl_core.run_directory import RunDirectory
@@ -243,6 +245,29 @@ def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: py
         assert pool.score_all([make_sample("x")])[0].overall == 1.0
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "import\none\ntwo\nchild\n")
+
+
+def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path: Path) -> None:
+    path = tmp_path / "chatty.py"
+    path.write_text("def score(sample):\n    print('x' * 2**20)\n    return 1.0\n")
+    reader, unread = os.pipe()
+    stderr = os.dup(2)
+    os.dup2(unread, 2)
+    os.close(unread)
+    try:
+        limits = {"timeout_seconds": 5.0, "load_timeout_seconds": 10.0}
+        with RewardPool(RewardConfig(function=f"{path}:score", **limits)) as pool:
+            assert pool.score_all([make_sample("x")] * 16) == [Score(components={"overall": 1.0})] * 16
+            printed = b""
+            while b"left out" not in printed:
+                printed += os.read(reader, 2**20)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(reader)
+    left_out = int(re.search(rb"\n\[(\d+) bytes that rewards printed are left out", printed)[1])
+    assert left_out > 16 * 2**20 - 2 * MAX_HELD - 2**18, "one buffer is being written, the other one waits"
+    assert 15 * 2**20 < printed.count(b"x") + left_out <= 16 * (2**20 + 1)
 
 
 def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
