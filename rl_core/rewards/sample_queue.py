@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from rl_core.rewards.messages import CallResult, RewardSpec
 from rl_core.rewards.sample import RewardSample
 
-MAX_CHUNK = 256
+MAX_CHUNK = 64
 """Most samples that a process gets at a time. A batch is not split."""
 
-CHUNK_SECONDS = 0.05
+CHUNK_SECONDS = 0.02
 """Expected scoring time of what a process gets at a time. A fast reward gets many samples; a slow one gets single
 samples as the responses finish."""
 
