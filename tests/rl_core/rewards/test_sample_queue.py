@@ -75,7 +75,7 @@ def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free() -> None
 
 def test_later_samples_hold_back_nothing_that_was_flushed() -> None:
     queue = make_queue()
-    queue.learn(0.005)  # ten samples are a task
+    queue.learn(0.002)  # ten samples are a task
     fill(queue, 13)
     queue.flush()
     fill(queue, 4)
