@@ -57,6 +57,7 @@ class ActorGroup:
         reading_seconds: float = 0.0,
         member: str = "worker",
         last_words: Callable[[int], str] = lambda pid: "",
+        cluster_has_ended: Callable[[], bool] | None = None,
     ) -> None:
         """Call these actors.
 
@@ -67,6 +68,7 @@ class ActorGroup:
             reading_seconds: The longest time in which `open` reads weights.
             member: What a rank is called in messages, such as "generating worker".
             last_words: Finds what a process of this id has written before it died, if that is known.
+            cluster_has_ended: Whether all of Ray is gone; None if each machine is asked.
         """
         self.policy_version = 0
         self.sent_bytes = 0
@@ -76,8 +78,14 @@ class ActorGroup:
         self._reading_seconds = reading_seconds
         self._start_deadline = time.monotonic() + start_seconds
         self._watch = WorkerWatch(
-            actors, member=member, hang_seconds=hang_seconds, log=self._log, last_words=last_words
+            actors,
+            member=member,
+            hang_seconds=hang_seconds,
+            log=self._log,
+            last_words=last_words,
+            cluster_has_ended=cluster_has_ended,
         )
+        self._cluster_has_ended = cluster_has_ended
         self.is_broken = False
         self._problem = ""
         self._partner: ActorGroup | None = None
@@ -312,6 +320,9 @@ class ActorGroup:
             ray.kill(actor)
 
     def _packed(self, message: object) -> bytes:
+        """The message. Raises WorkerDied if the cluster is gone, to which a call might never return."""
+        if self._cluster_has_ended is not None and self._cluster_has_ended():
+            self._end("Ray on this machine has ended since the last call")
         packed = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self.sent_bytes += len(packed)
         return packed

@@ -35,6 +35,12 @@ _SETTINGS: Final = {
     "RAY_process_group_cleanup_enabled": "1",
 }
 
+_SETTINGS_OF_THE_RUN: Final = {
+    # After a minute in which its service does not answer, Ray would end the run's own process, in the middle of
+    # anything. The run itself notices at once (`has_ended`).
+    "RAY_gcs_rpc_server_reconnect_timeout_s": f"{10**6}",
+}
+
 _LONGEST_FOLDER: Final = 30
 """Most characters of the folder in which the cluster's folder is made: the path of a socket in it may have 107, and
 `/ray-NAME/session_TIME_PROCESS/sockets/plasma_store` has up to 77."""
@@ -47,6 +53,7 @@ class LocalRay:
         """Start a cluster with room for the workers. Raises ConnectionError if it does not start in time."""
         only_loopback()
         require_token()
+        os.environ.update(_SETTINGS_OF_THE_RUN)
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
         gpus = 0 if config.device == "cpu" else torch.cuda.device_count()  # Ray by itself counts only what NVML knows
         self._head = subprocess.Popen(
@@ -63,6 +70,10 @@ class LocalRay:
         except BaseException:
             self.close()
             raise
+
+    def has_ended(self) -> bool:
+        """Whether the cluster is gone, as after a kill of one of Ray's services."""
+        return self._head.poll() is not None
 
     def last_words(self, pid: int) -> str:
         """The end of what a worker has written on its standard error, such as the stack at which a library has

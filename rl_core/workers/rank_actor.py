@@ -3,6 +3,7 @@
 import logging
 import os
 import pickle
+import signal
 import socket
 import sys
 import threading
@@ -30,6 +31,9 @@ _MOST_LOGS: Final = 1000
 """Log records that are kept until they are sent; of more the oldest are dropped."""
 
 
+_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+
+
 class RankActor:
     """Answers the calls of a RayWorkerGroup.
 
@@ -43,6 +47,9 @@ class RankActor:
         self._outbox = Outbox()
         self._logs = _KeptLogs()
         self._finished = 0
+        # The run decides when its workers end. Not SIG_IGN, which child processes would inherit.
+        for number in _SIGNALS:
+            signal.signal(number, lambda *_: None)
 
     def process(self) -> Process:
         """Where this rank runs."""
@@ -97,6 +104,7 @@ class RankActor:
 
     def _answer(self, call: Callable[[], Any]) -> bytes:
         """The end of a call as bytes: its result, or its error."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # Ray blocks them, and child processes would inherit that
         outcome: Any
         try:
             value = call()

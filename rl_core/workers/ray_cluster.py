@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -92,6 +92,12 @@ class RayCluster:
         remote = ray.remote(NodeProbe)
         return [self._started(remote, machine=machine) for machine in range(self.config.nodes)]
 
+    @property
+    def has_ended(self) -> Callable[[], bool] | None:
+        """Tells whether a local cluster is gone, without asking Ray, which would wait for its answer; None of a joined
+        one."""
+        return None if self._local is None else self._local.has_ended
+
     def last_words(self, pid: int) -> str:
         """What a worker of a local cluster has written at its end; empty in a joined cluster, whose logs are on its
         machines."""
@@ -100,7 +106,7 @@ class RayCluster:
     def close(self) -> None:
         """Leave the cluster; one that was started here ends. May be called twice."""
         if self._is_joined:
-            if self._room is not None:
+            if self._room is not None and not (self._local and self._local.has_ended()):
                 remove_placement_group(self._room)
             ray.shutdown()
         self._room, self._is_joined = None, False

@@ -97,6 +97,7 @@ class RayWorkerGroup(WorkerGroup):
             member=_MEMBER[role],
             hang_seconds=config.hang_timeout_seconds,
             last_words=cluster.last_words,
+            cluster_has_ended=cluster.has_ended,
         )
         try:
             group.find_processes()

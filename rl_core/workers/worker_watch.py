@@ -17,7 +17,7 @@ _CAUSE_SECONDS: Final = 5.0
 """How long Ray has to find out why a worker does not answer; it knows of an ended process at once, of a machine
 late."""
 
-_LOST: Final = "its machine is gone: Ray on it takes no connections any more"
+_LOST: Final = "its machine is gone, or Ray on it has ended: it takes no connections any more"
 
 _MEMORY: Final = (
     "Ray's memory monitor ended it, because its machine had less free memory than it leaves alone: more than "
@@ -46,6 +46,7 @@ class WorkerWatch:
         hang_seconds: float,
         log: Callable[[int, Sequence[Logged]], None],
         last_words: Callable[[int], str],
+        cluster_has_ended: Callable[[], bool] | None,
     ) -> None:
         """Watch these actors; the arguments are those of ActorGroup. What a rank has logged goes to `log`."""
         self.processes: Sequence[Process] = ()
@@ -54,6 +55,7 @@ class WorkerWatch:
         self.hang_seconds = hang_seconds
         self._log = log
         self._last_words = last_words
+        self._cluster_has_ended = cluster_has_ended
         self._asked: dict[int, Any] = {}
         self._progress: dict[int, int] = {}
         self._since = time.monotonic()
@@ -125,6 +127,8 @@ class WorkerWatch:
 
     def _is_lost(self, rank: int) -> bool:
         """Whether the machine of a rank is gone."""
+        if self._cluster_has_ended is not None:
+            return self._cluster_has_ended()
         return bool(self.processes) and is_lost(self.processes[rank].node_id)
 
     def _felt(self, rank: int, pulse: Pulse) -> None:

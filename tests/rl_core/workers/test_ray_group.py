@@ -426,6 +426,32 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
     assert as_bytes(found[0]) == as_bytes(found[1])
 
 
+def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_worker(
+    config: RunConfig, folders: WorkerFolders, groups: Groups, train_groups: list[TrainGroup]
+) -> None:
+    """As systemd and Slurm send it: the run writes a checkpoint before it ends, for which it needs its worker. Ray by
+    itself would end this process a minute after its service has gone."""
+    groups.close()
+    own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
+    group = open_workers(own, folders, total_optimizer_steps=1, progress=SilentProgress())
+    try:
+        assert isinstance(group, RayWorkerGroup) and group._cluster._local is not None
+        head = psutil.Process(group._cluster._local._head.pid)
+        processes = [head, *head.children(recursive=True)]
+        before = group.compute("old_log_probs", [groups_of(train_groups)])
+        for process in processes:
+            process.terminate()
+        assert psutil.wait_procs(processes, timeout=3.0)[0] == []
+        after = group.compute("old_log_probs", [groups_of(train_groups)])
+        assert as_bytes(after[0]) == as_bytes(before[0])
+        next(process for process in processes if process.name() == "gcs_server").kill()
+        assert psutil.wait_procs(processes, timeout=30.0)[1] == []
+        with pytest.raises(WorkerDied, match="Ray on this machine has ended"):
+            group.compute("old_log_probs", [groups_of(train_groups)])
+    finally:
+        group.close()
+
+
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:
     with pytest.raises(ClusterUnavailable, match=r"no 1 machine\(s\) with 4 CPU each that are free.*3 CPU free"):
         groups.fresh(devices=4, start_timeout_seconds=3.0)
