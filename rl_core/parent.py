@@ -6,11 +6,14 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
+
+_LOOK_SECONDS = 1.0
 
 
 def end_with_parent(end: Callable[[], object]) -> None:
@@ -44,7 +47,19 @@ def _prctl(option: int, value: int) -> None:
 
 def end_of_parent() -> int:
     """A file descriptor that `select` finds readable as soon as the parent of this process is gone."""
-    return os.pidfd_open(os.getppid())
+    parent = os.getppid()
+    try:
+        return os.pidfd_open(parent)
+    except (AttributeError, OSError):  # a Python or a kernel without it
+        found, ours = os.pipe()
+
+        def look() -> None:
+            while os.getppid() == parent:
+                time.sleep(_LOOK_SECONDS)
+            os.close(ours)
+
+        threading.Thread(target=look, name="look-at-parent", daemon=True).start()
+        return found
 
 
 @contextmanager

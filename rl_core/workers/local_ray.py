@@ -29,8 +29,10 @@ _SETTINGS: Final = {
     # Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
     # anything else, all would be as slow as the one that gets a core last.
     "RAY_worker_niceness": "0",
-    # Ray would end a worker when 95 % of the machine's memory is in use, which a run that offloads may need.
-    "RAY_memory_usage_threshold": "0.99",
+    # Ray would end a worker when 95 % of the machine's memory is in use, whoever uses it. A run may need it.
+    "RAY_memory_monitor_refresh_ms": "0",
+    # Ray would have the kernel end workers before all other processes.
+    "RAY_worker_oom_score_adjustment": "0",
     # What a worker has started ends with it, also when it is killed.
     "RAY_process_group_cleanup_enabled": "1",
 }

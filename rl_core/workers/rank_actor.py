@@ -47,6 +47,7 @@ class RankActor:
         self._outbox = Outbox()
         self._logs = _KeptLogs()
         self._finished = 0
+        _hide_working_directory()
         # The run decides when its workers end. Not SIG_IGN, which child processes would inherit.
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
@@ -142,6 +143,15 @@ class RankActor:
                         return
         finally:
             self._outbox.end()
+
+
+def _hide_working_directory() -> None:
+    """Let `sys.path` begin as that of a run does. Ray puts the run's working directory and folders of its own before
+    it, and a file there, such as `statistics.py`, would be taken for a library."""
+    # The path began with the folder of Ray's program.
+    last = next((number for number, path in enumerate(sys.path) if path.endswith("/ray/_private/workers")), -1)
+    bundled = [path for path in sys.path[: last + 1] if path.endswith("/ray/thirdparty_files")]
+    sys.path[:] = [*sys.path[last + 1 :], *bundled]
 
 
 def _worker_of(message: RankOpening) -> "LocalWorker | GeneratingWorker":

@@ -3,9 +3,7 @@
 import logging
 import os
 import re
-import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 import ray
 from ray._private import ray_logging
+from ray._private import utils as ray_utils
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -120,7 +119,7 @@ class RayCluster:
         host, _, port = address.rpartition(":")
         if host and "://" not in address:  # Ray itself would try for more than a minute
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        with _same_handler(signal.SIGTERM):
+        with _without_rays_handler():
             ray.init(address=address, configure_logging=False, log_to_driver=False)
         self._is_joined = True
 
@@ -217,12 +216,12 @@ def _resources() -> str:
 
 
 @contextmanager
-def _same_handler(number: signal.Signals) -> Iterator[None]:
-    """Undo that Ray replaces the handler of a signal, by which a run saves its state."""
-    is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(number)
+def _without_rays_handler() -> Iterator[None]:
+    """Keep Ray from replacing the handler of SIGTERM, by which a run saves its state: with Ray's, a signal in the
+    middle of `ray.init` would end the process."""
+    setter = ray_utils.set_sigterm_handler
+    ray_utils.set_sigterm_handler = lambda handler: None
     try:
         yield
     finally:
-        if is_main:
-            signal.signal(number, handler)
+        ray_utils.set_sigterm_handler = setter

@@ -1,15 +1,21 @@
 """Where the files of a local cluster are, and what is said if it does not start."""
 
 import os
+import signal
+import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import ray
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers import local_ray
 from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
+from tests.servers import REPOSITORY
 
 LONGEST_SOCKET = 107
 """Bytes of a socket's path on Linux."""
@@ -34,6 +40,41 @@ def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch: pytes
     finally:
         local.close()
     folder.rmdir()
+
+
+def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is beside the config; and the run's handler of SIGTERM stays its own in the middle of the start."""
+    (tmp_path / "statistics.py").write_text("raise ImportError('not the library')")
+    monkeypatch.chdir(tmp_path)
+    handlers, has_joined = [], threading.Event()
+
+    def look() -> None:
+        while not has_joined.wait(0.001):
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    def inside(_: object) -> tuple[list[str], str]:
+        import statistics
+
+        assert statistics.mean([1, 3]) == 2
+        return sys.path, Path("/proc/self/oom_score_adj").read_text()
+
+    with ThreadPoolExecutor(1) as pool:
+        watch = pool.submit(look)
+        try:
+            cluster = RayCluster(ClusterConfig(device="cpu"))
+        finally:
+            has_joined.set()
+        watch.result()
+    try:
+        (worker,) = cluster.actors()
+        path, score = ray.get(worker.__ray_call__.remote(inside))
+    finally:
+        cluster.close()
+    assert path[0] == f"{REPOSITORY}"
+    assert score == Path("/proc/self/oom_score_adj").read_text()
+    assert {*handlers} == {signal.getsignal(signal.SIGTERM)}
 
 
 def test_a_cluster_that_does_not_start_in_time_is_an_error_with_the_limit_and_leaves_nothing(
