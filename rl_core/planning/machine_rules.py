@@ -31,12 +31,12 @@ def machine_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     machines of a cluster that is joined nothing is known here."""
     return [
         *attention_problems(config.model, has_gpu=gpu is not None),
-        *package_problems(config),
+        *package_problems(config, gpu),
         *(_worker_problems(config, gpu) if config.cluster.address == "local" else ()),
     ]
 
 
-def package_problems(config: RunConfig) -> list[Problem]:
+def package_problems(config: RunConfig, gpu: Gpu | None = None) -> list[Problem]:
     """Packages that the config needs and that are not installed, and installed ones that are known to break a run."""
     tracking = config.tracking
     asked = {"tensorboard": tracking.tensorboard, "wandb": tracking.wandb is not None, "swanlab": tracking.swanlab}
@@ -49,7 +49,7 @@ def package_problems(config: RunConfig) -> list[Problem]:
         for library, is_asked in asked.items()
         if is_asked and importlib.util.find_spec(library) is None
     ]
-    if not config.cluster.is_alone and importlib.util.find_spec("ray") is None:
+    if not (config.cluster.is_alone and gpu is None) and importlib.util.find_spec("ray") is None:
         what = "workers run in a Ray cluster, and the package ray is not installed"
         problems.append(Problem("cluster", what, ".venv/bin/pip install -c constraints.txt ray"))
     if importlib.util.find_spec("deepspeed") is not None:

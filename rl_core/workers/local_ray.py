@@ -17,6 +17,7 @@ from ray._private.authentication.authentication_token_setup import enable_token_
 from rl_core.config.cluster import ClusterConfig
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.redaction import redact
+from rl_core.workers.followed_output import FollowedOutput, is_said
 from rl_core.workers.ray_head import only_loopback
 
 _LAST_WORDS: Final = 30
@@ -57,6 +58,7 @@ class LocalRay:
         require_token()
         os.environ.update(_SETTINGS_OF_THE_RUN)
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
+        self._output: FollowedOutput | None = None
         gpus = 0 if config.device == "cpu" else torch.cuda.device_count()  # Ray by itself counts only what NVML knows
         self._head = subprocess.Popen(
             [sys.executable, "-P", "-m", "rl_core.workers.ray_head", f"{self._folder}", f"{config.devices}", f"{gpus}"],
@@ -72,6 +74,7 @@ class LocalRay:
         except BaseException:
             self.close()
             raise
+        self._output = FollowedOutput(self._folder / "session_latest" / "logs")
 
     def has_ended(self) -> bool:
         """Whether the cluster is gone, as after a kill of one of Ray's services."""
@@ -81,13 +84,15 @@ class LocalRay:
         """The end of what a worker has written on its standard error, such as the stack at which a library has
         crashed."""
         files = self._folder.glob(f"session_latest/logs/worker-*-{pid}.err")
-        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if _is_said(line)]
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if is_said(line)]
         return redact("\n".join(lines[-_LAST_WORDS:]))
 
     def close(self) -> None:
         """End the cluster and remove its folder."""
         head = self._head
         assert head.stdin is not None and head.stdout is not None
+        if self._output is not None:
+            self._output.close()
         head.stdin.close()
         try:
             head.wait(_END_SECONDS)
@@ -126,11 +131,6 @@ def require_token() -> None:
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     enable_token_auth_by_default()
-
-
-def _is_said(line: str) -> bool:
-    """Whether a line is not one of Ray's marks."""
-    return bool(line.strip()) and not line.startswith(":")
 
 
 def _short_folder() -> str:

@@ -16,6 +16,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rl_core.config.cluster import ClusterConfig
+from rl_core.device import CPU_ENGINE, CPU_MODEL
 from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, with_these_sources
 from rl_core.workers.cluster_machines import Room, most_room, room_on_machines
 from rl_core.workers.local_ray import LocalRay
@@ -199,7 +200,8 @@ class RayCluster:
         if self._local is not None:
             return asked
         allocator = {name: os.environ.get(name, value) for name, value in ALLOCATOR.items()}
-        variables = {**TELEMETRY_OFF, **allocator, "PYTHONPATH": with_these_sources()}
+        switches = {name: os.environ[name] for name in (CPU_ENGINE, CPU_MODEL) if name in os.environ}
+        variables = {**TELEMETRY_OFF, **allocator, **switches, "PYTHONPATH": with_these_sources()}
         if not self.on_gpu:
             variables["CUDA_VISIBLE_DEVICES"] = ""
         given = asked.pop("env_vars", None) or {}

@@ -173,6 +173,8 @@ class RayWorkerGroup(WorkerGroup):
 
     @override
     def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
+        if not batches:
+            return []
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
         calls = [WorkerCall(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]

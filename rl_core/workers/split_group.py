@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Final
 
@@ -11,12 +12,12 @@ from typing_extensions import override
 
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.messages import Opening, WorkerCall
-from rl_core.workers.protocol import WorkerDied
+from rl_core.workers.protocol import Loaded, WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.weight_link import LinkPlace
 
-_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate", "load"})
+_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate"})
 """Calls after which the generators have other weights than the trainers."""
 
 _CHANGE_TRAINED_WEIGHTS: Final = frozenset({"update"})
@@ -66,6 +67,12 @@ class SplitWorkerGroup(RayWorkerGroup):
         if self._sends_adapters:
             self._transfer("send_adapters", "receive_adapters")
         self._have_the_frozen_weights = self._have_the_trained_weights = True
+
+    @override
+    def load(self, what: Loaded, folder: Path) -> None:
+        if what not in ("reference", "critic"):  # generators do not have these
+            self._have_the_frozen_weights = self._have_the_trained_weights = False
+        super().load(what, folder)
 
     @override
     def sleep(self) -> None:

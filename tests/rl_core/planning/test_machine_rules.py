@@ -141,6 +141,14 @@ def test_a_tracker_whose_library_is_missing_is_named(monkeypatch: pytest.MonkeyP
     assert ".[trackers]" in problem.fix
 
 
+def test_ray_is_needed_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a single worker on a GPU is one of a Ray cluster."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (problem,) = package_problems(load_config(SMALL), GPU)
+    assert problem.where == "cluster"
+    assert problem.fix.endswith(" ray")
+
+
 def test_trackers_that_are_not_asked_for_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert package_problems(load_config(SMALL)) == []

@@ -43,9 +43,10 @@ def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch: pytes
 
 
 def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever is beside the config; and the run's handler of SIGTERM stays its own in the middle of the start."""
+    """Whatever is beside the config. What it and its libraries write is seen, and the run's handler of SIGTERM stays in
+    place while the cluster starts."""
     (tmp_path / "statistics.py").write_text("raise ImportError('not the library')")
     monkeypatch.chdir(tmp_path)
     handlers, has_joined = [], threading.Event()
@@ -58,6 +59,8 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
         import statistics
 
         assert statistics.mean([1, 3]) == 2
+        print("a loss says this")  # noqa: T201 - as a user does
+        os.write(2, b"a library says this\n")
         return sys.path, Path("/proc/self/oom_score_adj").read_text()
 
     with ThreadPoolExecutor(1) as pool:
@@ -72,6 +75,7 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
         path, score = ray.get(worker.__ray_call__.remote(inside))
     finally:
         cluster.close()
+    assert {"a loss says this", "a library says this"} <= {*capsys.readouterr().err.splitlines()}
     assert path[0] == f"{REPOSITORY}"
     assert score == Path("/proc/self/oom_score_adj").read_text()
     assert {*handlers} == {signal.getsignal(signal.SIGTERM)}

@@ -20,6 +20,7 @@ import ray
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
+from rl_core.device import CPU_MODEL
 from rl_core.digests import folder_records
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.loop.step_metrics import update_metrics
@@ -162,6 +163,10 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
             )
         )
     assert found[0] == found[1]
+
+
+def test_no_batches_have_no_results(group: RayWorkerGroup) -> None:
+    assert group.compute("old_log_probs", []) == []
 
 
 def test_errors_come_back_as_they_are_and_the_group_goes_on(
@@ -461,11 +466,12 @@ def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) ->
 def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_reads_them(
     groups: Groups, cluster: str, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are the run's process's own, where it has some: who has started Ray knows nothing of the run."""
+    """They are the run's process's own, where it has some, as is the choice of the code for a CPU: who has started Ray
+    knows nothing of the run."""
 
-    def before_torch(_: object) -> dict[str, str | None]:  # not at the top of this module, which imports torch
+    def before_torch(_: object) -> dict[str, str]:  # not at the top of this module, which imports torch
         assert "torch" not in sys.modules
-        return {name: os.environ.get(name) for name in ALLOCATOR}
+        return {name: os.environ.get(name) for name in (*ALLOCATOR, CPU_MODEL) if name in os.environ}
 
     groups.close()
     for name in ALLOCATOR:
@@ -475,7 +481,7 @@ def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_r
         (worker,) = joined.actors()
         assert ray.get(worker.__ray_call__.remote(before_torch)) == ALLOCATOR
         ray.kill(worker)
-        own = dict.fromkeys(ALLOCATOR, "expandable_segments:False")
+        own = dict.fromkeys(ALLOCATOR, "expandable_segments:False") | {CPU_MODEL: "0"}
         for name, value in own.items():
             monkeypatch.setenv(name, value)
         (probe,) = joined.probes()
