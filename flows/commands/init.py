@@ -13,7 +13,7 @@ from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
 from tasks.new_config.writing import (
     InitOptions,
     Proposal,
-    Trial,
+    TriedConfig,
     propose,
     roomy_length,
     try_config,
@@ -99,7 +99,7 @@ def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
         console.print(f"  and {len(rows) - _NAMED_ROWS} more", highlight=False)
 
 
-def _say_what_comes_of_it(trial: Trial, proposal: Proposal, console: Console) -> None:
+def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Console) -> None:
     first, lengths = trial.prompts[0], trial.lengths
     for split, rows in trial.rejected.items():
         _name_rows(f"the first rows for {split}", rows, console)

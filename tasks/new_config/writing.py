@@ -100,7 +100,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class TriedConfig:
     """The first rows as prompts, and what the reward gives for them.
 
     Attributes:
@@ -195,7 +195,7 @@ def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prom
     )
 
 
-def try_config(config: RunConfig) -> Trial:
+def try_config(config: RunConfig) -> TriedConfig:
     """Prepare the first rows in a temporary folder, and try the reward on their true answers.
 
     Raises:
@@ -223,7 +223,7 @@ def try_config(config: RunConfig) -> Trial:
     trial = try_on_ground_truth(
         config.reward, prompts, target_template=None, accuracy_key=config.evaluation.accuracy_key
     )
-    return Trial(
+    return TriedConfig(
         prompts=prompts,
         lengths=manifest.splits["train"].prompt_tokens,
         rejected=rejected,
