@@ -78,6 +78,10 @@ HOST_LIBRARIES_BYTES: Final = 6 * GIB
 """Resident memory, on a machine with a GPU, of the process of a run and of its worker's, with the libraries of CUDA. An
 estimate."""
 
+LOCAL_RAY_BYTES: Final = int(1.1 * GIB)
+"""What a local cluster takes on a machine with a GPU: 0.63 GiB for the services of Ray 2.60 (resident memory, summed),
+and its object store of 0.5 GiB, if messages have filled it once."""
+
 RUN_LIBRARIES: Final = "libraries of the run"
 """The name of the row of what the process of a run takes in addition to a worker's."""
 
@@ -252,9 +256,10 @@ def _cold_start_row(
 
 
 def _host_rows(config: RunConfig, part: ModelSizes) -> Iterator[MemoryRow]:
-    """What takes the memory of a machine with a GPU. There is no object store of Ray."""
+    """What takes the memory of a machine with a GPU. Of a cluster that is joined, Ray's part is not known here."""
     states = _states(config, part)
-    yield _row("processes and libraries", HOST_LIBRARIES_BYTES)
+    ray = LOCAL_RAY_BYTES if config.cluster.address == "local" else 0
+    yield _row("processes and libraries", HOST_LIBRARIES_BYTES + ray)
     yield _row("patches of images", PATCHES_BYTES if part.vision_parameters else 0)
     if config.trainer.offloads != "none":
         yield _row("optimizer state", sum(state.optimizer for state in states))

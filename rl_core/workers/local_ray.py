@@ -134,6 +134,8 @@ def require_token() -> None:
 
 
 def _short_folder() -> str:
-    """The folder of temporary files, unless its path is too long for sockets."""
-    usual = tempfile.gettempdir()
-    return usual if len(usual) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - the folder in it gets a name of its own
+    """The folder of temporary files, or else that of the machine (RAY_TMPDIR); /tmp if their paths are too long for
+    sockets."""
+    wanted = (tempfile.gettempdir(), os.environ.get("RAY_TMPDIR"))
+    short = [folder for folder in wanted if folder and len(folder) <= _LONGEST_FOLDER]
+    return short[0] if short else "/tmp"  # noqa: S108 - the folder in it gets a name of its own

@@ -326,6 +326,15 @@ def test_the_patches_of_images_have_the_bytes_that_their_cache_is_limited_to(con
     }
 
 
+def test_a_local_cluster_takes_some_of_the_machines_memory(configure: Configure) -> None:
+    local, joined = (
+        memory_forecast(configure(f"cluster.address={address}"), SEVEN_BILLION, gpu_gib=141.0).host_rows
+        for address in ("local", "'10.0.0.1:6379'")
+    )
+    assert local[0].name == joined[0].name == "processes and libraries"
+    assert local[0].gib - joined[0].gib == pytest.approx(1.1)
+
+
 def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.7")
     memory = {"available_gib": 141.0, "on_gpu": True}

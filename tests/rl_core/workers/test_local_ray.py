@@ -13,7 +13,7 @@ import ray
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers import local_ray
-from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay
+from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay, _short_folder
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from tests.servers import REPOSITORY
 
@@ -40,6 +40,18 @@ def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch: pytes
     finally:
         local.close()
     folder.rmdir()
+
+
+def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run has a folder of its own in the machine's, which RAY_TMPDIR names."""
+    found = []
+    for own, machine in (("/scratch/a", "/scratch"), ("/scratch/" + "x" * 30, "/scratch"), ("/" + "x" * 40,) * 2):
+        monkeypatch.setattr(tempfile, "tempdir", own)
+        monkeypatch.setenv("RAY_TMPDIR", machine)
+        found.append(_short_folder())
+    assert found == ["/scratch/a", "/scratch", "/tmp"]
 
 
 def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
