@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import psutil
 from pydantic import TypeAdapter
@@ -33,6 +33,12 @@ BROKE_OFF = "broke_off"
 
 _LINES_KEPT: Final = 200
 """Last lines of a process that broke off, which hold the traceback, or the stacks of all its threads."""
+
+_LINES_OF_A_WORKER: Final = 60
+"""Last lines of each of its workers, which have files of their own for them."""
+
+_WORKER: Final = "ray::RankActor"
+"""How the titles of workers' processes begin."""
 
 _MOST_CHARACTERS: Final = 300
 """Characters of an error that are shown."""
@@ -77,7 +83,7 @@ def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
         try:
             status = process.wait(check.seconds)
         except subprocess.TimeoutExpired:
-            _end_with_stacks(process.pid)
+            _end_with_stacks(process.pid, log)
             return f"it did not end within {check.seconds:g} s, and was stopped"
         finally:
             with suppress(ProcessLookupError):  # nothing is left of its session
@@ -89,14 +95,34 @@ def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
     return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def _end_with_stacks(pid: int) -> None:
+def _end_with_stacks(pid: int, log: Path) -> None:
     """End a process that hangs with all processes below it, of which some, such as workers, have sessions of their own.
-    Each writes the stacks of its threads to the log first (faulthandler does it at this signal)."""
-    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGABRT)
-            _wait_for_end(process)  # stacks that are written at the same time would be mixed
-            process.kill()
+    Each writes the stacks of its threads first (faulthandler does it at this signal), to the log, or a worker to a file
+    of Ray's, whose last lines go to the log."""
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    with ExitStack() as stack, log.open("ab") as all_errors:
+        errors = [file for process in processes if (file := _errors_of_worker(process)) is not None]
+        for file in errors:
+            stack.enter_context(file)
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()  # workers would end with the one that has started them before they write
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGABRT)
+                process.resume()
+                _wait_for_end(process)  # stacks that are written at the same time would be mixed
+                process.kill()
+        for file in errors:
+            all_errors.write(b"\n".join(file.read().splitlines()[-_LINES_OF_A_WORKER:]) + b"\n")
+
+
+def _errors_of_worker(process: psutil.Process) -> BinaryIO | None:
+    """The file to which a worker writes its standard error; None of other processes."""
+    with suppress(psutil.NoSuchProcess, OSError):  # it has ended
+        if next(iter(process.cmdline()), "").startswith(_WORKER):
+            return Path(f"/proc/{process.pid}/fd/2").open("rb")
+    return None
 
 
 def _wait_for_end(process: psutil.Process) -> None:

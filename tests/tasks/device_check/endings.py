@@ -42,7 +42,11 @@ def dies_with_facts(setting: Setting) -> Iterator[Finding]:
 
 
 def hangs_with_a_child(setting: Setting) -> Iterator[Finding]:
-    child = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True)
+    """As a worker of Ray, whose standard error is a file of its own."""
+    with (setting.folder / "worker.err").open("wb") as errors:
+        child = subprocess.Popen(
+            ["ray::RankActor.call", "-c", CHILD], executable=sys.executable, stderr=errors, start_new_session=True
+        )
     yield Finding(check="first", verdict="ok", measured="", figures={"pid": child.pid})
     time.sleep(600)
 
