@@ -302,8 +302,12 @@ def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path: Path
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
-        scoring = [process for one in supervisors() - before for process in [one, *one.children()]]
-        assert len(scoring) == 4, "two workers with their supervisors"
+        scoring: list[psutil.Process] = []
+        deadline = time.monotonic() + PATIENCE
+        while len(scoring) < 4 and time.monotonic() < deadline:  # two workers with their supervisors
+            scoring = [process for one in supervisors() - before for process in [one, *one.children()]]
+            time.sleep(0.02)
+        assert len(scoring) == 4
         all_wait.set()
         for future in futures:
             with pytest.raises(RuntimeError, match=r"No space left on device.*start the run again") as ended:
