@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from typing_extensions import override
+
 
 class Advance(Protocol):
     """Advances a progress bar by `count` units, and shows the newest figures beside it ("reward 0.41")."""
@@ -23,19 +25,18 @@ class Progress(Protocol):
         generator")."""
 
 
-class SilentProgress:
+class SilentProgress(Progress):
     """Shows nothing."""
 
+    @override
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """Yields an Advance that does nothing."""
-
         def advance(count: int = 1, figures: str = "") -> None:
             return None
 
         yield advance
 
+    @override
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """Does nothing."""
         yield

@@ -9,6 +9,7 @@ from threading import Timer
 from rich import progress as rich_progress
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing_extensions import override
 
 from rl_core.progress import Advance, Progress
 
@@ -22,8 +23,8 @@ def progress_on(console: Console) -> AbstractContextManager[Progress]:
     return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
 
 
-class TerminalBars:
-    """Implements Progress with rich's bars. A finished bar stays, unless it was opened inside another one."""
+class TerminalBars(Progress):
+    """Rich's bars. A finished bar stays, unless it was opened inside another one."""
 
     def __init__(self, console: Console) -> None:
         self._open = 0
@@ -44,9 +45,9 @@ class TerminalBars:
     def __exit__(self, *exc: object) -> None:
         self._bars.stop()
 
+    @override
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """See Progress.bar."""
         task = self._bars.add_task(description, total=total, figures="")
         self._open += 1
 
@@ -64,9 +65,10 @@ class TerminalBars:
             else:
                 self._bars.stop_task(task)
 
+    @override
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """See Progress.wait: a moving bar with the time, and a line at the end of a long wait."""
+        """A moving bar with the time, and a line at the end of a long wait."""
         task = self._bars.add_task(description, total=None, figures="")
         started = time.monotonic()
         try:
@@ -77,14 +79,14 @@ class TerminalBars:
 
 
 @dataclass(slots=True)
-class LogLines:
-    """Implements Progress where there is no terminal: a line every 20 seconds, and one at the end."""
+class LogLines(Progress):
+    """Where there is no terminal: a line every 20 seconds, and one at the end."""
 
     console: Console
 
+    @override
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """See Progress.bar."""
         started = printed_at = time.monotonic()
         done, newest, of = 0, "", "" if total is None else f"/{total}"
 
@@ -105,9 +107,10 @@ class LogLines:
         finally:
             say()
 
+    @override
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """See Progress.wait: a line when the wait becomes long, and one at its end."""
+        """A line when the wait becomes long, and one at its end."""
         started = time.monotonic()
         timer = Timer(_SHORT_SECONDS, lambda: self.console.print(f"{description} ...", highlight=False))
         timer.daemon = True

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from typing_extensions import override
 
 from rl_core.config.model import LoraConfig, ModelConfig
 from rl_core.models.named_weights import ADAPTER
@@ -93,6 +94,7 @@ class UnadaptedPolicy(PolicyModel):
         self.logit_bias = adapted.logit_bias
         self._adapted = (adapted,)  # a tuple, because its weights are those of `model`
 
+    @override
     def forward(
         self,
         packed: PackedTrees,
@@ -101,15 +103,16 @@ class UnadaptedPolicy(PolicyModel):
         entropy: EntropyMode = "none",
         reference: HeadRows | None = None,
     ) -> PolicyOutput:
-        """See PolicyModel.forward. The pass goes through the adapted policy, which may be sharded."""
+        """The pass goes through the adapted policy, which may be sharded."""
         with adapters_off(self.model):
             output: PolicyOutput = self._adapted[0](
                 packed, temperature=temperature, entropy=entropy, reference=reference
             )
         return output
 
+    @override
     def head_rows(self, packed: PackedTrees) -> HeadRows:
-        """See PolicyModel.head_rows. The head itself has no adapter."""
+        """The head itself has no adapter."""
         with adapters_off(self.model):
             return self._adapted[0].head_rows(packed)
 

@@ -38,7 +38,7 @@ class FollowedOutput:
         for file in sorted([*self._folder.glob("worker-*.out"), *self._folder.glob("worker-*.err")]):
             with suppress(OSError):  # Ray has ended, and its files are gone
                 lines = self._new_lines(file)
-                sys.stderr.write("".join(f"{redact(line)}\n" for line in lines if is_said(line)))
+                sys.stderr.write("".join(f"{redact(line)}\n" for line in lines if is_message(line)))
 
     def _new_lines(self, file: Path) -> list[str]:
         """The lines that were completed since the last look."""
@@ -49,6 +49,6 @@ class FollowedOutput:
         return whole.decode(errors="replace").splitlines()
 
 
-def is_said(line: str) -> bool:
-    """Whether a line is not one of Ray's marks."""
+def is_message(line: str) -> bool:
+    """Whether a line is neither empty nor one of Ray's marks."""
     return bool(line.strip()) and not line.startswith(":")

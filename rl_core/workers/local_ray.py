@@ -17,7 +17,7 @@ from ray._private.authentication.authentication_token_setup import enable_token_
 from rl_core.config.cluster import ClusterConfig
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.redaction import redact
-from rl_core.workers.followed_output import FollowedOutput, is_said
+from rl_core.workers.followed_output import FollowedOutput, is_message
 from rl_core.workers.ray_head import only_loopback
 
 _LAST_WORDS: Final = 30
@@ -84,7 +84,7 @@ class LocalRay:
         """The end of what a worker has written on its standard error, such as the stack at which a library has
         crashed."""
         files = self._folder.glob(f"session_latest/logs/worker-*-{pid}.err")
-        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if is_said(line)]
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if is_message(line)]
         return redact("\n".join(lines[-_LAST_WORDS:]))
 
     def close(self) -> None:
