@@ -85,7 +85,7 @@ def with_dcp_and_hashes(model: Model, folder: Path) -> Seconds:
 
 def with_sightline(model: Model, folder: Path) -> Seconds:
     store = CheckpointStore(folder, save_limit=1)
-    store.save(1, model.state().write, info=INFO)
+    store.save(model.state().write, info=INFO)
     return {}
 
 
@@ -93,7 +93,7 @@ def with_sightline_in_background(model: Model, folder: Path) -> Seconds:
     saver = BackgroundSaver(CheckpointStore(folder, save_limit=1), check=lambda: None)
     start = time.perf_counter()
     snapshot = model.state(copies=model.copies)
-    saver.begin(1, snapshot.write, info=INFO)
+    saver.begin(snapshot.write, info=INFO)
     blocking = time.perf_counter() - start
     saver.wait()
     return {"blocking_seconds": blocking}

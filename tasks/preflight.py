@@ -16,7 +16,6 @@ from rl_core.planning.settings import settle
 from rl_core.problem import Problem, raise_if_fatal
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
-from rl_core.workers.needed_memory import NeededMemory
 from tasks.cache.manifests import is_recorded
 from tasks.context import current_context, named
 from tasks.planning.trials import find_problems
@@ -67,7 +66,8 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     # Imported here: Ray takes seconds to import.
     from rl_core.workers.node_check import check_nodes
 
-    checked = check_nodes(config.cluster, run.root, needed=_needed(config))
+    machine_gib, gpu_gib = _needed_memory(config)
+    checked = check_nodes(config.cluster, run.root, machine_gib=machine_gib, gpu_gib=gpu_gib)
     machines = [
         {
             "host": node.host,
@@ -82,12 +82,13 @@ def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     return [*checked.problems]
 
 
-def _needed(config: RunConfig) -> NeededMemory:
+def _needed_memory(config: RunConfig) -> tuple[float | None, float | None]:
+    """GiB that the run takes of a machine and of a GPU by the forecast; None where that is not known."""
     sizes, gpu = model_sizes(config.model.source), find_gpu(config.cluster.device)
     if sizes is None:
-        return NeededMemory()
+        return None, None
     settled = settle(config, sizes, gpu).config
     if gpu is None:
-        return NeededMemory(machine_gib=memory_forecast(settled, sizes).machine_gib)
+        return memory_forecast(settled, sizes).machine_gib, None
     forecast = memory_forecast(settled, sizes, gpu_gib=gpu.memory_gib or 0.0)
-    return NeededMemory(machine_gib=forecast.machine_gib, gpu_gib=forecast.peak_gib)
+    return forecast.machine_gib, forecast.peak_gib

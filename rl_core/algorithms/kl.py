@@ -1,7 +1,8 @@
-"""Estimators of KL(policy || reference) from the log-probs of sampled tokens (http://joschu.net/blog/kl-approx.html).
+"""Estimators of KL(policy || reference) from the log-probs of sampled tokens (http://joschu.net/blog/kl-approx.html),
+and the weight of a KL term that follows a target.
 
-All take [K] float log-probs under the policy, through which the gradient flows, and under the frozen reference, and
-return [K] float.
+All estimators take [K] float log-probs under the policy, through which the gradient flows, and under the frozen
+reference, and return [K] float.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ import torch
 
 MAX_LOG_RATIO = 20.0
 MAX_KL = 10.0
+_MAX_ERROR: Final = 0.2
+"""The relative error of a step's KL is clipped to this range on both sides."""
 
 KLEstimator = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -49,3 +52,16 @@ KL_ESTIMATORS: Final[Mapping[str, KLEstimator]] = MappingProxyType(
     }
 )
 """By the name in `algorithm.kl.penalty`."""
+
+
+def adapted_coef(coef: float, *, kl: float, samples: int, target: float, horizon: float) -> float:
+    """The weight of the next step's KL term, after a step of `samples` rollouts whose mean KL was `kl`: higher while
+    the KL is above its target, lower while it is below (Ziegler et al. 2019, arXiv 1909.08593, section 2.2).
+
+    Args:
+        target: The KL to hold, nats per token.
+        horizon: Samples over which the weight may change by a factor of about 1.2. Planning refuses steps with more
+            samples: the weight would jump, and with five times as many it could become negative.
+    """
+    error = min(max(kl / target - 1.0, -_MAX_ERROR), _MAX_ERROR)
+    return coef * (1.0 + error * samples / horizon)

@@ -31,14 +31,12 @@ class BackgroundSaver:
         self._check = check
         self._saving: Future[int] | None = None
 
-    def begin(self, step: int, write: WriteState, *, info: CheckpointInfo) -> None:
-        """Start to save the checkpoint of `step`, as `CheckpointStore.add`. Raises RuntimeError if a save is in
-        progress."""
-        if self._saving is not None:
-            raise RuntimeError(f"the save of step {step} was begun before an earlier one was waited for")
+    def begin(self, write: WriteState, *, info: CheckpointInfo) -> None:
+        """Start to save a checkpoint, as `CheckpointStore.add`; an earlier one must have been waited for."""
+        assert self._saving is None, "waited for"
         thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         # In the caller's context, so that messages of the thread belong to the same flow run.
-        self._saving = thread.submit(copy_context().run, self._save, step, write, info)
+        self._saving = thread.submit(copy_context().run, self._save, write, info)
         thread.shutdown(wait=False)  # the thread ends with this save
 
     def wait(self) -> None:
@@ -66,15 +64,15 @@ class BackgroundSaver:
         except Exception:
             _logger.exception("the last checkpoint could not be saved either")
 
-    def _save(self, step: int, write: WriteState, info: CheckpointInfo) -> int:
+    def _save(self, write: WriteState, info: CheckpointInfo) -> int:
         def checked(folder: Path) -> Mapping[str, FileRecord]:
             written = write(folder)
             self._check()
             return written
 
         try:
-            self._store.add(step, checked, info=info)
+            self._store.add(checked, info=info)
         except BaseException as error:
-            error.add_note(f"This happened in the background, while the checkpoint of step {step} was written.")
+            error.add_note(f"This happened in the background, while the checkpoint of step {info.step} was written.")
             raise
-        return step
+        return info.step

@@ -1,9 +1,7 @@
 """The manifest of a checkpoint: its place in the run, and its files with their hashes."""
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,12 +42,6 @@ class CheckpointInfo:
     model_only: bool = False
     interim: bool = False
 
-    def __post_init__(self) -> None:
-        if self.validation_score is not None and not math.isfinite(self.validation_score):
-            raise ValueError(
-                f"the validation score of step {self.step} is {self.validation_score}, not a finite number"
-            )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
@@ -81,15 +73,11 @@ _MANIFEST: Final = TypeAdapter(_Manifest)
 
 def write_manifest(folder: Path, info: CheckpointInfo, *, written: Mapping[str, FileRecord]) -> None:
     """Write the manifest of `folder`, with every file below it and `info`. Files in `written` were hashed while they
-    were written; the others are read. Raises ValueError where there is no file, or `info` has a value that is not JSON.
-    """
+    were written; the others are read."""
     paths = {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
-    if not paths:
-        raise ValueError(f"a checkpoint of step {info.step} without any file was about to be written to {folder}")
     files = {**written, **records_below(folder, [path for name, path in paths.items() if name not in written])}
     for name, path in paths.items():
         note_hash(path.stat(), files[name].sha256)
-    _check_json(info)
     manifest = _Manifest(info=info, files={name: files[name] for name in paths})
     atomic_write_json(folder / MANIFEST_NAME, sealed(_MANIFEST.dump_python(manifest, mode="json")))
 
@@ -115,13 +103,3 @@ def verify(checkpoint: Checkpoint) -> None:
     for name, record in checkpoint.files.items():
         if found[name] != record:
             raise DamagedCheckpoint(f"{checkpoint.folder}: the content of {name} is not what was written (SHA-256)")
-
-
-def _check_json(info: CheckpointInfo) -> None:
-    """Refuse values that JSON would change (a tuple, a key that is a number): a resumed run would get another state."""
-    content = asdict(info)
-    changed = [key for key, value in content.items() if json.loads(json.dumps(value, allow_nan=False)) != value]
-    if changed:
-        raise ValueError(
-            f"{', '.join(changed)} of step {info.step} would be different when read back from JSON: {content}"
-        )

@@ -1,12 +1,13 @@
 """The checkpoints of a run: each is saved whole or not at all; the newest ones and the best one are kept."""
 
+import errno
 import logging
 import math
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rl_core.checkpoints.disk import check_room, free_bytes
 from rl_core.checkpoints.manifest import (
     Checkpoint,
     CheckpointInfo,
@@ -20,10 +21,23 @@ from rl_core.events import LogEvent
 from rl_core.files import committed_folder, remove_folder, sweep_temporaries
 
 _logger = logging.getLogger(__name__)
+_GIB = 1 << 30
 _FOLDER = re.compile(r"step-(\d{6,})")
 
 WriteState = Callable[[Path], Mapping[str, FileRecord]]
 """Writes a state into an empty folder. Returns the files that were hashed meanwhile, by their paths in the folder."""
+
+
+class DiskFull(OSError):
+    """There is not enough free disk space for what is about to be written; `errno` is ENOSPC, as for a full disk."""
+
+    def __init__(self, path: Path, *, bytes_needed: int, bytes_free: int) -> None:
+        super().__init__(
+            errno.ENOSPC,
+            f"{bytes_needed / _GIB:.2f} GiB are needed and {bytes_free / _GIB:.2f} GiB are free on the disk of {path}; "
+            "free some space, or lower trainer.save_limit (no result depends on it), and start again: the run "
+            "continues from its last checkpoint",
+        )
 
 
 class CheckpointStore:
@@ -40,37 +54,28 @@ class CheckpointStore:
     """
 
     def __init__(self, root: Path, *, save_limit: int, log_event: LogEvent | None = None) -> None:
-        if save_limit < 1:
-            raise ValueError(f"save_limit is {save_limit}; at least 1 checkpoint must be kept")
         self._root = root
         self._save_limit = save_limit
         self._log_event = log_event
         self._reported: set[Path] = set()
 
-    def save(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
-        """Save the checkpoint of `step` (`add`), and remove older ones only after that (`retain`)."""
-        saved = self.add(step, write, info=info)
-        self.retain(step)
+    def save(self, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+        """Save a checkpoint (`add`), and remove older ones only after that (`retain`)."""
+        saved = self.add(write, info=info)
+        self.retain(info.step)
         return saved
 
-    def add(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
-        """Save the checkpoint of `step`, the last finished one, and remove none. It may run in a thread, while others
+    def add(self, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+        """Save a checkpoint: what `write` writes into an empty folder, and `info`. It may run in a thread, while others
         read.
-
-        Args:
-            step: As in `info`.
-            write: Called with an empty folder, into which it writes the state.
-            info: The rest of the state.
 
         Raises:
             DiskFull: there is no room for another checkpoint as large as the newest one; nothing was written.
             OSError: the disk is full or failing; all earlier checkpoints are intact, and no temporary folder is left.
         """
-        if info.step != step:
-            raise ValueError(f"the info of step {info.step} was given for the checkpoint of step {step}")
         sweep_temporaries(self._root)
         self._check_room()
-        folder = self._folder(step)
+        folder = self._root / f"step-{info.step:06d}"
         with committed_folder(folder) as temporary:
             written = write(temporary)
             write_manifest(temporary, info, written=written)
@@ -105,15 +110,6 @@ class CheckpointStore:
         """The checkpoint with the highest validation score, the earliest of equal ones; None if none was validated."""
         return self._first_intact(sorted(filter(_is_ranked, self.complete()), key=_rank))
 
-    def get(self, step: int) -> Checkpoint:
-        """The checkpoint of `step`, with verified hashes. Raises DamagedCheckpoint if it is missing or damaged."""
-        checkpoint = _read_folder(self._folder(step))
-        verify(checkpoint)
-        return checkpoint
-
-    def _folder(self, step: int) -> Path:
-        return self._root / f"step-{step:06d}"
-
     def _first_intact(self, candidates: Sequence[Checkpoint]) -> Checkpoint | None:
         for checkpoint in candidates:
             try:
@@ -131,10 +127,10 @@ class CheckpointStore:
         complete = self.complete()
         if not complete:
             return
-        size = complete[-1].num_bytes
-        check_room(self._root, size)
+        size, free = complete[-1].num_bytes, shutil.disk_usage(self._root).free
+        if free < size:
+            raise DiskFull(self._root, bytes_needed=size, bytes_free=free)
         still_to_come = (self._save_limit + 2 - len(complete)) * size
-        free = free_bytes(self._root)
         if free < still_to_come:
             _logger.warning(
                 "the checkpoints in %s will need %d more bytes, but %d are free", self._root, still_to_come, free

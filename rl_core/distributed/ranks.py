@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from socket import SO_REUSEADDR, SOL_SOCKET, socket
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
+import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.constants import default_pg_timeout
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from rl_core.device import take_device
-from rl_core.distributed.generator_ranks import GeneratorRanks
 from rl_core.distributed.interface import choose_interface
-from rl_core.distributed.meeting import meeting_store
 from rl_core.distributed.place import ALONE, Layout, RankPlace
 from rl_core.distributed.sendable import sendable
 
@@ -45,6 +48,29 @@ class World:
     sequence: dist.ProcessGroup | None
     generator: dist.ProcessGroup | None
     layout: Layout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneratorRanks:
+    """The ranks that hold one generator together, as one of them sees them: `size` consecutive ones. Their process
+    group is of CPU tensors; None for a rank with a generator of its own."""
+
+    place: RankPlace
+    size: int
+    group: dist.ProcessGroup | None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank is the one that gives the rollouts away; all of them have sampled the same."""
+        return self.place.rank % self.size == 0
+
+    def all_say(self, yes: bool) -> bool:
+        """Whether all ranks of the generator say yes; all of them ask equally often."""
+        if self.group is None:
+            return yes
+        agreed = torch.tensor([int(yes)])
+        dist.all_reduce(agreed, op=dist.ReduceOp.MIN, group=self.group)
+        return bool(agreed)
 
 
 class Ranks:
@@ -206,6 +232,31 @@ class Ranks:
 
 LONE: Final = Ranks(ALONE, None)
 """A worker that trains without others."""
+
+WHOLE: Final = GeneratorRanks(place=ALONE, size=1, group=None)
+"""A worker that is alone and has a whole generator."""
+
+
+def meeting_store(meeting: str, *, number: int, size: int, timeout: timedelta = default_pg_timeout) -> TCPStore:
+    """The store over which processes find each other. It asks nobody who connects, and torch by itself would have it
+    listen on every interface.
+
+    Args:
+        meeting: An address of the first one's machine (`tcp://host:port`).
+        number: The number of this process, of `size`; the first one, 0, holds the store.
+        timeout: How long each waits for the others; then it raises RuntimeError.
+    """
+    address = urlsplit(meeting)
+    assert address.hostname is not None and address.port is not None, "an address as `free_meeting` gives it"
+    if number > 0:
+        return TCPStore(address.hostname, address.port, size, is_master=False, timeout=timeout)
+    with socket() as listener:
+        listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        listener.bind((address.hostname, address.port))
+        listener.listen()
+        return TCPStore(
+            address.hostname, address.port, size, is_master=True, timeout=timeout, master_listen_fd=listener.detach()
+        )
 
 
 def _replicas_and_shards(place: RankPlace, layout: Layout) -> tuple[int, int]:

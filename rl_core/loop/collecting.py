@@ -9,8 +9,7 @@ import numpy as np
 
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
-from rl_core.loop.advantages import scored_groups
-from rl_core.loop.filtering import Quota, every_group, informative_groups, too_few
+from rl_core.loop.filtering import Quota, every_group, informative_groups, scored_groups, too_few
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.scoring import DrawScores, TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_core.algorithms.group_filter import GroupFilterSection, GroupScores, group_scores
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.types import Group, RolloutKey, Score
 
 IsInformative = Callable[[Group, Mapping[RolloutKey, Score]], bool]
@@ -13,6 +14,15 @@ IsInformative = Callable[[Group, Mapping[RolloutKey, Score]], bool]
 
 class TooFewInformativeGroups(RuntimeError):
     """Group filtering did not fill the batch within `algorithm.online_filtering.max_try_make_batch` draws."""
+
+
+def scored_groups(
+    groups: Sequence[Group], scores: Mapping[RolloutKey, Score], *, config: AlgorithmConfig
+) -> list[Group]:
+    """The groups without the rollouts that have no score. A group that then has fewer rollouts than the estimator
+    needs, two for a group baseline, is left out (docs/architecture.md, "Bad input is named")."""
+    kept = [Group(prompt=g.prompt, rollouts=[r for r in g.rollouts if not scores[r.key].error]) for g in groups]
+    return [group for group in kept if len(group.rollouts) >= config.advantage.smallest_group]
 
 
 def informative_groups(

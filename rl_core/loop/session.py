@@ -4,7 +4,6 @@ The flow owns it; tasks look it up by the run's name, because workers and reward
 """
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -23,11 +22,11 @@ from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
 from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
-from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop, is_saved
+from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.loop.validation import Validator
-from rl_core.planning.batches import batch_plan, prompts_per_draw, steps_per_epoch
+from rl_core.planning.batches import batch_plan, prompts_per_draw
 from rl_core.progress import Progress
-from rl_core.records.metrics_log import RunLogs, read
+from rl_core.records.metrics_log import RunLogs
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
@@ -36,8 +35,6 @@ from rl_core.types import EvaluatedModel, GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-
-logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -156,35 +153,10 @@ class Session:
 
     def trained_checkpoint(self) -> Checkpoint:
         """The checkpoint that is evaluated and merged. Raises ValueError if there is none."""
-        best = self.config.merge.checkpoint == "best"
-        checkpoint = self.store.best() if best else self.store.latest()
+        checkpoint = self.store.best() if self.config.merge.checkpoint == "best" else self.store.latest()
         if checkpoint is None:
             raise ValueError(f"no {self.config.merge.checkpoint} checkpoint in {self.run.checkpoints}: train first")
-        if best:
-            self._warn_of_a_better_one(checkpoint)
         return checkpoint
-
-    def _warn_of_a_better_one(self, checkpoint: Checkpoint) -> None:
-        """Warn if a better checkpoint was saved: retention keeps the best one, so it must have been damaged or removed,
-        and it cannot be made again."""
-        steps = steps_per_epoch(self.config, len(self._datasets["train"]))
-        scores = {
-            int(line["step"]): float(line["val/accuracy"])
-            for line in read(self.run.metrics)
-            if "val/accuracy" in line
-            and line["step"] > 0
-            and (line["step"] == checkpoint.step or is_saved(line["step"], steps_per_epoch=steps, config=self.config))
-        }
-        first = min(scores, key=lambda step: (-scores[step], step), default=checkpoint.step)
-        if first != checkpoint.step:
-            logger.warning(
-                "the best checkpoint, step %d (validation %.4g), is damaged or gone; step %d (%.4g) is taken instead",
-                first,
-                scores[first],
-                checkpoint.step,
-                checkpoint.info.validation_score,
-            )
-            RunLogs(self.run).log_event("best-checkpoint-lost", step=first, taken=checkpoint.step)
 
     def close(self) -> None:
         """End workers and reward pool, even if ending one of them fails. The next use starts new ones."""

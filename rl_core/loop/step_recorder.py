@@ -120,7 +120,7 @@ class StepRecorder:
         ensure_held(self._run.lock)
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics line of a step. Raises KeyError if there is none."""
+        """The metrics line of a step; empty if it was lost, which the start of the run has reported."""
         return self._logs.metrics_of(step)
 
     def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl_core.algorithms.kl import adapted_coef
 from rl_core.checkpoints.background import BackgroundSaver
 from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
@@ -14,7 +15,6 @@ from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
-from rl_core.loop.reference_kl import kl_controller
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.validation import Validation, Validator
 from rl_core.planning.batches import steps_per_epoch
@@ -70,7 +70,7 @@ class TrainingLoop:
         self._parts = parts
         self._steps_per_epoch = steps_per_epoch(config, parts.loader.num_rows)
         kl = config.algorithm.kl
-        self._kl = None if kl is None else kl_controller(kl, coef=kl.coef)
+        self._kl_coef = None if kl is None else kl.coef
         self._batches = BatchQueue(
             config, workers=parts.workers, rewards=parts.rewards, loader=parts.loader, recorder=parts.recorder
         )
@@ -101,7 +101,7 @@ class TrainingLoop:
             first_step=first,
             last_step=last,
             checkpoint=self._checkpoint_of(last),
-            metrics=self._metrics_of(last),
+            metrics=self._parts.recorder.metrics_of(last),
         )
 
     def _resume(self, base_model: Path) -> int:
@@ -117,7 +117,7 @@ class TrainingLoop:
         if checkpoint.info.model_only:
             logger.warning("%s has no optimizer moments: they start from zero", checkpoint.folder)
         if self._config.algorithm.kl is not None:
-            self._kl = kl_controller(self._config.algorithm.kl, coef=checkpoint.info.counters["kl_coef"])
+            self._kl_coef = checkpoint.info.counters["kl_coef"]
         step = checkpoint.info.step
         self._batches.restore(checkpoint.folder, loader=checkpoint.info.loader, step=step)
         # Without moments only the first update comes to other weights than before, so what the weights of the
@@ -144,7 +144,7 @@ class TrainingLoop:
             sampled_now=self._batches.sampled_now,
             step=step,
             config=config,
-            kl_coef=None if self._kl is None else self._kl.coef,
+            kl_coef=self._kl_coef,
             workers=parts.workers,
             timer=timer,
         )
@@ -156,8 +156,15 @@ class TrainingLoop:
         validation = self._validate(step)
         parts.recorder.record(record, validation)
         self._step = step
-        if self._kl is not None and learned.mean_kl is not None:
-            self._kl = self._kl.after(kl=learned.mean_kl, samples=collected.batch.num_rollouts)
+        kl = config.algorithm.kl
+        if kl is not None and kl.adaptive is not None and self._kl_coef is not None and learned.mean_kl is not None:
+            self._kl_coef = adapted_coef(
+                self._kl_coef,
+                kl=learned.mean_kl,
+                samples=collected.batch.num_rollouts,
+                target=kl.adaptive.target,
+                horizon=kl.adaptive.horizon,
+            )
         if learned.nonfinite_streak >= config.trainer.max_nonfinite_steps:
             raise NonFiniteGradients(
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
@@ -193,7 +200,7 @@ class TrainingLoop:
             end_of_epoch=self._ends_its_epoch(step),
             validation_score=None if validation is None else float(validation.metrics["val/accuracy"]),
             loader=self._batches.state.loader,
-            counters={} if self._kl is None else {"kl_coef": self._kl.coef},
+            counters={} if self._kl_coef is None else {"kl_coef": self._kl_coef},
             model_only=self._config.trainer.save_model_only,
             interim=not self._is_due(step),
         )
@@ -209,15 +216,9 @@ class TrainingLoop:
             return workers.write_snapshot(folder)
 
         if trainer.async_save:
-            self._saver.begin(info.step, write, info=info)
+            self._saver.begin(write, info=info)
         else:
-            self._parts.store.save(info.step, write, info=info)
-
-    def _metrics_of(self, step: int) -> dict[str, float]:
-        try:
-            return self._parts.recorder.metrics_of(step)
-        except KeyError:
-            return {}  # the line was lost after the step was saved; the start of the run has reported it
+            self._parts.store.save(write, info=info)
 
     def _checkpoint_of(self, step: int) -> Path | None:
         return next((found.folder for found in self._parts.store.complete() if found.step == step), None)

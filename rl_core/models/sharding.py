@@ -3,7 +3,7 @@
 Each decoder layer and each block of the vision tower is gathered on its own just before it computes, and the rest of
 the model (embeddings, norms, head) together. A gradient is the sum over the ranks, not their mean, because the loss
 of each rank already has the denominator of the whole optimizer batch. With several replicas of the weights, each is
-spread on its own, and their gradients are added up once for an optimizer step (rl_core/distributed/gradient_sum.py).
+spread on its own, and their gradients are added up once for an optimizer step (rl_core/distributed/collectives.py).
 """
 
 import warnings

@@ -148,11 +148,11 @@ class RunLogs:
         self._events.append({"kind": kind, "time": time.time()} | redact_tree(facts))
 
     def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics of a step. Raises KeyError when it has none."""
+        """The metrics of a step; empty when it has none."""
         for record in reversed(read(self._run.metrics)):
             if record["step"] == step:
                 return {name: value for name, value in record.items() if name != "step"}
-        raise KeyError(f"{self._run.metrics} has no step {step}")
+        return {}
 
     def drop_unreadable(self) -> None:
         """Drop damaged lines of metrics and timings, so that the other lines can be read."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
+from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rl_core.distributed.generator_ranks import GeneratorRanks
+from rl_core.distributed.ranks import GeneratorRanks
 
 
 class Lockstep:

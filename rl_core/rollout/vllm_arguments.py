@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from rl_core.config.training import RolloutConfig
-from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
+from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, has_vision, load_architecture, load_processor
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.protocol import EngineSpec

@@ -11,7 +11,7 @@ import torch
 from typing_extensions import override
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
-from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
+from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
 from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from rl_core.distributed.generator_ranks import GeneratorRanks
+from rl_core.distributed.ranks import GeneratorRanks
 
 if TYPE_CHECKING:
     from vllm.v1.executor.abstract import Executor

@@ -8,7 +8,7 @@ from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.device import finish_kernels
-from rl_core.distributed.gradient_sum import sum_gradients
+from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.distributed.shards import reshard
 from rl_core.models.output_head import HeadRows, PolicyOutput

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from rl_core.distributed.gradient_sum import sum_gradients
+from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache

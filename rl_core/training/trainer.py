@@ -12,8 +12,8 @@ import torch
 from rl_core.config.run import RunConfig
 from rl_core.config.training import experience_sequences
 from rl_core.device import computing_device
+from rl_core.distributed.collectives import broadcast_weights, parameters_of
 from rl_core.distributed.ranks import LONE, Ranks
-from rl_core.distributed.weight_broadcast import broadcast_weights, parameters_of
 from rl_core.models.loading import write_hf_folder
 from rl_core.models.named_weights import named_adapters, named_hf_weights
 from rl_core.models.pixels import PixelCache

@@ -7,7 +7,7 @@ import torch
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.algorithms.value_loss import ValueLoss, clipped_value_loss
 from rl_core.config.training import CriticConfig
-from rl_core.distributed.gradient_sum import sum_gradients
+from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache

@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +20,6 @@ from ray._private.authentication.authentication_token_setup import enable_token_
 from rl_core.config.cluster import ClusterConfig
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.redaction import redact
-from rl_core.workers.followed_output import FollowedOutput, is_message
 from rl_core.workers.ray_head import only_loopback
 
 _LAST_WORDS: Final = 30
@@ -25,6 +27,9 @@ _LAST_WORDS: Final = 30
 
 _END_SECONDS: Final = 30.0
 """A cluster that takes longer to end is killed."""
+
+_LOOK_SECONDS: Final = 0.5
+"""How often new output of the workers is looked for."""
 
 _SETTINGS: Final = {
     # Ray gives workers a low priority. All ranks wait for each other, so on cores that they share with a reward pool or
@@ -58,7 +63,7 @@ class LocalRay:
         require_token()
         os.environ.update(_SETTINGS_OF_THE_RUN)
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir=_short_folder()))
-        self._output: FollowedOutput | None = None
+        self._output: _FollowedOutput | None = None
         gpus = 0 if config.device == "cpu" else torch.cuda.device_count()  # Ray by itself counts only what NVML knows
         self._head = subprocess.Popen(
             [sys.executable, "-P", "-m", "rl_core.workers.ray_head", f"{self._folder}", f"{config.devices}", f"{gpus}"],
@@ -74,7 +79,7 @@ class LocalRay:
         except BaseException:
             self.close()
             raise
-        self._output = FollowedOutput(self._folder / "session_latest" / "logs")
+        self._output = _FollowedOutput(self._folder / "session_latest" / "logs")
 
     def has_ended(self) -> bool:
         """Whether the cluster is gone, as after a kill of one of Ray's services."""
@@ -84,7 +89,7 @@ class LocalRay:
         """The end of what a worker has written on its standard error, such as the stack at which a library has
         crashed."""
         files = self._folder.glob(f"session_latest/logs/worker-*-{pid}.err")
-        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if is_message(line)]
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines() if _is_message(line)]
         return redact("\n".join(lines[-_LAST_WORDS:]))
 
     def close(self) -> None:
@@ -139,3 +144,45 @@ def _short_folder() -> str:
     wanted = (tempfile.gettempdir(), os.environ.get("RAY_TMPDIR"))
     short = [folder for folder in wanted if folder and len(folder) <= _LONGEST_FOLDER]
     return short[0] if short else "/tmp"  # noqa: S108 - the folder in it gets a name of its own
+
+
+class _FollowedOutput:
+    """A thread that writes the lines of all workers, such as the messages of a library or a `print` in a user's loss,
+    on the standard error of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        """Follow the files of Ray's logs in a folder."""
+        self._folder = folder
+        self._read: defaultdict[Path, int] = defaultdict(int)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="output-of-workers", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Pass on what is left, and end."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._is_over.wait(_LOOK_SECONDS):
+            self._pass_on()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        for file in sorted([*self._folder.glob("worker-*.out"), *self._folder.glob("worker-*.err")]):
+            with suppress(OSError):  # Ray has ended, and its files are gone
+                lines = self._new_lines(file)
+                sys.stderr.write("".join(f"{redact(line)}\n" for line in lines if _is_message(line)))
+
+    def _new_lines(self, file: Path) -> list[str]:
+        """The lines that were completed since the last look."""
+        with file.open("rb") as stream:
+            stream.seek(self._read[file])
+            whole, end, _ = stream.read().rpartition(b"\n")
+        self._read[file] += len(whole) + len(end)
+        return whole.decode(errors="replace").splitlines()
+
+
+def _is_message(line: str) -> bool:
+    """Whether a line is neither empty nor one of Ray's marks."""
+    return bool(line.strip()) and not line.startswith(":")

@@ -59,12 +59,6 @@ def _merged_reports(
     ]
 
 
-def largest(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The largest value of each name; a name that a worker does not have counts for the others alone."""
-    names = dict.fromkeys(name for values in found for name in values)
-    return {name: max(values[name] for values in found if name in values) for name in names}
-
-
 def all_files(written: Sequence[Mapping[str, FileRecord]]) -> dict[str, FileRecord]:
     """The records of the files that the workers have written into one folder. Raises WorkersDisagree if two have
     written the same one."""

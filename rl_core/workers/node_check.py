@@ -14,7 +14,6 @@ from ray.exceptions import GetTimeoutError, RayError
 from rl_core.config.cluster import ClusterConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.problem import Problem
-from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_probe import NodeFacts, written_file
 from rl_core.workers.ray_cluster import RayCluster
 from rl_core.workers.versions import version_problems, versions
@@ -38,13 +37,15 @@ class CheckedNodes:
     problems: Sequence[Problem]
 
 
-def check_nodes(config: ClusterConfig, folder: Path, *, needed: NeededMemory) -> CheckedNodes:
+def check_nodes(
+    config: ClusterConfig, folder: Path, *, machine_gib: float | None = None, gpu_gib: float | None = None
+) -> CheckedNodes:
     """Reserve the machines of a run in a cluster, ask each what it has, and leave the cluster.
 
     Args:
-        config: The section `cluster`.
         folder: The run's folder; it must exist.
-        needed: Memory that the run takes.
+        machine_gib: Memory of a machine that its workers take; None if it is not known.
+        gpu_gib: Memory of a GPU that a worker takes; None if it is not known, or if there is no GPU.
 
     Raises:
         ClusterUnavailable: the cluster cannot be reached, or has no room.
@@ -54,7 +55,7 @@ def check_nodes(config: ClusterConfig, folder: Path, *, needed: NeededMemory) ->
         probes = cluster.probes()
         mark = folder / f".seen-by-all-{secrets.token_hex(4)}"
         try:
-            return _checked(probes, config, mark, needed)
+            return _checked(probes, config, mark, machine_gib, gpu_gib)
         finally:
             for file in (mark, *(written_file(mark, machine) for machine in range(config.nodes))):
                 file.unlink(missing_ok=True)
@@ -64,7 +65,9 @@ def check_nodes(config: ClusterConfig, folder: Path, *, needed: NeededMemory) ->
         cluster.close()
 
 
-def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, needed: NeededMemory) -> CheckedNodes:
+def _checked(
+    probes: Sequence[Any], config: ClusterConfig, mark: Path, machine_gib: float | None, gpu_gib: float | None
+) -> CheckedNodes:
     token = secrets.token_hex(8)
     mark.write_text(token)
     try:
@@ -77,8 +80,8 @@ def _checked(probes: Sequence[Any], config: ClusterConfig, mark: Path, needed: N
         *version_problems({node.host: node.versions for node in nodes}, here=versions()),
         *folder_problems(nodes, mark.parent, token=token, unseen=unseen),
         *driver_problems(nodes),
-        *room_problems(nodes, needed.machine_gib),
-        *gpu_room_problems(nodes, needed.gpu_gib, gpus=config.devices),
+        *room_problems(nodes, machine_gib),
+        *gpu_room_problems(nodes, gpu_gib, gpus=config.devices),
     ]
     if len(nodes) == 1 or any(problem.fatal for problem in problems):
         return CheckedNodes(nodes=nodes, link_gbit=None, problems=problems)

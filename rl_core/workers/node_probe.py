@@ -87,7 +87,7 @@ class NodeProbe:
         import torch
         import torch.distributed as dist
 
-        from rl_core.distributed.meeting import meeting_store
+        from rl_core.distributed.ranks import meeting_store
 
         choose_interface(place, os.environ)
         device = computing_device()

@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
-from rl_core.workers.merging import largest
-from rl_core.workers.working_time import Span
+Work = Literal["sync", "generate", "update", "save", "load"]
+"""Waking the generator and giving it the weights; generating; all passes of the trainer; saving; loading."""
+
+WORK: Final[tuple[Work, ...]] = get_args(Work)
+
+Span = tuple[Work, float, float]
+"""What a worker did, and from when to when, in Unix seconds."""
 
 Columns = Mapping[str, Sequence[float | str | None]]
 """[name] -> [worker] -> value; None where a worker has none."""
@@ -15,8 +21,8 @@ Spans = Sequence[Sequence[Span]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerUsage:
-    """What one worker has used since it was last asked: its time by name (rl_core.workers.working_time), the most
-    memory of each phase in GiB (rl_core.workers.usage_meter), and what it did when. `device` is "CPU with 2 thread(s)",
+    """What one worker has used since it was last asked: its time by name and the most memory of each phase in GiB
+    (rl_core.workers.usage_meter), and what it did when. `device` is "CPU with 2 thread(s)",
     or the name of a card."""
 
     host: str
@@ -38,7 +44,7 @@ class Usage:
     def together(self) -> dict[str, float]:
         """The largest peaks of all workers, and `sent_mib`, by name."""
         sent = {} if self.sent_mib is None else {"sent_mib": self.sent_mib}
-        return {**largest([worker.peaks for worker in self.workers]), **sent}
+        return {**_largest([worker.peaks for worker in self.workers]), **sent}
 
     @property
     def columns(self) -> Columns:
@@ -60,3 +66,9 @@ class Usage:
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in values.items()}
+
+
+def _largest(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The largest value of each name; a name that a worker does not have counts for the others alone."""
+    names = dict.fromkeys(name for values in found for name in values)
+    return {name: max(values[name] for values in found if name in values) for name in names}

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from rl_core.distributed.meeting import meeting_store
+from rl_core.distributed.ranks import meeting_store
 
 _BUCKET_BYTES: Final = 64 << 20
 """Weights are sent together up to this size: a broadcast of a small one takes no less time than of a large one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.states import Failed
 
-from rl_core.checkpoints.disk import DiskFull
+from rl_core.checkpoints.store import DiskFull
 from rl_core.loop.collecting import StaleWeights
 from rl_core.loop.filtering import TooFewInformativeGroups
 from rl_core.loop.scoring import TooManyFailedRewards

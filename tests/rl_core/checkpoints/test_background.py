@@ -53,7 +53,7 @@ def steps(store: CheckpointStore) -> list[int]:
 
 
 def save(saver: BackgroundSaver, step: int, write: WriteState = write) -> None:
-    saver.begin(step, write, info=info(step))
+    saver.begin(write, info=info(step))
 
 
 def test_the_older_checkpoint_stays_until_the_new_one_is_complete_and_waited_for(store: CheckpointStore) -> None:
@@ -66,16 +66,6 @@ def test_the_older_checkpoint_stays_until_the_new_one_is_complete_and_waited_for
     saver.wait()
     assert steps(store) == [2]
     saver.wait()  # nothing is in progress
-
-
-def test_a_second_save_is_refused_while_the_first_one_is_in_progress(store: CheckpointStore) -> None:
-    saver, gate = saver_of(store), Gate()
-    save(saver, 1, gate.write)
-    with pytest.raises(RuntimeError, match="the save of step 2 was begun before"):
-        save(saver, 2)
-    gate.open.set()
-    saver.wait()
-    assert steps(store) == [1]
 
 
 def test_a_failure_is_raised_once_as_it_was_and_says_of_which_step(store: CheckpointStore) -> None:

@@ -1,14 +1,10 @@
 """What is written in several threads is what torch's own writer writes, hashed on the way."""
 
 import errno
-import hashlib
-import io
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -67,15 +63,3 @@ def test_a_disk_that_is_full_in_one_of_the_threads_is_an_error(
     with pytest.raises(OSError) as full:
         save_sharded(small_disk, state(size=8000))
     assert full.value.errno == errno.ENOSPC
-
-
-@given(parts=st.lists(st.binary(max_size=30), max_size=8))
-@settings(deadline=None, max_examples=40)
-def test_size_and_hash_are_those_of_the_whole_file(parts: list[bytes]) -> None:
-    file = io.BytesIO()
-    stream = hashed_writer._HashingStream(file)
-    for part in parts:
-        stream.write(memoryview(part))
-    record = stream.record()
-    assert (record.size, stream.tell()) == (len(file.getvalue()), len(file.getvalue()))
-    assert record.sha256 == hashlib.sha256(file.getvalue()).hexdigest()

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
-from rl_core.digests import folder_records
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
 from rl_core.types import VideoClip
-from tests.rl_core.merged_models import Merged, make_probe
+from tests.rl_core.merged_models import Merged
 from tests.rl_core.models.builders import Bench
 from tests.rl_core.models.plain import standard_attention
 
@@ -88,17 +87,6 @@ def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: Callabl
     with pytest.raises(RuntimeError), plain_distribution(bench.policy):
         raise RuntimeError(f"{bench.policy.logit_bias.any()}")
     assert bench.policy.logit_bias.equal(before)
-
-
-def test_equal_weights_give_an_equal_probe(merged: Callable[[str], Merged], tmp_path: Path) -> None:
-    family = merged("qwen2_5_vl")
-    write_probe(tmp_path, make_probe(family.bench, family.groups))
-    assert folder_records(tmp_path) == folder_records(family.probe_folder)
-
-
-def test_the_probe_says_what_its_numbers_are(merged: Callable[[str], Merged]) -> None:
-    content = json.loads((merged("qwen2_5").probe_folder / "probe.json").read_text())
-    assert content["log_probs_are"] == "log_softmax(logits) in float32, without temperature and without banned tokens"
 
 
 def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import errno
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -200,52 +198,3 @@ def test_metadata_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None
     metadata.write_bytes(pickle.dumps(content))
     with pytest.raises(ValueError, match="does not name a file below"):
         load_sharded(tmp_path / "state", {"weight": torch.zeros(3)})
-
-
-TWO_WORKERS = """
-import sys
-from pathlib import Path
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
-from rl_core.checkpoints.sharded import load_model_state, load_optimizer_state
-from rl_core.checkpoints.sharded import model_state, optimizer_state, save_sharded
-
-rank, folder = int(sys.argv[1]), Path(sys.argv[2])
-dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
-fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-group = dist.group.WORLD
-load_model_state(folder / "one" / "model", model, process_group=group)
-load_optimizer_state(folder / "one" / "optimizer", model, optimizer, process_group=group)
-assert isinstance(optimizer.state[model[0].weight]["exp_avg"], DTensor)
-save_sharded(folder / "two" / "model", model_state(model), process_group=group)
-save_sharded(folder / "two" / "optimizer", optimizer_state(model, optimizer), process_group=group)
-dist.barrier()  # neither leaves while the other still reads from it
-dist.destroy_process_group()
-"""
-
-
-def test_one_worker_reads_what_two_fsdp_workers_wrote_and_they_what_it_wrote(tmp_path: Path) -> None:
-    def build(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 3))
-        return model, torch.optim.AdamW(model.parameters(), lr=1e-2)
-
-    model, optimizer = build(1)
-    model(torch.randn(4, 5)).square().sum().backward()
-    optimizer.step()
-    save(tmp_path / "one", model, optimizer)
-    commands = [[sys.executable, "-c", TWO_WORKERS, str(rank), str(tmp_path)] for rank in range(2)]
-    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert worker.returncode == 0, errors
-    assert len(list((tmp_path / "two" / "model").glob("*.distcp"))) == 2
-    other, other_optimizer = build(2)
-    load(tmp_path / "two", other, other_optimizer)
-    assert bits(other, other_optimizer) == bits(model, optimizer)

@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from rl_core.distributed import gradient_sum
-from rl_core.distributed.gradient_sum import sum_gradients
+from rl_core.distributed import collectives
+from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import Ranks
 
@@ -50,7 +50,7 @@ def add_up(place: RankPlace) -> tuple[dict[str, torch.Tensor | None], list[int]]
     for name, parameter in module.named_parameters():
         parameter.grad = gradient_of(name, place.rank)
     with (
-        patch.object(gradient_sum, "BUCKET_NUMBERS", BUCKET),
+        patch.object(collectives, "BUCKET_NUMBERS", BUCKET),
         patch.object(dist, "all_reduce", wraps=dist.all_reduce) as exchanged,
     ):
         sum_gradients(module, ranks)

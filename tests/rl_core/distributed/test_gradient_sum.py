@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from rl_core.distributed.gradient_sum import sum_gradients
+from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.ranks import LONE
 from tests.rl_core.distributed.gradients import SHAPES, add_up, gradient_of
 from tests.rl_core.distributed.spmd import run_ranks

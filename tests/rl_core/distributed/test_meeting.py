@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from rl_core.distributed.interface import free_meeting
-from rl_core.distributed.meeting import meeting_store
+from rl_core.distributed.ranks import meeting_store
 
 
 def test_those_who_meet_share_a_store_that_listens_at_the_meeting_address_alone() -> None:

@@ -46,7 +46,6 @@ def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, wo
     expected = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     probe = groups_of(train_groups[:1])
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(
-        1,
         lambda folder: save_state(worker, folder, model_only=True, probe=probe),
         info=CheckpointInfo(step=1, epoch=1, end_of_epoch=True),
     )

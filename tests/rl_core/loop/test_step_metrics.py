@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.loop.advantages import advantage_inputs
+from rl_core.loop.experience import advantage_inputs
 from rl_core.loop.step_metrics import reward_metrics, token_means
 from rl_core.rewards.components import LARGEST
 from rl_core.training.batches import TokenSums

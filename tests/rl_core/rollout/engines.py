@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from rl_core.config.model import LoraConfig, TinyModel
 from rl_core.config.training import RolloutConfig
-from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
+from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from rl_core.config.training import RolloutConfig
-from rl_core.distributed.generator_ranks import WHOLE, GeneratorRanks
 from rl_core.distributed.place import RankPlace
+from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.rollout.protocol import EngineSpec
 from rl_core.rollout.vllm_process import prepare_process
 

@@ -1,7 +1,6 @@
 """The results of several workers are those of one, or an error that says where they part."""
 
 from dataclasses import replace
-from math import nan
 
 import pytest
 
@@ -9,7 +8,7 @@ from rl_core.digests import FileRecord
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.training.optimizer import StepOutcome
-from rl_core.workers.merging import WorkersDisagree, all_files, largest, merged_update
+from rl_core.workers.merging import WorkersDisagree, all_files, merged_update
 
 OUTCOME = StepOutcome(grad_norm=1.5, lr=1e-6, applied=True)
 
@@ -38,12 +37,6 @@ def test_two_workers_have_the_metrics_of_one() -> None:
     assert merged.seconds == {"optimizer": 3.0}
 
 
-def test_the_parts_of_the_time_are_those_of_one_worker() -> None:
-    """The largest of each part may add up to more than the update took."""
-    one, other = (replace(result(0.1), seconds=parts) for parts in ({"a": 3.0, "b": 1.0}, {"a": 2.0, "b": 2.5}))
-    assert merged_update([one, other]).seconds == {"a": 2.0, "b": 2.5}
-
-
 def test_they_are_those_of_the_worker_that_waited_least_for_the_others() -> None:
     slow, fast = (
         replace(result(0.1), seconds={"forward_backward": work, "exchange": exchange})
@@ -56,25 +49,10 @@ def test_a_worker_without_groups_changes_nothing() -> None:
     assert update_metrics(merged_update([result(), result(0.4)])) == update_metrics(result(0.4))
 
 
-def test_a_gradient_that_is_not_a_number_is_the_same_on_all() -> None:
-    broken = StepOutcome(grad_norm=nan, lr=1e-6, applied=False)
-    merged = merged_update([result(0.1, outcome=broken), result(0.2, outcome=broken)])
-    assert not merged.policy[0].outcome.applied
-
-
 @pytest.mark.parametrize("other", [replace(OUTCOME, grad_norm=1.5000001), replace(OUTCOME, applied=False)])
 def test_workers_that_part_are_an_error_with_both_values(other: StepOutcome) -> None:
     with pytest.raises(WorkersDisagree, match=r"update of the policy \(worker 0: .*; worker 1: .*weights have parted"):
         merged_update([result(0.1), result(0.1, outcome=other)])
-
-
-def test_different_streaks_are_an_error() -> None:
-    with pytest.raises(WorkersDisagree, match="number of skipped steps"):
-        merged_update([result(0.1), replace(result(0.1), nonfinite_streak=2)])
-
-
-def test_the_largest_of_each_name_counts() -> None:
-    assert largest([{"a": 1.0, "b": 5.0}, {"a": 2.0}]) == {"a": 2.0, "b": 5.0}
 
 
 def test_the_files_of_all_workers_are_one_checkpoint() -> None:

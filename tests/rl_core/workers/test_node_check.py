@@ -13,7 +13,6 @@ import ray
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.problem import Problem
-from rl_core.workers.needed_memory import NeededMemory
 from rl_core.workers.node_check import (
     SLOW_GBIT,
     check_nodes,
@@ -125,7 +124,7 @@ def section(cluster: str) -> ClusterConfig:
 
 @pytest.mark.slow
 def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfig, tmp_path: Path) -> None:
-    checked = check_nodes(section, tmp_path, needed=NeededMemory(machine_gib=0.001))
+    checked = check_nodes(section, tmp_path, machine_gib=0.001)
     assert len(checked.nodes) == 2 and not any(problem.fatal for problem in checked.problems)
     assert checked.link_gbit is not None and checked.link_gbit > 0.01
     assert [dict(node.versions) for node in checked.nodes] == [versions()] * 2
@@ -136,7 +135,7 @@ def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfi
 def test_a_machine_that_has_another_folder_is_named(section: ClusterConfig, elsewhere: Path) -> None:
     if not may_mount():
         pytest.skip("no process may have mounts of its own here, so that both machines have the same folders")
-    apart = check_nodes(section, elsewhere, needed=NeededMemory())
+    apart = check_nodes(section, elsewhere)
     (problem,) = (problem for problem in apart.problems if problem.fatal)
     assert "does not see the run's folder" in problem.what
     assert apart.link_gbit is None, "not measured where the run cannot work"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rl_core.workers.working_time import WorkingTime
+from rl_core.workers.usage_meter import WorkingTime
 
 MOMENT = 0.05
 
