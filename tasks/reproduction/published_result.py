@@ -7,7 +7,7 @@ from typing import Any
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import group_accuracy
-from rl_core.evaluation.protocols.matching import departures
+from rl_core.evaluation.protocols.protocol import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
 from rl_core.planning.batches import batch_plan, row_problems

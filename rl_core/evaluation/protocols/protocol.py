@@ -1,24 +1,27 @@
-"""An evaluation protocol: what a model is asked, how it answers, and how the answers are graded."""
+"""An evaluation protocol: what a model is asked, how it answers, and how the answers are graded; and whether the
+evaluation of a run follows one."""
 
-import ast
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from rl_core.config.reward import RewardConfig
+from rl_core.config.run import RunConfig
 from rl_core.config.stages import EvaluationConfig
-from rl_core.digests import digest_of
+from rl_core.digests import digest_of, hash_files
 from rl_core.evaluation.items import Mode
 from rl_core.files import read_utf8
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
-from rl_core.user_code.text import parse
+from rl_core.user_code.function import file_named
 
-OWN_WORDS = "the project's own words, in the published format"
+OWN_WORDS: Final = "the project's own words, in the published format"
+
+_DEFAULT_GRADER: Final = "mathruler"
+_REWARDS: Final = Path(__file__).parents[2] / "rewards"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,18 +46,21 @@ class Judging:
 
     Attributes:
         function: The reward function: a built-in one, or `path/to/file.py:function`.
-        code: Modules whose code decides whether a response is right, parser and grader included.
-        packages: Distributions that the code calls; their versions count too.
+        packages: Distributions that it calls; their versions are a part of the protocol.
         accuracy_key: The reward component that says whether a response is right.
         rule: In words: which answer is read, what counts as right, over how many items.
     """
 
     function: str
-    kwargs: Mapping[str, float | int | str | bool]
-    code: tuple[str, ...]
-    packages: tuple[str, ...]
+    kwargs: Mapping[str, float | int | str | bool] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
     accuracy_key: str = "accuracy"
     rule: str
+
+    def code_digest(self) -> str:
+        """Digest of the file with the function, and of those with all parsers and graders."""
+        file = Path(file_named(self.function) or _REWARDS / "builtin" / f"{self.function}.py")
+        return digest_of(hash_files([file, _REWARDS / "forms.py", _REWARDS / "grading.py"]))
 
     def versions(self) -> dict[str, str]:
         """The installed versions of `packages`."""
@@ -120,7 +126,7 @@ class Protocol:
                 "kwargs": dict(self.judging.kwargs),
                 "accuracy_key": self.judging.accuracy_key,
                 "rule": self.judging.rule,
-                "code": code_digest(self.judging.code),
+                "code": self.judging.code_digest(),
                 "versions": self.judging.versions(),
             },
         }
@@ -146,24 +152,56 @@ class Protocol:
         )
 
 
-def code_digest(modules: tuple[str, ...]) -> str:
-    """The first 12 hexadecimal digits of a SHA-256 over the code of the modules, without comments, docstrings and
-    layout. The modules are read, not imported."""
-    return hashlib.sha256("\0".join(_read(name) for name in modules).encode()).hexdigest()[:12]
+def departures(config: RunConfig, protocol: Protocol) -> list[str]:
+    """Where the evaluation of a config differs from a protocol, a sentence each; empty when it follows the protocol.
+    Raises OSError when the config's prompt template cannot be read."""
+    return [*_of_asking(config, protocol), *_of_answering(config, protocol), *_of_judging(config, protocol)]
 
 
-def _read(module: str) -> str:
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"{module} is a module of this project"
-    return _what_it_does(parse(Path(spec.origin).read_text(encoding="utf-8")))
+def _of_asking(config: RunConfig, protocol: Protocol) -> Iterator[str]:
+    data = config.data
+    text = None if data.prompt_template is None else Path(data.prompt_template).read_text(encoding="utf-8").strip()
+    if text != protocol.prompt.strip():
+        yield f"the prompt text of {data.prompt_template} is not the protocol's"
+    for name in ("min_pixels", "max_pixels", "max_prompt_length"):
+        ours, theirs = getattr(data, name), getattr(protocol, name)
+        if ours != theirs:
+            yield f"data.{name} is {ours}, the protocol's {theirs}"
+    if data.system_prompt is not None:
+        yield "data.system_prompt adds a system message"
+    if protocol.items is not None and not _is_same_set(config, protocol.items):
+        yield f"data.validation is not {protocol.items.name}"
+    if config.evaluation.limit is not None:
+        yield f"evaluation.limit takes {config.evaluation.limit} items"
 
 
-def _what_it_does(tree: ast.Module) -> str:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
-    return ast.unparse(tree)
+def _is_same_set(config: RunConfig, items: HubSource) -> bool:
+    source = config.data.validation
+    return isinstance(source, HubSource) and source.name == items.name and source.limit is None
 
 
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+def _of_answering(config: RunConfig, protocol: Protocol) -> Iterator[str]:
+    evaluation, answering = config.evaluation, protocol.answering
+    if evaluation.modes[0] != answering.mode:
+        yield f"evaluation.modes starts with {evaluation.modes[0]}, the protocol is {answering.mode}"
+    names = ("n", "temperature", "top_p") if answering.mode == "sampled" else ()
+    for name in names:
+        ours, theirs = getattr(evaluation, name), getattr(answering, name)
+        if ours != theirs:
+            yield f"evaluation.{name} is {ours}, the protocol's {theirs}"
+    if config.rollout.max_response_length != answering.max_response_length:
+        yield (
+            f"rollout.max_response_length is {config.rollout.max_response_length}, "
+            f"the protocol's {answering.max_response_length}"
+        )
+
+
+def _of_judging(config: RunConfig, protocol: Protocol) -> Iterator[str]:
+    judging = protocol.judging
+    if config.reward.function != judging.function:
+        yield f"reward.function is {config.reward.function}, the protocol's {judging.function}"
+    grader = config.reward.kwargs.get("grader", config.reward.grader or _DEFAULT_GRADER)
+    if grader != judging.kwargs.get("grader", grader):
+        yield f"reward.grader is {grader}, the protocol's {judging.kwargs['grader']}"
+    if config.evaluation.accuracy_key != judging.accuracy_key:
+        yield f"evaluation.accuracy_key is {config.evaluation.accuracy_key}, the protocol's {judging.accuracy_key}"

@@ -16,7 +16,7 @@ from flows.commands.reproduce import print_conclusion
 from flows.reproducing import BaselineSet, all_baselines, baseline_path
 from flows.request import resolve_run
 from rl_core.config.loading import load_config
-from rl_core.evaluation.protocols.matching import departures
+from rl_core.evaluation.protocols.protocol import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import published_band
 

@@ -14,8 +14,7 @@ from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_evaluation import Measurement, _render_all, evaluate_model
 from rl_core.evaluation.model_lookup import FoundModel
 from rl_core.evaluation.protocol_result import ProtocolResult
-from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
-from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V
+from rl_core.evaluation.protocols.registry import GEO3K_EASYR1, SUPERCLEVR_R1V
 from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import SilentProgress

@@ -11,9 +11,8 @@ from rl_core.evaluation.protocol_result import (
     summarise_by_protocol,
     write_protocol_result,
 )
-from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.evaluation.protocols.r1v import SUPERCLEVR_R1V
+from rl_core.evaluation.protocols.registry import GEO3K_EASYR1, SUPERCLEVR_R1V
 from tests.rl_core.evaluation.builders import make_items
 
 SUBJECT = {"model": "somewhere"}

@@ -1,17 +1,22 @@
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rl_core.config.loading import load_config
 from rl_core.data.prompts import PromptTemplate
-from rl_core.evaluation.protocols.easyr1 import GEO3K_EASYR1
-from rl_core.evaluation.protocols.protocol import Protocol, code_digest
-from rl_core.evaluation.protocols.r1v import GEOQA_R1V
-from rl_core.evaluation.protocols.registry import PROTOCOLS, protocol_named
+from rl_core.evaluation.protocols.protocol import Protocol, departures
+from rl_core.evaluation.protocols.registry import (
+    GEO3K_EASYR1,
+    GEOQA_R1V,
+    PROTOCOLS,
+    SUPERCLEVR_R1V,
+    protocol_named,
+)
 from rl_core.rewards.registry import resolve_rewards
 
 CONFIGS = Path(__file__).parents[4] / "configs"
+BASELINE = CONFIGS / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
@@ -45,12 +50,8 @@ def test_protocols_have_digests_of_their_own() -> None:
         {"min_pixels": 1},
         {"max_pixels": 10_000},
         {"answering": replace(GEO3K_EASYR1.answering, temperature=1.0)},
-        {"answering": replace(GEO3K_EASYR1.answering, top_p=1.0)},
-        {"answering": replace(GEO3K_EASYR1.answering, n=2)},
-        {"answering": replace(GEO3K_EASYR1.answering, max_response_length=1024)},
         {"judging": replace(GEO3K_EASYR1.judging, function="r1v")},
         {"judging": replace(GEO3K_EASYR1.judging, kwargs={"grader": "math_verify"})},
-        {"judging": replace(GEO3K_EASYR1.judging, code=())},
         {"judging": replace(GEO3K_EASYR1.judging, packages=("numpy",))},
     ],
     ids=lambda change: next(iter(change)),
@@ -91,23 +92,35 @@ def test_an_unknown_name_leads_to_the_nearest() -> None:
         protocol_named("xyz")
 
 
-PLAIN = "def half(x):\n    return x / 2\n"
-
-
 @pytest.fixture
-def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def digest(name: str, text: str) -> str:
-        (tmp_path / f"{name}.py").write_text(text)
-        found = code_digest((name,))
-        assert name not in sys.modules, "it is read, not imported"
-        return found
-
-    return digest
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CONFIGS.parent)
 
 
-def test_words_and_layout_do_not_count_and_code_does(digest_of) -> None:
-    worded = '"""A module."""\n\n\ndef half( x ):  # a comment\n    """Half."""\n    return x/2\n'
-    assert digest_of("scorer_a", PLAIN) == digest_of("scorer_b", worded)
-    assert digest_of("scorer_c", PLAIN.replace("2", "3")) != digest_of("scorer_d", PLAIN)
+@pytest.mark.usefixtures("_at_the_root")
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("data.prompt_template=configs/prompts/r1v.jinja", "the prompt text of configs/prompts/r1v.jinja"),
+        ("data.prompt_template=null", "the prompt text of None"),
+        ("data.min_pixels=3136", "data.min_pixels is 3136, the protocol's 262144"),
+        ("data.system_prompt=Think.", "data.system_prompt"),
+        ("data.validation.name=hiyouga/geometry3k@validation", "data.validation is not hiyouga/geometry3k@test"),
+        ("evaluation.limit=10", "evaluation.limit takes 10"),
+        ("evaluation.modes=[greedy, sampled]", "evaluation.modes starts with greedy"),
+        ("evaluation.n=4", "evaluation.n is 4, the protocol's 1"),
+        ("rollout.max_response_length=1024", "rollout.max_response_length is 1024"),
+        ("reward.function=r1v", "reward.function is r1v, the protocol's math"),
+        ("reward.grader=math_verify", "reward.grader is math_verify, the protocol's mathruler"),
+        ("evaluation.accuracy_key=format", "evaluation.accuracy_key is format"),
+    ],
+)
+def test_every_departure_is_named(override: str, named: str) -> None:
+    (found,) = departures(load_config(BASELINE, [override]), GEO3K_EASYR1)
+    assert found.startswith(named)
+
+
+@pytest.mark.usefixtures("_at_the_root")
+def test_a_baseline_follows_its_protocol_and_no_other() -> None:
+    assert departures(load_config(BASELINE), GEO3K_EASYR1) == []
+    assert len(departures(load_config(BASELINE), SUPERCLEVR_R1V)) >= 5

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.evaluation.protocols.scorers.superclevr_r1v import compute_score, parse
+from rl_core.evaluation.protocols.superclevr_r1v import compute_score, parse
 from tests.rl_core.rewards.samples import make_sample
 
 PIECES = st.sampled_from(

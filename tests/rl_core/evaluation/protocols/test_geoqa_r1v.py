@@ -1,6 +1,6 @@
 import pytest
 
-from rl_core.evaluation.protocols.scorers.geoqa_r1v import compute_score, parse
+from rl_core.evaluation.protocols.geoqa_r1v import compute_score, parse
 from tests.rl_core.rewards.samples import make_sample
 
 
