@@ -6,7 +6,13 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Final, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+)
 from pydantic_core import PydanticCustomError
 
 from rl_core.problem import Problem
@@ -20,8 +26,6 @@ SECRET_ERROR: Final = "secret"
 
 Kwargs = dict[str, JsonValue]
 """Keyword arguments of a user's function."""
-
-_BEYOND_64_BITS = 1 << 63
 
 _SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
 
@@ -38,14 +42,6 @@ class Section(BaseModel):
     def problems(self) -> Iterator[Problem]:
         """What is wrong with the values of this section, beyond the bounds of single ones."""
         yield from ()
-
-    @field_validator("*")
-    @classmethod
-    def _whole_numbers_have_64_bits(cls, value: Any) -> Any:
-        """Refuse larger integers, which files and libraries do not support."""
-        if any(isinstance(part, int) and abs(part) >= _BEYOND_64_BITS for part in _parts_of(value)):
-            raise PydanticCustomError("beyond_64_bits", "Input should be a whole number of at most 64 bits")
-        return value
 
 
 def problems_in(value: Any, key: str = "") -> Iterator[Problem]:
@@ -89,15 +85,6 @@ def one_of(choices: Choices, *, default: str) -> Any:
         return {TYPE: default, **value} if isinstance(value, Mapping) else value
 
     return Annotated[reduce(or_, choices.values()), Field(discriminator=TYPE), BeforeValidator(with_type)]
-
-
-def _parts_of(value: Any) -> Iterator[Any]:
-    """A field's value, or the items of its lists and mappings; nested sections check their own."""
-    if isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _parts_of(item)
-    else:
-        yield value
 
 
 def refused_secret(message: str) -> PydanticCustomError:

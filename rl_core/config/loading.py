@@ -41,7 +41,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
             f"{path} is a configuration of EasyR1: `sightline import easyr1 {shlex.quote(str(path))} --out FILE` "
             "writes Sightline's configuration for it"
         )
-    for override in _types_first(overrides):
+    for override in sorted(overrides, key=_types_first):
         apply_override(tree, override)
     return validate_config(tree, str(path))
 
@@ -50,11 +50,12 @@ def validate_config(tree: Tree, origin: str) -> RunConfig:
     """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
     try:
         config = RunConfig.model_validate(tree)
+        refused = list(_truths_as_numbers(tree, config, ()))
     except ValidationError as error:
         refused = [_explain(problem) for problem in error.errors()]
-        raise _refusal(origin, refused) from None
-    if refused := list(_truths_as_numbers(tree, config, ())):
-        raise _refusal(origin, refused)
+    if refused:
+        lines = [f"  {redact(line)}" for line in refused]
+        raise ConfigError(f"{shortened(origin)}: {len(refused)} problem(s)\n" + "\n".join(lines))
     return config
 
 
@@ -62,11 +63,6 @@ def _is_easyr1s(tree: Tree) -> bool:
     """Whether the tree has a key that every configuration of EasyR1 has and no configuration of Sightline may have."""
     data = tree.get("data")
     return isinstance(tree.get("worker"), Mapping) or (isinstance(data, Mapping) and "train_files" in data)
-
-
-def _refusal(origin: str, refused: Sequence[str]) -> ConfigError:
-    lines = [f"  {redact(line)}" for line in refused]
-    return ConfigError(f"{shortened(origin)}: {len(refused)} problem(s)\n" + "\n".join(lines))
 
 
 def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator[str]:
@@ -136,27 +132,11 @@ def _same_kind(key: str, old: Tree, new: Mapping[str, Any]) -> bool:
     return TYPE not in new or new[TYPE] == old.get(TYPE, DEFAULT_TYPES.get(key))
 
 
-def _types_first(overrides: Sequence[str]) -> list[str]:
-    """The overrides in order, but the override of a section's `type` comes before the overrides of its other keys: a
-    change of the type discards the rest of the section."""
-    keys = [_keys_of(override) for override in overrides]
-
-    def place(number: int) -> tuple[int, bool, int]:
-        section = keys[number][:-1]
-        if keys[number][-1] != TYPE:
-            return number, True, number
-        siblings = (
-            other
-            for other, parts in enumerate(keys)
-            if len(parts) > len(section) > 0 and parts[: len(section)] == section
-        )
-        return min(siblings, default=number), False, number
-
-    return [overrides[number] for number in sorted(range(len(overrides)), key=place)]
-
-
-def _keys_of(override: str) -> list[str]:
-    return override.partition("=")[0].strip().split(".")
+def _types_first(override: str) -> tuple[bool, int]:
+    """Sorts the override of a section's `type`, the outermost one first, before the overrides of other keys: a change
+    of the type discards the rest of the section."""
+    *section, last = override.partition("=")[0].strip().split(".")
+    return last != TYPE, len(section) if last == TYPE else 0
 
 
 def apply_override(tree: Tree, override: str) -> None:

@@ -43,7 +43,7 @@ class RunConfig(Section):
 
     experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=_LONGEST_NAME)
     """Name of the experiment: the run's name begins with it, and MLflow's experiment has it."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Keys every random draw of the run."""
     data: DataConfig
     """Training rows, held-out rows, prompts."""

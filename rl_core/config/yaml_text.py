@@ -1,9 +1,5 @@
-"""A strict reader of YAML for configs: it reads data only, every key of a mapping once, and nothing that versions of
-YAML understand differently.
-
-Versions 1.1 and 1.2 of YAML disagree about unquoted texts. Here a number may be written as 1e-6, a date is text, and
-a text that the two versions read as different values (`010`, `1:30`, `no`) is refused.
-"""
+"""A strict reader of YAML for configs: it reads data only, every key of a mapping once, and unquoted texts as YAML 1.2
+does: `1e-6` and `010` are numbers, and `no`, `1:30` and dates are texts."""
 
 import re
 from typing import Any, Final
@@ -12,32 +8,19 @@ import yaml
 
 _WIDTH = 100
 _MERGE_TAG = "tag:yaml.org,2002:merge"
-_FLOAT_TAG = "tag:yaml.org,2002:float"
-_TIME_TAG = "tag:yaml.org,2002:timestamp"
 
-_AMBIGUOUS: Final = {
-    "!leading-zero": (
-        re.compile(r"[-+]?0[0-9_]+"),
-        "-+0",
-        "a number with a leading zero is of base 8 to some readers of YAML and of base 10 to others: leave the zero "
-        "out, or write the value in quotes if it is a text",
-    ),
-    "!base-60": (
-        re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"),
-        "-+0123456789",
-        "digits with a colon are a number of base 60 to some readers of YAML and a text to others: write the number, "
-        "or write the value in quotes if it is a text",
-    ),
-    "!yes-or-no": (
-        re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF"),
-        "yYnNoO",
-        "yes, no, on and off are true and false to some readers of YAML and texts to others: write true or false, or "
-        "write the value in quotes if it is a text",
-    ),
-}
-"""Tag -> pattern of the texts that are read in two ways, the characters that they begin with, and what to do."""
-
-_EXPONENT = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
+_CORE: Final = [
+    (f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"))
+    for tag, pattern in {
+        "null": r"~|null|Null|NULL|",
+        "bool": r"true|True|TRUE|false|False|FALSE",
+        "int": r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+        "float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "merge": r"<<",
+    }.items()
+]
+"""(tag, pattern of the unquoted texts that have it), of which the first that matches counts (YAML 1.2, section
+10.3.2)."""
 
 
 class NotYaml(ValueError):
@@ -68,24 +51,11 @@ def _place(mark: yaml.Mark | None) -> str:
     return "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
 
 
-def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """First character of an unquoted text -> (tag, pattern) pairs, of which the first pattern that matches decides."""
-    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for tag, (pattern, characters, _) in _AMBIGUOUS.items():
-        for character in characters:
-            resolvers.setdefault(character, []).append((tag, re.compile(rf"(?:{pattern.pattern})\Z")))
-    for character in "-+.0123456789":
-        resolvers.setdefault(character, []).append((_FLOAT_TAG, re.compile(rf"(?:{_EXPONENT.pattern})\Z")))
-    for character, known in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        resolvers.setdefault(character, []).extend(entry for entry in known if entry[0] != _TIME_TAG)
-    return resolvers
-
-
 class _Loader(yaml.SafeLoader):
     """Refuses a mapping with equal keys, of which PyYAML would silently take the last. They are looked for before `<<`
     is resolved: a key beside `<<` may repeat a merged one, because that is what a merge is for."""
 
-    yaml_implicit_resolvers = _resolvers()
+    yaml_implicit_resolvers = {None: _CORE}  # whatever the first character is
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
@@ -105,15 +75,15 @@ class _Loader(yaml.SafeLoader):
         except ValueError as error:  # such as `!!int one`; PyYAML names neither line nor file
             raise yaml.constructor.ConstructorError(None, None, f"{error}", node.start_mark) from None
 
-    def refuse_ambiguous(self, node: yaml.Node) -> Any:
-        """Raises ConstructorError for a text with a tag of `_AMBIGUOUS`."""
-        raise yaml.constructor.ConstructorError(None, None, _AMBIGUOUS[node.tag][2], node.start_mark)
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        text = self.construct_scalar(node)
+        return int(text, 0) if text.startswith(("0o", "0x")) else int(text)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that `_Loader` would not read as text, and writes no anchors."""
+    """Quotes every text that a reader of YAML 1.1 or 1.2 would not read as text, and writes no anchors."""
 
-    yaml_implicit_resolvers = _resolvers()
+    yaml_implicit_resolvers = yaml.SafeDumper.yaml_implicit_resolvers | {None: _CORE}
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -125,5 +95,4 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
-for _tag in _AMBIGUOUS:
-    _Loader.add_constructor(_tag, _Loader.refuse_ambiguous)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)

@@ -30,9 +30,7 @@ _EASYR1: Final = partial(
     max_pixels=4_194_304,
     answering=Answering(temperature=0.6, top_p=0.95, n=1, max_response_length=2048),
 )
-_MATHRULER: Final = partial(
-    Judging, kwargs={"grader": "mathruler"}, packages=("mathruler", "pylatexenc", "sympy")
-)
+_MATHRULER: Final = partial(Judging, kwargs={"grader": "mathruler"}, packages=("mathruler", "pylatexenc", "sympy"))
 _BOXED_ANSWER: Final = _MATHRULER(
     function="math",
     rule="white space around <, > and / goes; the last \\boxed{} is graded by mathruler; over all items",

@@ -1,7 +1,4 @@
-import re
-
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,12 +13,6 @@ from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
         ("a:\n- {b: 1}\n- b: 1\n  'b': 1\n", "line 4, column 3: the key `b`"),
         ("1: a\n1: b\n", "the key `1`"),
         ("a: !!timestamp 2026-02-30\n", "line 1, column 4: day is out of range for month"),
-        ("a: 010\n", "line 1, column 4: a number with a leading zero"),
-        ("a:\n- -08\n", "line 2, column 3: a number with a leading zero"),
-        ("a: [1, 1:30]\n", "line 1, column 8: digits with a colon"),
-        ("a: 1:30.5\n", "line 1, column 4: digits with a colon"),
-        ("a: no\n", "line 1, column 4: yes, no, on and off"),
-        ("on: 1\n", "line 1, column 1: yes, no, on and off"),
         ("a: !!int one\n", "line 1, column 4: invalid literal"),
         ("a: b: c\n", "line 1, column 5: mapping values are not allowed here"),
         ("a: *b\n", "line 1, column 4: found undefined alias 'b'"),
@@ -44,17 +35,12 @@ def test_what_is_no_yaml_is_named_with_its_place(text: str, place: str) -> None:
             "a: &a {x: 1}\nb: &b {y: 2}\nc: {<<: [*a, *b], y: 3}\n",
             {"a": {"x": 1}, "b": {"y": 2}, "c": {"x": 1, "y": 3}},
         ),
-        # A mapping that is merged before it is made itself is written out twice by then.
-        (
-            "a: &a {x: 1}\nb: {c: &c {<<: *a, x: 2}}\nd: {<<: *c, x: 4}\n",
-            {"a": {"x": 1}, "b": {"c": {"x": 2}}, "d": {"x": 4}},
-        ),
         ("a: {x: 1}\nb: {x: 1}\n", {"a": {"x": 1}, "b": {"x": 1}}),
         ("1: a\n'1': b\n", {1: "a", "1": "b"}),
         ("\ufeffa: 1\n", {"a": 1}),
         ("a: 1e-6\nb: -2E5\nc: .5e+3\n", {"a": 1e-6, "b": -2e5, "c": 500.0}),
-        ("a: 2026-02-30\nb: '010'\nc: \"1:30\"\nd: 'no'\n", {"a": "2026-02-30", "b": "010", "c": "1:30", "d": "no"}),
-        ("a: 0\nb: 0.5\nc: -0\nd: 0x1F\ne: 127.0.0.1:80\n", {"a": 0, "b": 0.5, "c": 0, "d": 31, "e": "127.0.0.1:80"}),
+        ("a: 2026-02-30\nb: 1:30\nc: no\nd: '010'\n", {"a": "2026-02-30", "b": "1:30", "c": "no", "d": "010"}),
+        ("a: 010\nb: 0.5\nc: -0\nd: 0x1F\ne: 0o17\n", {"a": 10, "b": 0.5, "c": 0, "d": 31, "e": 15}),
     ],
 )
 def test_a_key_may_stand_again_elsewhere_and_beside_a_merge(text: str, value: object) -> None:
@@ -74,11 +60,3 @@ VALUES = st.recursive(
 def test_what_is_dumped_is_read_again(value: object) -> None:
     again = parse_yaml(dump_yaml(value))
     assert again == value and repr(again) == repr(value)
-
-
-@given(VALUES)
-def test_what_another_dumper_writes_is_read_as_ever_unless_versions_of_yaml_differ(value: object) -> None:
-    text = yaml.safe_dump(value)
-    if re.search(r"\b[-+]?0[0-9_]+\b|\d[eE][-+]?\d", text):
-        return  # 08 and 1e5 are texts in YAML 1.1
-    assert repr(parse_yaml(text)) == repr(yaml.safe_load(text))
