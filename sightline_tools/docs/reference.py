@@ -28,8 +28,8 @@ of sections; `extends: other.yaml` starts from another one;
 `sightline run CONFIG actor.optim.lr=1e-6` or `--set actor.optim.lr=1e-6` changes a key on the command line, where a
 value is YAML too: `'evaluation.modes=[greedy]'`. A config is refused if it has a
 key that does not exist, a key twice in one section, or a value out of bounds. Texts without quotes are read as in YAML
-1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts. Files are UTF-8 text. Paths are relative to the folder in which the
-command is given; the path of `extends:` is relative to the file in which it stands.
+1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts. Files are UTF-8 text. Paths are relative to the folder in
+which the command is given; the path of `extends:` is relative to the file in which it stands.
 """
 
 PLAIN_NAMES = {
