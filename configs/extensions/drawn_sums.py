@@ -20,6 +20,9 @@ def rows(seed: int, count: int, *, held_out: bool = False, largest: int = 9, sid
         largest: The largest number that is added.
         side: Side of the square image, pixels.
     """
+    width = ImageDraw.Draw(Image.new("1", (1, 1))).textlength(f"{largest}+{largest}")
+    if width + side // 4 > side:  # told before a run starts
+        raise ValueError(f"a sum of two numbers up to {largest} does not fit on {side} pixels")
     draw = np.random.default_rng(seed)
     numbers = range(largest + 1)
     sums = [(first, second) for first in numbers for second in numbers if ((first + 2 * second) % 5 == 0) == held_out]
@@ -31,13 +34,6 @@ def rows(seed: int, count: int, *, held_out: bool = False, largest: int = 9, sid
             "answer": first + second,
             "largest": max(first, second),  # every other column reaches the reward, in sample.extra
         }
-
-
-def problems(largest: int = 9, side: int = 56, **others: object) -> Iterator[str]:
-    """Optional: what is wrong, told before a run starts, without drawing all rows."""
-    width = ImageDraw.Draw(Image.new("1", (1, 1))).textlength(f"{largest}+{largest}")
-    if width + side // 4 > side:
-        yield f"a sum of two numbers up to {largest} does not fit on {side} pixels"
 
 
 # A source that reads data of its own may also say which they are, by `fingerprint(**kwargs) -> str`: a version, a

@@ -24,10 +24,6 @@ FINGERPRINT: Final = "fingerprint"
 """Name of an optional function of the same file, `fingerprint(**kwargs) -> str`, which tells what else the rows depend
 on."""
 
-PROBLEMS: Final = "problems"
-"""Name of an optional function of the same file, `problems(**kwargs)`, which returns sentences about what is wrong,
-without reading all rows."""
-
 _ROWS_TRIED = 8
 _END = object()
 
@@ -100,7 +96,7 @@ class CustomSource(DataSource):
         first = self.first_rows(_ROWS_TRIED)
         fix = "correct the function, or its arguments in kwargs"
         try:
-            what = [*_row_problems(list(first.open()), list(first.open())), *self._own_problems()]
+            what = _row_problems(list(first.open()), list(first.open()))
         except ValueError as error:
             what = [str(error)]
         yield from (Problem("function", text, fix) for text in what)
@@ -135,28 +131,17 @@ class CustomSource(DataSource):
 
     def _own_fingerprint(self, function: UserFunction) -> str | None:
         """The result of the file's `fingerprint`; None for a file without such a function, which is not run."""
-        result = self._call_neighbour(function, FINGERPRINT)
-        if not isinstance(result, str | None):
-            raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(result).__name__}, not text")
-        return result
-
-    def _own_problems(self) -> list[str]:
-        """The result of the file's `problems`; empty for a file without such a function."""
-        result = self._call_neighbour(find_function(self.function), PROBLEMS)
-        if isinstance(result, str) or not isinstance(result, Iterable | None):
-            raise ValueError(f"data source {self.function}: `{PROBLEMS}` returned {type(result).__name__}, no list")
-        return [str(text) for text in result or ()]
-
-    def _call_neighbour(self, function: UserFunction, name: str) -> object:
-        """The result of another function of the same file; None where there is no such function."""
-        neighbour = function.load_beside(name) if function.text.may_define(name) else None
+        neighbour = function.load_beside(FINGERPRINT) if function.text.may_define(FINGERPRINT) else None
         if neighbour is None:
             return None
         try:
-            result: object = neighbour(**self.kwargs)
-            return list(result) if isinstance(result, Iterator) else result
+            result = neighbour(**self.kwargs)
         except (Exception, SystemExit) as error:
-            raise ValueError(f"data source {self.function}: `{name}`: {function.failure_text(error)}") from error
+            reason = function.failure_text(error)
+            raise ValueError(f"data source {self.function}: `{FINGERPRINT}`: {reason}") from error
+        if not isinstance(result, str):
+            raise ValueError(f"data source {self.function}: `{FINGERPRINT}` returned {type(result).__name__}, not text")
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,10 +39,10 @@ def foreign_kind(start: bytes) -> str | None:
     return None
 
 
-def read_start(path: Path, most: int = _LOOKED_AT) -> bytes:
-    """The first bytes of a file, usually 64 KiB. Raises OSError."""
+def read_start(path: Path) -> bytes:
+    """The first 64 KiB of a file."""
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(_LOOKED_AT)
 
 
 def read_text(path: Path, kind: str) -> str:

@@ -1,19 +1,32 @@
 """The `hub` source: datasets of the Hugging Face hub."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import Field
 from typing_extensions import override
 
-from rl_core.digests import digest_of
+from rl_core.digests import digest_of, file_digests
+from rl_core.files import files_below
 from rl_core.sources.columns import Columns
 from rl_core.sources.rows import media_digests
+from rl_core.sources.shards import check_splits
 from rl_core.sources.source import DataSource, Glance, NamedPath, Repository, SourceFiles
+from rl_core.sources.tables import RawRow, TableReader
 
 if TYPE_CHECKING:
-    from rl_core.sources.hub_rows import HubReader
+    from datasets import Dataset
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_BATCH_ROWS = 64
+
+_REFUSALS = (RuntimeError, UnpicklingError)
+"""What `datasets` raises where it would have to run code: a loading script, or a pickle inside an archive."""
 
 SPLIT_NAME: Final = r"^[^@\s]+@[^@\s]+$"
 """`name@split`: a dataset of the hub, or a folder in its place, and one of its splits."""
@@ -38,8 +51,6 @@ class HubSource(DataSource):
     def reader(self) -> "HubReader":
         """The split, before it has looked for the configured columns. Raises ValueError where dataset, split or
         revision does not exist, or the hub cannot be reached."""
-        from rl_core.sources.hub_rows import HubReader  # here: a config loads no Arrow
-
         return HubReader(
             place=self.name,
             revision=self.revision,
@@ -56,8 +67,6 @@ class HubSource(DataSource):
 
     @override
     def fingerprint(self) -> str:
-        from rl_core.sources.hub_rows import repository_content
-
         content = {
             "settings": self.model_dump(mode="json", exclude={"revision", "media_dir"}),
             "content": repository_content(self.repository_name, self.revision),
@@ -101,3 +110,135 @@ class HubSource(DataSource):
     @override
     def located(self, files: SourceFiles) -> Self:
         return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubReader(TableReader):
+    """One split of a dataset repository, at one commit, without decoding its images. A local folder in place of
+    `owner/name` works as well. Raises ValueError where dataset, split or revision does not exist or cannot be
+    reached."""
+
+    revision: str | None
+
+    def __post_init__(self) -> None:
+        _ = self._dataset
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.place.rpartition("@")[0]
+
+    @override
+    def column_names(self) -> set[str]:
+        return set(self._dataset.column_names)
+
+    @override
+    def count(self) -> int:
+        return len(self._dataset)
+
+    @override
+    def raw_rows(self) -> Iterator[RawRow]:
+        from rl_core.sources.parquet_rows import Unreadable, arrow_rows  # here: a config loads no Arrow
+
+        # The rows of a local folder may name files in it; paths of a dataset on the hub mean nothing on this machine
+        # unless `media_dir` is set.
+        folder = Path(self.name)
+        # Arrow tables hold an image as its bytes and path; any other format would decode it.
+        tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+        for values in (values for table in tables for values in arrow_rows(table)):
+            if isinstance(values, Unreadable):
+                yield RawRow(values.reason, folder, column=values.column)
+            else:
+                yield RawRow(values, folder)
+
+    @cached_property
+    def _dataset(self) -> "Dataset":
+        return _load(self.place, self.revision)
+
+    @cached_property
+    def _caches(self) -> tuple[Path, ...]:
+        """The folders in which `datasets` puts the files that it fetches and unpacks."""
+        import datasets.config
+        from huggingface_hub import constants
+
+        return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
+
+
+def repository_content(repository: str, revision: str | None) -> str | list[str | None]:
+    """What identifies the content of a dataset: its commit, or the digests of the files of a local folder.
+
+    Raises:
+        ValueError: The dataset or revision does not exist, or the hub cannot be reached.
+    """
+    folder = Path(repository)
+    return file_digests(files_below(folder)) if folder.is_dir() else resolve_commit(repository, revision)
+
+
+def split_names(repository: str) -> list[str]:
+    """The names of the splits of a dataset on the hub. Raises ValueError where it does not exist or cannot be
+    reached."""
+    import datasets
+
+    try:
+        revision = None if Path(repository).is_dir() else resolve_commit(repository, None)
+        names: list[str] = datasets.get_dataset_split_names(repository, revision=revision)
+    except (OSError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
+        raise ValueError(f"dataset {repository}: {error}") from None
+    return names
+
+
+def resolve_commit(repository: str, revision: str | None) -> str:
+    """The commit that a revision stands for (None: the main branch), from the hub or, when offline, from its local
+    cache.
+
+    Raises:
+        ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
+    """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    if revision and _COMMIT.fullmatch(revision):
+        return revision
+    try:
+        # Where the hub cannot be reached this comes from the cache, whose folders are named after commits.
+        card = hf_hub_download(repository, "README.md", repo_type="dataset", revision=revision)
+        return Path(card).parent.name
+    except LocalEntryNotFoundError:
+        raise ValueError(
+            f"dataset {repository}: the hub cannot be reached and the cache does not know revision "
+            f"{revision or 'main'!r}; go online once, set `revision` to a cached commit, or use a local source"
+        ) from None
+    except EntryNotFoundError:
+        commit = HfApi().dataset_info(repository, revision=revision).sha
+        assert commit is not None, "the hub names the commit of every revision"
+        return commit
+    except HfHubHTTPError as error:
+        raise ValueError(f"dataset {repository}: the hub refuses it: {error}") from None
+
+
+def _load(place: str, revision: str | None) -> "Dataset":
+    """The split `owner/name@split`, at the resolved commit."""
+    import datasets
+
+    repository, _, split = place.rpartition("@")
+    commit = None if Path(repository).is_dir() else resolve_commit(repository, revision)
+    try:
+        if commit is None:
+            check_splits(files_below(Path(repository)))
+        dataset = datasets.load_dataset(repository, split=split, revision=commit)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
+        raise ValueError(f"data source {place}: {error}") from None
+    if commit is not None:
+        _check_commit(dataset, place, commit)
+    return dataset
+
+
+def _check_commit(dataset: "Dataset", place: str, commit: str) -> None:
+    """Raises ValueError where `datasets` has read another commit: when the hub cannot be reached, it takes the newest
+    cached copy, whatever revision was asked for."""
+    folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
+    if folders != {commit}:
+        raise ValueError(
+            f"data source {place}: the cache holds commit {', '.join(sorted(folders))}, not {commit}; "
+            "go online once, or set `revision` to the cached one"
+        )

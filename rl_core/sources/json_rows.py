@@ -4,9 +4,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -14,11 +13,7 @@ from rl_core.sources.file_kinds import foreign_kind, read_start, read_text
 from rl_core.sources.source import Glance
 from rl_core.sources.tables import FileTable, RawRow, WholeTable
 
-MOST_BYTES: Final = 1 << 26
-"""Bytes of JSONL files that a glance reads to count their lines; the rest of larger files is estimated."""
-
 _ROWS_LOOKED_AT = 256
-_LONGEST_LINE = 1 << 28
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
@@ -63,22 +58,15 @@ class JsonlReader(FileTable):
         for path, number, line in self._lines():
             yield RawRow(_json_object(line, "line"), path.parent, f"{path.name} line {number}")
 
+    @override
     def glance(self) -> Glance:
-        """Read from the first rows; the lines of long files are not all counted."""
-        if len(list(islice(self._lines(), _ROWS_LOOKED_AT + 1))) <= _ROWS_LOOKED_AT:
-            return super().glance()
-        sizes = [path.stat().st_size for path in self.files]
-        if sum(sizes) <= MOST_BYTES:
-            return self._glance(rows=self.count())
-        starts = [read_start(path, MOST_BYTES // len(self.files)) for path in self.files]
-        lines, read = sum(start.count(b"\n") for start in starts), sum(map(len, starts))
-        return self._glance(rows=round(lines / read * sum(sizes)), is_exact=False)
+        return super().glance() if self.count() <= _ROWS_LOOKED_AT else self._glance()  # many lines are only counted
 
     def _lines(self) -> Iterator[tuple[Path, int, str]]:
         for path in self.files:
             # A byte that is not UTF-8 becomes half a surrogate pair, by which the unreadable line is recognised.
             with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
-                for number, line in enumerate(_bounded_lines(file), start=1):
+                for number, line in enumerate(file, start=1):
                     if line.strip():
                         yield path, number, line
 
@@ -131,8 +119,6 @@ def _breaks_off(line: str) -> bool:
 
 def _json_object(text: str, what: str) -> dict[str, Any] | str:
     """The JSON object that a text is, or the reason why it is none, which calls the text `what`."""
-    if len(text) >= _LONGEST_LINE:
-        return f"the {what} has {_LONGEST_LINE} characters or more"
     try:
         text.encode()
         values = parse_json(text)
@@ -141,14 +127,6 @@ def _json_object(text: str, what: str) -> dict[str, Any] | str:
     except ValueError as error:
         return f"the {what} {error}"
     return values if isinstance(values, dict) else f"the {what} holds {type(values).__name__}, not an object"
-
-
-def _bounded_lines(file: TextIO) -> Iterator[str]:
-    """Every line; of a line that is too long, only the beginning."""
-    while line := file.readline(_LONGEST_LINE):
-        yield line
-        while len(line) == _LONGEST_LINE and not line.endswith("\n"):
-            line = file.readline(_LONGEST_LINE)
 
 
 def _elements(text: str, path: Path) -> Iterator[str]:

@@ -85,7 +85,6 @@ def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
     columns = [part.columns for part in parts.values() if part.columns is not None]
     return Glance(
         rows=_sum_of_all([part.rows for part in parts.values()]),
-        is_exact=all(part.is_exact for part in parts.values()),
         names=None if names_rows else frozenset(parts),
         columns=frozenset().union(*columns) if len(columns) == len(parts) else None,
     )

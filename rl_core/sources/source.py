@@ -44,14 +44,12 @@ class Glance:
 
     Attributes:
         rows: Number of rows, usable or not; None where only a preparation can tell.
-        is_exact: Whether `rows` is exact and not an estimate.
         names: The data sources that its rows belong to; None where a column names them.
         columns: The further columns of its rows, without question, answer and media; None where they are not known.
         problem: Why the source cannot be read, so that nothing else is known; None where it can be read.
     """
 
     rows: int | None = None
-    is_exact: bool = True
     names: frozenset[str] | None = None
     columns: frozenset[str] | None = None
     problem: str | None = None

@@ -131,13 +131,11 @@ class FileTable(TableReader):
     def glance(self) -> Glance:
         """What the files show at a glance. Raises ValueError or OSError where nothing can be read."""
         self.check()
-        return self._glance(rows=self.count(), columns=self.column_names())
+        return self._glance(columns=self.column_names())
 
-    def _glance(self, *, rows: int, is_exact: bool = True, columns: set[str] | None = None) -> Glance:
-        limited = rows if self.limit is None else min(rows, self.limit)
+    def _glance(self, *, columns: set[str] | None = None) -> Glance:
         return Glance(
-            rows=limited,
-            is_exact=is_exact or limited == self.limit,
+            rows=self.row_count,
             names=None if self.columns.data_source_key else frozenset([self.name]),
             columns=None if columns is None else frozenset(columns) - self.columns.meanings,
         )

@@ -20,7 +20,6 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunT
 from PIL import Image
 
 from rl_core.events import LogEvent
-from rl_core.tracking import mlflow_view
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
 from rl_core.tracking.tracker import Table, TrackerUnavailable, tolerated_outage
 
@@ -85,16 +84,6 @@ class MlflowRun:
         """Address of the run's experiment for a browser."""
         experiment = self._call(lambda client, run_id: client.get_run(run_id).info.experiment_id)
         return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}"
-
-    def tag_experiment(self, name: str, value: str) -> None:
-        """Set a tag of the run's experiment, unless the experiment has a tag of that name."""
-
-        def tag(client: MlflowClient, run_id: str) -> None:
-            experiment = client.get_experiment(client.get_run(run_id).info.experiment_id)
-            if name not in experiment.tags:
-                client.set_experiment_tag(experiment.experiment_id, name, value)
-
-        self._call(tag)
 
     def set_status(self, status: RunStatus) -> None:
         """Set the status. RUNNING also reopens a run that had ended or that a killed process left behind."""
@@ -236,16 +225,6 @@ class MlflowPipeline:
     def access(self) -> MlflowAccess:
         """The tracking store of the runs."""
         return self._access
-
-    def offer_view(self) -> None:
-        """Add the view of the most important columns to the experiment's page. A view that somebody has changed
-        stays."""
-        self.parent.tag_experiment(mlflow_view.TAG, mlflow_view.view_tag(f"tags.`{STAGE_TAG}` = '{PIPELINE}'"))
-
-    @property
-    def view_address(self) -> str:
-        """Address of the experiment's pipelines in this view, for a browser."""
-        return f"{self.parent.experiment_address}/runs?{mlflow_view.QUERY}"
 
     def stage(self, stage: str) -> MlflowRun:
         """The nested run of a stage; nothing is sent before it is used."""

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rl_core.files import files_named
 from rl_core.sources.file_kinds import FILE_KINDS
-from rl_core.sources.hub import HubSource
-from rl_core.sources.hub_rows import resolve_commit, split_names
+from rl_core.sources.hub import HubSource, resolve_commit, split_names
 from rl_core.sources.local import LocalSource
 from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
 

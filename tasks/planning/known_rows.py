@@ -47,17 +47,14 @@ def known_rows(
     config: RunConfig, run: RunDirectory, digests: Mapping[str, str], glance: Glance | None = None
 ) -> KnownRows | None:
     """The number of training rows: from a finished preparation of this run or another one; else as the source knows it,
-    as a glance at it estimates it, or as it was published. None when it is not known."""
+    as a glance at it shows it, or as it was published. None when it is not known."""
     prepared = _prepared_rows(run, digests["prepare"])
     if prepared is not None:
         return KnownRows(count=prepared)
     if config.data.train.known_rows is not None:
         return KnownRows(count=config.data.train.known_rows)
     if glance is not None and glance.rows is not None:
-        origin = (
-            f"{'as many as are there' if glance.is_exact else 'an estimate'}; unusable and overlong ones are left out"
-        )
-        return KnownRows(count=glance.rows, is_exact=glance.is_exact, origin=origin)
+        return KnownRows(count=glance.rows, origin="as many as are there; unusable and overlong ones are left out")
     if config.published is not None:
         return KnownRows(count=config.published.train_rows, is_exact=False, origin="as many as the published run had")
     return None

@@ -65,18 +65,18 @@ class PipelineTracking:
             with tolerated_outage("parameters", self._log_event):
                 parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking", "storage"})))
                 parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
-                self._pipeline.offer_view()
             yield
 
     def addresses(self) -> dict[str, str]:
-        """[what is shown] -> address in MLflow: the run, and the view of the experiment's runs. Empty where MLflow is
-        off or does not answer."""
+        """[what is shown] -> address in MLflow: the run and its experiment. Empty where MLflow is off or does not
+        answer."""
         if self._pipeline is None:
             return {}
         from rl_core.tracking.tracker import TrackerUnavailable, report_outage
 
         try:
-            return {"this run": self._pipeline.parent.address, "the experiment's runs": self._pipeline.view_address}
+            parent = self._pipeline.parent
+            return {"this run": parent.address, "the experiment's runs": parent.experiment_address}
         except TrackerUnavailable as outage:
             report_outage("the links to MLflow", outage, self._log_event)
             return {}

@@ -186,11 +186,6 @@ def test_a_limit_asks_for_no_row_more(written: Written) -> None:
             {},
             [("function", "it yields other rows the second time")],
         ),
-        (SUMS + "def problems(count=3):\n    yield f'{count} are too few'\n", {"kwargs": {"count": 2}},
-         [("function", "2 are too few")]),
-        (SUMS + "def problems():\n    return 'a text'\n", {}, [("function", "`problems` returned str, no list")]),
-        (SUMS + "def problems():\n    return []\n", {}, []),
-        (SUMS + "def problems():\n    raise OSError('away')\n", {}, [("function", "OSError: away (source_of_mine.py")]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_known_before_a_run_starts(

@@ -4,8 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rl_core.sources.columns import Columns
-from rl_core.sources.hub import HubSource
-from rl_core.sources.hub_rows import resolve_commit, split_names
+from rl_core.sources.hub import HubSource, resolve_commit, split_names
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rl_core.sources import json_rows
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
 from rl_core.sources.parquet_rows import json_column
@@ -59,14 +58,6 @@ def test_a_number_of_endless_digits_costs_its_row(write_jsonl):
     bad, good = local(write_jsonl([f'{{"problem": "?", "answer": {"1" * 5000}}}', ROW])).open()
     assert "Exceeds the limit" in bad.reason
     assert good.answer == 4
-
-
-def test_a_line_that_is_too_long_costs_its_row(write_jsonl, monkeypatch):
-    monkeypatch.setattr(json_rows, "_LONGEST_LINE", 64)
-    path = write_jsonl([ROW, ROW | {"note": "x" * 500}, ROW, ROW | {"note": "x" * 10}])
-    first, bad, third, last = local(path).open()
-    assert [first.answer, third.answer, last.answer] == [4] * 3
-    assert (bad.origin, bad.reason) == ("rows.jsonl line 2", "the line has 64 characters or more")
 
 
 def test_a_column_that_stands_twice_is_refused(tmp_path):

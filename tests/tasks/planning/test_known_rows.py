@@ -10,7 +10,6 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
-from rl_core.sources import json_rows
 from tasks.cache.stages import stage_digests
 from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import source_problems
@@ -80,12 +79,9 @@ def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
     assert glance_at(limited)["data.train"].rows == 4
 
 
-def test_a_long_file_is_estimated(config: RunConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    long = config_of(write_rows(tmp_path, "long.jsonl", 20_000), tmp_path / "held.parquet")
-    monkeypatch.setattr(json_rows, "MOST_BYTES", 200_000)
-    glance = glance_at(long)["data.train"]
-    assert not glance.is_exact and glance.columns is None
-    assert glance.rows == pytest.approx(40_000, rel=0.1), "blank lines count as rows in an estimate"
+def test_the_lines_of_a_long_file_are_only_counted(config: RunConfig, tmp_path: Path) -> None:
+    glance = glance_at(config_of(write_rows(tmp_path, "long.jsonl", 300), tmp_path / "held.parquet"))["data.train"]
+    assert (glance.rows, glance.columns) == (300, None)
 
 
 def test_the_rows_of_a_mixture_are_those_of_its_parts(config: RunConfig, tmp_path: Path) -> None:
