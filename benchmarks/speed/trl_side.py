@@ -19,7 +19,7 @@ from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import PromptTemplate
 from rl_core.models.loading import banned_token_ids
-from rl_core.rewards.loading import load_scorer
+from rl_core.rewards.calling import load_scorer
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory

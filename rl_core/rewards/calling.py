@@ -1,21 +1,24 @@
-"""Calling a loaded reward function: sample by sample, with several samples concurrently, or with a whole batch."""
+"""Loads a reward function and calls it: sample by sample, with several samples concurrently, or with a whole batch.
+Only scoring processes do this."""
 
 import asyncio
+import importlib
 import inspect
 import random
 import sys
 import time
 import zlib
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rl_core.rewards.components import components_of
-from rl_core.rewards.loading import Scorer
 from rl_core.rewards.messages import PARSER, CallResult, RewardSpec
 from rl_core.rewards.sample import RewardSample
 from rl_core.user_code.failures import failure_text
+from rl_core.user_code.modules import import_file
 from rl_core.wording import plain_text
 
 SLICE_SECONDS = 0.1
@@ -28,13 +31,50 @@ class BatchFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Scorer:
+    """A loaded reward function with its keyword arguments bound; what it takes depends on `spec.style`. `parse` is the
+    module's function that reads the answer from a response."""
+
+    spec: RewardSpec
+    function: Callable[..., object]
+    parse: Callable[[str], str | None] | None
+
+    def score(self, sample: RewardSample) -> object:
+        """What the function returns for one sample, which may be an awaitable."""
+        return self.function(sample if self.spec.style == "sample" else easyr1_input(sample))
+
+    def score_batch(self, samples: Sequence[RewardSample]) -> object:
+        """What a function of style `batch` returns."""
+        return self.function([easyr1_input(sample) for sample in samples])
+
+
+def easyr1_input(sample: RewardSample) -> dict[str, Any]:
+    """The dict that EasyR1 passes to a reward function (`workers/reward/function.py`)."""
+    return {
+        "response": sample.response,
+        "response_length": sample.response_length,
+        "ground_truth": sample.ground_truth,
+    }
+
+
+def load_scorer(spec: RewardSpec) -> Scorer:
+    """Import a function and bind its keyword arguments. Raises anything that the module raises, AttributeError when it
+    does not define the function, and TypeError when what it defines cannot be called."""
+    module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
+    if not hasattr(module, spec.function):
+        raise AttributeError(f"{spec.source} defines no `{spec.function}` when it is imported")
+    function = getattr(module, spec.function)
+    if not callable(function):
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
+    bound = partial(function, **spec.kwargs)
+    return Scorer(spec=spec, function=bound, parse=getattr(module, PARSER) if spec.has_parser else None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RewardCaller:
     """A loaded function and its limits, in a scoring process.
 
-    Attributes:
-        memory_limit_bytes: The process's memory limit, for error messages.
-        runner: The process's event loop. There is one for the whole life of the process, because a client that a reward
-            file keeps is bound to its loop.
+    The event loop of `runner` lives as long as the process, because a client that a reward file keeps is bound to it.
     """
 
     scorer: Scorer
@@ -42,15 +82,9 @@ class RewardCaller:
     runner: asyncio.Runner
 
     def results(self, samples: Sequence[RewardSample], *, timeout_seconds: float, reason: str) -> list[CallResult]:
-        """Results of the first samples: of one at least, of all for a batch or an `async def` function.
-
-        Args:
-            timeout_seconds: Limit of one call of an `async def` function; the run enforces all other limits.
-            reason: The error message for a call that took longer.
-
-        Raises:
-            BatchFailed: a call with more than one sample failed as a whole.
-        """
+        """Results of the first samples: of one at least, of all for a batch or an `async def` function. Raises
+        BatchFailed where a call with several samples failed as a whole. `timeout_seconds` limits one call of an `async
+        def` function, with `reason` as the error; the run enforces all other limits."""
         if self.scorer.spec.style == "batch":
             return self._as_batch(samples)
         if self.scorer.spec.is_async:
@@ -58,7 +92,7 @@ class RewardCaller:
         return self._one_by_one(samples)
 
     def describe(self, error: BaseException) -> str:
-        """The message for an exception of the function."""
+        """The error of a sample for which the function raised an exception."""
         if isinstance(error, MemoryError):
             return f"MemoryError: more than reward.memory_limit_gib = {self.memory_limit_bytes / 2**30:g}"
         return error_text(error, self.scorer.spec)
@@ -80,7 +114,7 @@ class RewardCaller:
             return self._failure(error)
 
     def _awaited(self, returned: object) -> object:
-        """A plain function may return an awaitable too, for example a decorated `async def`."""
+        # A plain function may return an awaitable too, for example a decorated `async def`.
         return self.runner.run(_await(returned)) if inspect.isawaitable(returned) else returned
 
     async def _concurrently(
@@ -117,7 +151,7 @@ class RewardCaller:
             return self._failure(error)
 
     def _checked(self, sample: RewardSample, returned: object) -> CallResult:
-        return CallResult(components_of(_the_only_one(returned)), self._parsed(sample.response), None)
+        return CallResult(components_of(returned), self._parsed(sample.response), None)
 
     def _parsed(self, response: str) -> str | None:
         parsed = self.scorer.parse(response) if self.scorer.parse else None
@@ -130,8 +164,7 @@ class RewardCaller:
 
 
 def error_text(error: BaseException, spec: RewardSpec) -> str:
-    """The message for an exception of a reward function. For a user's function it names the line, in the user's file or
-    a file beside it, that raised the exception."""
+    """An exception of a reward function in words, with the line of a user's file, or of a file beside it."""
     return failure_text(error, spec.source.parent if isinstance(spec.source, Path) else None)
 
 
@@ -139,31 +172,18 @@ async def _await(returned: Awaitable[object]) -> object:
     return await returned
 
 
-def _the_only_one(returned: object) -> object:
-    """The object itself, or the only value that a generator yields."""
-    if not isinstance(returned, Generator):
-        return returned
-    yielded = list(islice(returned, 2))
-    if len(yielded) != 1:
-        found = "nothing" if not yielded else "several results"
-        raise ValueError(f"yielded {found} for one sample")
-    return yielded[0]
-
-
 def _one_each(returned: object, count: int) -> Sequence[object]:
     wanted = f"for a batch of {count}, not a list with one result for each sample"
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         raise ValueError(f"returned {type(returned).__name__} {wanted}")
-    found = list(islice(returned, count + 1))
+    found = list(returned)
     if len(found) != count:
-        number = f"{len(found)} results" if len(found) < count else "more results than samples"
-        raise ValueError(f"returned {number} {wanted}")
+        raise ValueError(f"returned {len(found)} results {wanted}")
     return found
 
 
 def _seed_library_generators(samples: Sequence[RewardSample]) -> None:
-    """A function that uses a global random generator gives a sample the same score in every process and in every order
-    of arrival."""
+    """So that a function with a global random generator scores a sample alike in every process and order."""
     seed = 0
     for sample in samples:
         seed = zlib.crc32(f"{sample.prompt}\x1f{sample.response}".encode(errors="surrogatepass"), seed)

@@ -17,9 +17,8 @@ can hold them."""
 
 
 def components_of(result: object) -> dict[str, float]:
-    """The components by name, `overall` among them. A single number is taken as `overall`. Raises ValueError, with a
-    message that says which: the result is neither a number nor a dict; a component is not a finite number, or its
-    absolute value exceeds LARGEST; a name is empty or longer than LONGEST_NAME; or `overall` is missing."""
+    """The components by name, of which a single number is `overall`. Raises ValueError where the result is neither a
+    number nor a dict, a component no finite number up to LARGEST, a name too long, or `overall` missing."""
     named = {OVERALL: result} if _is_number(result) else result
     if not isinstance(named, Mapping):
         raise ValueError(f"returned {type(result).__name__}, not a number or a dict of numbers with `{OVERALL}`")

@@ -22,12 +22,11 @@ class CallLimit(NamedTuple):
 
 
 class CallLimits:
-    """The time limits of all functions, by their index, and what was learned from first calls.
+    """The time limits of all functions, by their index.
 
     The first call of a function in a process may have to load a model, so it may take `load_timeout_seconds` longer
-    than later ones. If a first call ends within the limit of later calls, the function does not need the extra time.
-    If a first call does not even end within the longer limit, extra time does not help. In both cases all calls of the
-    function get the shorter limit from then on, including those that are running.
+    than later ones. If a first call ends within the limit of later calls, or not even within the longer one, extra time
+    is of no use: all calls of the function get the shorter limit from then on, including those that are running.
     """
 
     def __init__(self, order: PoolOrder) -> None:
@@ -35,8 +34,7 @@ class CallLimits:
         self._loads_long: dict[int, bool] = {}
 
     def of(self, index: int, *, samples: int, is_first: bool) -> CallLimit:
-        """The present limit of a task of function `index`. `is_first`: it has the function's first call in its
-        process."""
+        """The present limit of a task. `is_first`: it has the function's first call in its process."""
         later = self._of_later(index, samples)
         if not is_first or self._loads_long.get(index) is False:
             return later
@@ -76,8 +74,7 @@ accident: something outside killed the process."""
 
 class LoadingRecord:
     """Counts, for each function by its index, the processes that ended while they imported it; None stands for the time
-    before any import. An import that raises an exception does not count: the process survives, and reports it with each
-    sample. Thread-safe."""
+    before any import. Thread-safe."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order

@@ -1,4 +1,4 @@
-"""What passes between the run and its scoring processes. Imports no library, so that they start fast."""
+"""What passes between the run and its scoring processes, which start fast because this imports no library."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,8 @@ Style = Literal["sample", "sequential", "batch"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSpec:
-    """Names a reward function. Scoring processes get it pickled and load the function.
-
-    Attributes:
-        name: The name in the config, for messages.
-        source: Dotted name of a module, or the absolute path of a user's file.
-        kwargs: Keyword arguments of every call, JSON values.
-        has_parser: Whether the module also has a function `parse`.
-        is_async: Whether it is an `async def`; a process runs several of its calls concurrently.
-    """
+    """Names a reward function, which scoring processes load. `name` is its name in the config, `source` the dotted name
+    of a module or the absolute path of a user's file."""
 
     name: str
     source: str | Path
@@ -36,8 +29,7 @@ class RewardSpec:
 
 
 class CallResult(NamedTuple):
-    """What one function gave for one sample: the fields of rl_core.types.Score as plain values. Score itself would
-    load numpy."""
+    """What one function gave for one sample: the fields of rl_core.types.Score, which would load numpy."""
 
     components: dict[str, float]
     parsed: str | None
@@ -57,9 +49,8 @@ class PoolOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """Asks a scoring process to score samples with one function. `timeout_seconds` is the limit of one call of an
-    `async def` function, and `timeout_reason` the message for a call that exceeds it; the run itself enforces the
-    limits of all other functions."""
+    """Asks a scoring process to score samples with one function. The timeout is that of one call of an `async def`
+    function; the run itself enforces all other limits."""
 
     function_index: int
     samples: Sequence[RewardSample]

@@ -25,27 +25,18 @@ opens that file."""
 
 
 class RewardPool:
-    """Scores samples in processes of their own while the generator works. A context manager; enter it before the
-    generator starts.
+    """Scores samples in processes of their own. A context manager; enter it before the generator starts.
 
-    A call that hangs, crashes, raises, takes too much memory or does not return finite numbers costs its own sample:
-    the Score of this sample has an `error` and no components. A sample's score depends on the sample alone, not on the
-    order of arrival, on other samples or on the number of processes. The exception is a function of REWARD_TYPE batch,
-    which gets all samples that a `flush` finds at once, ordered by prompt uid and sample index.
+    A call that hangs, crashes, raises, takes too much memory or does not return finite numbers costs its own sample,
+    whose Score has an `error` and no components. A score depends on its sample alone, except that of a function of
+    REWARD_TYPE batch, which gets all samples that a `flush` finds at once, ordered by prompt uid and sample index.
     """
 
     def __init__(
         self, config: RewardConfig, *, log_event: LogEvent | None = None, image_store: Path | None = None
     ) -> None:
-        """Starts nothing.
-
-        Args:
-            log_event: Called for every batch that failed.
-            image_store: The file of the prepared images, for functions that look at them (IMAGES_VARIABLE).
-
-        Raises:
-            ValueError: the configuration names a function that cannot be found; see resolve_rewards.
-        """
+        """Starts nothing. `log_event` is called for every batch that failed. Raises ValueError as resolve_rewards
+        does."""
         self._routing = resolve_rewards(config)
         order = PoolOrder(
             specs=self._routing.specs,
@@ -68,7 +59,7 @@ class RewardPool:
         self._threads = [ScoringThread(shared) for _ in range(config.workers)]
 
     def has_parser(self, data_source: str) -> bool:
-        """Whether the scores of this source's samples carry the answer that was read from the response."""
+        """Whether the scores of this source's samples have the answer that was read from the response."""
         route = self._routing.route_of(data_source)
         return route is not None and route.reader is not None
 
@@ -92,11 +83,11 @@ class RewardPool:
         return PendingScore(route, [self._work.add(term.function_index, sample) for term in route.terms]).score
 
     def flush(self) -> None:
-        """Score the samples that were held back. They are one batch of a batch function."""
+        """Score the samples that were held back."""
         self._work.flush()
 
     def score_all(self, samples: Sequence[RewardSample]) -> list[Score]:
-        """Scores in the order of the samples; waits for them."""
+        """Scores in the order of the samples."""
         futures = [self.submit(sample) for sample in samples]
         self.flush()
         return [future.result() for future in futures]
@@ -116,8 +107,8 @@ def _failed(reason: str) -> "Future[Score]":
 
 
 def _environment(image_store: Path | None) -> dict[str, str]:
-    """This process's environment with three changes: rl_core is found where this process has it; each process has one
-    thread, because the generator needs the cores; and hashes, with them the order of sets, are equal in every run."""
+    """Each process has one thread, because the generator needs the cores; and hashes, with them the order of sets, are
+    equal in every run."""
     images = {} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())}
     root = str(Path(rl_core.__file__).parent.parent)
     search = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -19,9 +19,8 @@ _EASYR1_DEFAULT_TYPE: Style = "batch"
 
 
 def resolve_rewards(config: RewardConfig) -> Routing:
-    """Find every configured function. A user's file or an installed package is read as text and never imported in this
-    process. Raises ValueError with one line for each problem, and the most similar name if there is one: there is no
-    such built-in reward, file or function, a file is not Python, or its REWARD_TYPE is unknown."""
+    """Find every configured function. Raises ValueError with one line for each that cannot be found, or whose
+    REWARD_TYPE is unknown."""
     specs: list[RewardSpec] = []
     routes: dict[str, Route] = {}
     problems: list[str] = []
@@ -62,8 +61,7 @@ def _index_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
 
 
 def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
-    """Find one function. A built-in reward that takes a `grader` gets it. Raises ValueError when the function cannot be
-    found, or the REWARD_TYPE of its file is unknown."""
+    """Find one function. A built-in reward that takes a `grader` gets it. Raises ValueError as resolve_rewards does."""
     name = term.function
     if is_user_function(name):
         return _resolve_file(term)

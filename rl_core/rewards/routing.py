@@ -13,8 +13,8 @@ from rl_core.types import Score
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Term:
-    """One function of a route: its index in Routing.specs, the prefix of its components, and the weight of its
-    `overall` in a mixture."""
+    """One function of a route: its index in Routing.specs, the prefix of its components, and its weight in a
+    mixture."""
 
     function_index: int
     name: str
@@ -23,8 +23,8 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """The functions that score a sample together, at least one. If they are no mixture, the score is that of the only
-    term. `reader` is the index of the first term whose function has a parser; None if there is none."""
+    """The functions that score a sample together; only one unless they are a mixture. `reader` is the index of the
+    first term whose function has a parser."""
 
     terms: Sequence[Term]
     is_mixture: bool
@@ -38,15 +38,14 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing:
-    """All reward functions, each once, and the routes of the data sources. `fallback` is the route of the sources that
-    have none of their own; None if each must have its own."""
+    """All reward functions, each once, the routes of data sources, and the route of all others."""
 
     specs: Sequence[RewardSpec]
     by_source: Mapping[str, Route]
     fallback: Route | None
 
     def route_of(self, data_source: str) -> Route | None:
-        """The route of a data source's samples; None if the config has none."""
+        """The route of a data source; None if the config has none for it."""
         return self.by_source.get(data_source, self.fallback)
 
 

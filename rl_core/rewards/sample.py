@@ -1,7 +1,7 @@
 """The sample that a reward function gets: a response with its row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rl_core.answers import Answer, answer_text
@@ -12,8 +12,7 @@ if TYPE_CHECKING:  # the scoring processes import this file and need neither num
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSample:
-    """One response with everything that may help to score it. All values are plain: it pickles cheaply, and no library
-    is needed to unpickle it.
+    """One response with everything that may help to score it, in plain values.
 
     Attributes:
         response: The decoded response, special tokens left out.
@@ -49,20 +48,9 @@ class RewardSample:
     @classmethod
     def of(cls, prompt: "Prompt", rollout: "Rollout") -> "RewardSample":
         """The sample of one rollout of `prompt`."""
-        return cls(
-            response=rollout.text,
-            ground_truth=prompt.answer,
-            response_length=len(rollout.response_ids),
-            prompt=prompt.text,
-            question=prompt.question,
-            data_source=prompt.data_source,
-            prompt_uid=prompt.uid,
-            sample_index=rollout.sample_index,
-            image_uids=prompt.image_uids,
-            extra=dict(prompt.extra),
-            response_ids=rollout.response_ids.tolist(),
-            finish_reason=rollout.finish_reason,
-        )
+        length, index = len(rollout.response_ids), rollout.sample_index
+        sample = cls.of_text(prompt, rollout.text, sample_index=index, response_length=length)
+        return replace(sample, response_ids=rollout.response_ids.tolist(), finish_reason=rollout.finish_reason)
 
     @classmethod
     def of_text(

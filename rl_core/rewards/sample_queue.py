@@ -19,8 +19,8 @@ Waiting = tuple[RewardSample, "Future[CallResult]"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """What one process scores at a time: samples, at least one, with the futures of their results. So many processes
-    (`breaks`) have ended after they took these samples and before the call began."""
+    """What one process scores at a time. So many processes (`breaks`) have ended after they took these samples and
+    before the call began."""
 
     function_index: int
     waiting: list[Waiting]
@@ -38,11 +38,8 @@ class Task:
 
 
 class SampleQueue:
-    """Holds the samples that wait. Not thread-safe.
-
-    A plain function gets tasks whose size follows from the time of its calls. An `async def` function gets up to
-    `async_calls` waiting samples. A batch function gets the samples that `flush` finds all at once.
-    """
+    """Holds the samples that wait. The size of a plain function's tasks follows from the time of its calls. Not
+    thread-safe."""
 
     def __init__(self, index: int, spec: RewardSpec, *, async_calls: int) -> None:
         self._index = index
@@ -54,18 +51,17 @@ class SampleQueue:
         self._seconds_per_call: float | None = None
 
     def add(self, sample: RewardSample) -> "Future[CallResult]":
-        """Append a sample; the future gets its result."""
+        """Append a sample."""
         future: Future[CallResult] = Future()
         self._waiting.append((sample, future))
         return future
 
     def put_back(self, task: Task) -> None:
-        """Samples that were taken and must be scored by another call."""
+        """Have samples that were taken scored by another call."""
         self._ready.append(task)
 
     def flush(self) -> None:
-        """The samples that wait do not wait for later ones. They are one batch of a batch function, even if later ones
-        come before a process is free."""
+        """The samples that wait do not wait for later ones. They are one batch of a batch function."""
         if self._spec.style != "batch":
             self._flushed = len(self._waiting)
         elif self._waiting:
@@ -89,8 +85,7 @@ class SampleQueue:
         return Task(function_index=self._index, waiting=taken) if taken else None
 
     def learn(self, seconds_per_call: float) -> None:
-        """A call took so long. A slower call counts at once, a faster one gradually: one long call among short ones is
-        soon forgotten."""
+        """A call took so long. A slower call counts at once, a faster one gradually."""
         self._seconds_per_call = max(seconds_per_call, 0.5 * (self._seconds_per_call or 0.0))
 
     def clear(self) -> list[Waiting]:

@@ -74,7 +74,7 @@ class ScoringProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has noticed that the process or its supervisor has ended. Does not wait."""
+        """Whether the process or its supervisor has ended, as far as is seen without waiting."""
         events = select.poll()
         events.register(self._lifeline, select.POLLIN)
         events.register(self._connection, 0)  # POLLHUP is reported always
@@ -92,13 +92,8 @@ class ScoringProcess:
                 raise Ended from None
 
     def hear(self, read: Callable[[list[Any]], Heard], left: Left) -> Heard:
-        """Wait for the next message of the process. Returns what `read` makes of its words.
-
-        Raises:
-            Ended: the process has ended, or must be ended because `read` raised an exception: the reward function
-                wrote to the process's connection.
-            OutOfTime: no time is left.
-        """
+        """What `read` makes of the words of the next message. Raises OutOfTime; and Ended, also where `read` raises an
+        exception because the reward function wrote to the process's connection."""
         while (end := self._received.find(b"\n")) < 0 and len(self._received) < _LONGEST_MESSAGE:
             self._wait(select.POLLIN, left)
             self._received += self._receive()
@@ -120,7 +115,7 @@ class ScoringProcess:
         return part
 
     def fate(self) -> str:
-        """How the process ended by itself, in words. Waits until it and all that it started have ended."""
+        """How the process ended by itself, in words, after it and all that it started have ended."""
         if self._fate is None:
             self._fate = self._exit_words()
         self.end()
@@ -163,8 +158,7 @@ class ScoringProcess:
 
 
 def _end_all_with(mark: str, session: int | None) -> None:
-    """Kill what a supervisor has left that was killed itself: all processes that have either its mark or the session of
-    its scoring process."""
+    """Kill what a killed supervisor has left: processes with its mark, or in the session of its scoring process."""
     import psutil  # rarely needed
 
     deadline = time.monotonic() + _ORPHAN_SECONDS

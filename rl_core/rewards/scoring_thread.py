@@ -27,9 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """What the threads of a pool have in common: the functions and their limits, the environment of the scoring
-    processes and what they print, the samples, what is known of the functions' times and imports, and who hears of
-    batches that failed."""
+    """What the threads of a pool have in common."""
 
     order: PoolOrder
     environment: Mapping[str, str]
@@ -136,8 +134,7 @@ class ScoringThread(threading.Thread):
         return goes_on
 
     def _failed(self, task: Task, reason: str) -> None:
-        """A task gave no results. One of its samples may be the cause: each gets a call of its own with a time limit
-        of its own."""
+        """A task gave no results. One of its samples may be the cause: each gets a call of its own."""
         if task.count == 1:
             self._work.deliver(task, [CallResult({}, None, reason)], seconds=self._shared.order.timeout_seconds)
             return
@@ -163,7 +160,7 @@ class ScoringThread(threading.Thread):
         return self._shared.order.specs[task.function_index].style == "batch" and task.count > 1
 
     def _until(self, seconds: Callable[[], float]) -> Callable[[], float]:
-        """How many seconds are left, of so many from now on. Raises Stopped."""
+        """Gives the seconds that are left of so many from now on, or raises Stopped."""
         began = time.monotonic()
 
         def left() -> float:

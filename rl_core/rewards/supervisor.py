@@ -1,14 +1,10 @@
 """The parent process of a scoring process, which ends whatever a reward function leaves behind.
 
-The run starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks
-before any user code is loaded: the child becomes the scoring process, in a session of its own; the parent, the
-supervisor, waits. A reward function that kills its parent or its process group therefore hits only these two processes,
-and orphans of what it started become children of the supervisor, which ends them.
-
-The supervisor holds one end of the lifeline, a socket. If the run closes the other end, or ends itself, the
-supervisor ends all processes below it. When the scoring process has ended, the supervisor reports its exit status on
-the lifeline, ends the processes that are left, and exits.
-"""
+The run starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks before any
+user code is loaded: the child becomes the scoring process, in a session of its own; the parent, the supervisor, waits.
+A reward function that kills its parent or its process group hits only these two, and orphans of what it started become
+children of the supervisor. When the scoring process has ended, the supervisor reports its exit status on the lifeline,
+a socket, and ends what is left; if the run closes the other end, or ends itself, it ends all processes below it."""
 
 import contextlib
 import os
@@ -92,8 +88,8 @@ def _reap(child: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Send SIGTERM to all processes below this one, then SIGKILL. Python's resource tracker ignores SIGTERM: it exits
-    by itself when the processes that use it have ended, after it has freed their shared memory."""
+    """Send SIGTERM, then SIGKILL. Python's resource tracker ignores SIGTERM, and frees shared memory before it
+    exits."""
     began = time.monotonic()
     while _has_children():
         waited = time.monotonic() - began

@@ -26,8 +26,7 @@ class Work:
         self._cause: Exception | None = None
 
     def add(self, function_index: int, sample: RewardSample) -> "Future[CallResult]":
-        """Have a sample scored by a function; the future gets the result. Raises RuntimeError when the work has
-        stopped."""
+        """Have a sample scored by a function. Raises RuntimeError when the work has stopped."""
         with self._changed:
             if self._end is not None:
                 raise self._no_results_error()
@@ -74,9 +73,8 @@ class Work:
                 _fail(task.waiting, reason)
 
     def deliver(self, task: Task, results: Sequence[CallResult], *, seconds: float) -> None:
-        """The results of the first samples of a task, which took so many seconds together. If it was given back
-        unfinished it has slow calls: the rest is scored in parts of the size that was finished in one slice of time, by
-        all processes."""
+        """The results of the first samples of a task, which took so many seconds together. A task that was given back
+        unfinished has slow calls: all processes share the rest, in parts of the size that was finished."""
         # The queue no longer knows these futures, so nothing that may fail comes before they have their results.
         for (_, future), result in zip(task.waiting, results, strict=False):
             future.set_result(result)
@@ -104,7 +102,7 @@ class Work:
         return self._end is not None
 
     def stop(self, cause: Exception | None = None) -> None:
-        """There are no more results: the pool is closed, or a thread failed with `cause`."""
+        """The pool is closed, or a thread failed with `cause`."""
         with self._changed:
             if self._end is not None:
                 return
@@ -125,7 +123,6 @@ class Work:
                 future.set_exception(self._no_results_error())
 
     def _no_results_error(self) -> RuntimeError:
-        """The error that says why there are no more results; each caller gets its own exception object."""
         error = RuntimeError(self._end)
         error.__cause__ = self._cause
         return error

@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from rl_core.rewards.calling import BatchFailed, RewardCaller, error_text
-from rl_core.rewards.loading import load_scorer
+from rl_core.rewards.calling import BatchFailed, RewardCaller, error_text, load_scorer
 from rl_core.rewards.messages import Call, CallResult, PoolOrder, RewardSpec
 
 
@@ -36,7 +35,7 @@ def serve(connection: socket.socket) -> None:
 
 
 class Functions:
-    """The functions that this process has loaded, by their index: a caller, or the reason why loading failed."""
+    """The functions of this process, by their index: a caller, or the reason why loading failed."""
 
     def __init__(self, order: PoolOrder) -> None:
         self._order = order
@@ -57,8 +56,7 @@ class Functions:
         )
 
     def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:
-        """("scored", the results of the first samples, the seconds that they took together), or ("batch failed", the
-        reason)."""
+        """("scored", results of the first samples, their seconds together), or ("batch failed", the reason)."""
         caller = self.callers[call.function_index]
         if isinstance(caller, str):
             return "scored", [CallResult({}, None, caller)] * len(call.samples), 0.0

@@ -15,10 +15,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
 
     The letter is read from the last `<answer></answer>` (from a `\boxed{}` in it, if there is one), else from the last
     `\boxed{}`, else from a response that is a letter alone. Format is 1 if the letter was read from one of the first
-    two. Case does not matter.
-
-    Raises:
-        ValueError: the ground truth is neither a letter alone nor a letter followed by its text ("B. a circle").
+    two. Case does not matter. The ground truth is a letter alone or a letter followed by its text ("B. a circle").
     """
     truth = _read(_LETTER.match(sample.ground_truth_text))
     if truth is None:

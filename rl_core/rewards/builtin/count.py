@@ -14,9 +14,6 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
 
     Accuracy is judged by the first `<answer></answer>` that holds a whole number. Format is 1 if the response has a
     single `<answer></answer>`, with a whole number in it, and ends with it; any text may come before it.
-
-    Raises:
-        ValueError: the ground truth is not a whole number.
     """
     given = parse(sample.response)
     truth = _whole_number(sample.ground_truth_text)

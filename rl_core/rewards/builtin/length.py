@@ -5,11 +5,7 @@ from rl_core.rewards.sample import RewardSample
 
 def compute_score(sample: RewardSample, target_length: int, max_length: int) -> dict[str, float]:
     """overall = 1 up to `target_length` tokens, then falling linearly to 0 at `max_length`. Made for mixtures: on its
-    own it teaches empty responses.
-
-    Raises:
-        ValueError: `target_length` is not below `max_length`.
-    """
+    own it teaches empty responses."""
     if not 0 <= target_length < max_length:
         raise ValueError(f"target_length {target_length} is not between 0 and max_length {max_length}")
     left = (max_length - sample.response_length) / (max_length - target_length)

@@ -5,11 +5,7 @@ from rl_core.rewards.sample import RewardSample
 
 def compute_score(sample: RewardSample, ngram_size: int = 3, max_penalty: float = -1.0) -> dict[str, float]:
     """overall = max_penalty * (1 - different n-grams / all n-grams), over the lower-case words of the response; 0 for
-    a response with fewer words than `ngram_size`. Made for mixtures.
-
-    Raises:
-        ValueError: `max_penalty` is positive, or `ngram_size` is less than 1.
-    """
+    a response with fewer words than `ngram_size`. Made for mixtures."""
     if max_penalty > 0.0:
         raise ValueError(f"max_penalty {max_penalty} rewards repetition; give a negative number")
     if ngram_size < 1:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.calling import BatchFailed, RewardCaller
-from rl_core.rewards.loading import easyr1_input, load_scorer
+from rl_core.rewards.calling import BatchFailed, RewardCaller, easyr1_input, load_scorer
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.loading import easyr1_input
+from rl_core.rewards.calling import easyr1_input
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
@@ -25,7 +25,7 @@ OWN = (
     *("fraction", "decimal_number", "ordered_mapping", "read_only_mapping", "subclass_of_dict", "nameless", "closure"),
     *("first_of_two", "second_of_two", "partly_applied", "defined_in_a_branch", "bound_by_a_with", "callable_object"),
     *("bound_method", "static_method", "class_method", "decorated", "cached", "with_memory", "asynchronous"),
-    *("returns_a_coroutine", "runs_a_loop", "yields_one", "with_arguments", "takes_anything"),
+    *("returns_a_coroutine", "runs_a_loop", "with_arguments", "takes_anything"),
     *("with_a_mutable_default", "imports_a_neighbour", "imports_a_neighbouring_package", "imports_late"),
     *("reads_a_file_beside_it", "looks_at_the_row", "knows_the_type_of_the_truth", "in_threads"),
     *("in_a_thread_of_its_own", "in_forked_processes", "in_spawned_processes", "in_an_executor"),
@@ -135,8 +135,6 @@ async def awaited(result: Any) -> Any:
 
 
 def components(result: Any) -> dict[str, float]:
-    if isinstance(result, Generator):
-        (result,) = result
     named = result if isinstance(result, Mapping) else {"overall": result}
     return {name: float(value) for name, value in named.items()}
 

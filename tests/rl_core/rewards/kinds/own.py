@@ -178,10 +178,6 @@ def runs_a_loop(sample):
     return asyncio.run(asynchronous(sample))
 
 
-def yields_one(sample):
-    yield several(sample)
-
-
 def with_arguments(sample, weights, table, nothing, *, flag=False, name="x"):
     assert nothing is None
     return {"overall": sum(weights) + table["inner"]["deep"][1], "flag": flag, "name": len(name)}
