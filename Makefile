@@ -98,7 +98,6 @@ docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture
 	$(BIN)/python -m sightline_tools.docs.reference docs/configuration.md
 	$(BIN)/python -m sightline_tools.easyr1.page docs/migration.md
 	$(BIN)/python -m sightline_tools.docs.gpu_table docs/memory.md
-	$(BIN)/python -m benchmarks.gpu_memory_table docs/memory.md
 	$(BIN)/python -m sightline_tools.docs.rooms docs/images/rooms.svg
 
 site: $(STAMP)-dev ## write the documentation as a site to site/; a link that leads nowhere is an error

@@ -1,9 +1,9 @@
 """The cases of `python -m benchmarks.gpu_memory`, and what is forecast for them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
@@ -23,12 +23,21 @@ LENGTHS: Final = (1024, 20)
 """Responses with which whole groups fill the micro-batches of four longest sequences: one with long responses, seven
 with short ones."""
 
+PHASES: Final = (
+    "at rest",
+    "pass of the reference",
+    "forward and backward passes",
+    "optimizer step",
+    "weight sync",
+)
+"""What is measured of torch's allocator."""
+
 LORA: Final = 'model.lora={rank: 64, alpha: 64, target_modules: all-linear, exclude_modules: ".*visual.*"}'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """One row of the table.
+    """What one process measures.
 
     Attributes:
         model: The model's name on the hub.
@@ -73,6 +82,11 @@ class Case:
 
 CHOSEN: Final = Case(model="Qwen/Qwen2.5-VL-3B-Instruct", offload="optimizer", sequences=16, response=20)
 """What `auto` chooses for 3B with all weights on an H100, with short responses."""
+
+
+def case_of(row: Mapping[str, Any]) -> Case:
+    """The case of a measured row."""
+    return Case(**{field.name: row[field.name] for field in fields(Case)})
 
 
 def cases() -> Iterator[Case]:

@@ -21,7 +21,7 @@ class CustomFunction(AlgorithmSection):
     function: str
     """`path/to/file.py:function`, or `package.module:function` of an installed package."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
+    """Keyword arguments of the function."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 

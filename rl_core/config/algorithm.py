@@ -53,7 +53,7 @@ class KLConfig(Section):
     use_kl_loss: bool = True
     """Add the term to the loss; false subtracts it from the reward of each token before advantages are computed."""
     adaptive: AdaptiveKLConfig | None = None
-    """Adapt the coefficient to a target; null keeps `coef` as it is."""
+    """Adapt the coefficient to a target; null keeps `coef`."""
 
     @override
     def problems(self) -> Iterator[Problem]:

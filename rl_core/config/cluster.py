@@ -15,9 +15,8 @@ WorkerDevice = Literal["auto", "cpu", "cuda"]
 
 
 class ClusterConfig(Section):
-    """The workers that train one model together, one on each device. With its defaults a run has a single worker. The
-    section is in no digest: a run may be continued on other devices, and its last digits then differ, as with another
-    number of threads."""
+    """The workers that train one model together, one on each device; by default a single one. A run may be continued on
+    other devices, and its last digits then differ, as with another number of threads."""
 
     nodes: int = Field(default=1, ge=1, le=1024)
     """Machines of the run."""
@@ -31,13 +30,12 @@ class ClusterConfig(Section):
     address: str = Field(default="local", pattern=r"^(local|auto|ray://\S+|[^\s:/]+:\d+)$")
     """The Ray cluster. `local` starts one on this machine, which ends with the run. `auto` joins the one that runs on
     this machine or that RAY_ADDRESS names; `HOST:PORT` joins the one there; `ray://HOST:PORT` joins through Ray's
-    client server. A cluster that was joined goes on after the run."""
+    client server."""
     device: WorkerDevice = "auto"
     """What each worker computes on; `auto` is a GPU where there is one, else the CPU."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads with which each worker trains and generates on a CPU. Numbers are equal to the bit only with the same
-    number, so set the number of another machine to repeat its run; with more threads than cores it only takes longer.
-    If null, the variable OMP_NUM_THREADS or, where it is not set, each worker's share of the cores."""
+    number. Null takes the variable OMP_NUM_THREADS or, where it is not set, each worker's share of the cores."""
     sharding: Layout = "full"
     """Where weights, gradients and moments lie. `full`: each worker has an equal part. `hybrid`: they are spread over
     the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""
@@ -52,8 +50,8 @@ class ClusterConfig(Section):
     take less memory. The number of workers must be a multiple of it, and so must the model's attention heads."""
     min_workers: int | None = Field(default=None, ge=1)
     """Fewest workers with which training may go on. If a machine or a device is gone and nothing has come in its place
-    within `wait_for_all_seconds`, the next attempt takes what is left, the same number on each machine. When the
-    others are back, the attempt after that takes all of them. If null, only all workers together train."""
+    within `wait_for_all_seconds`, the next attempt takes what is left, the same number on each machine. If null, only
+    all workers together train."""
     wait_for_all_seconds: float = Field(default=300.0, gt=0.0)
     """With `min_workers`, how long an attempt waits for room for all workers."""
     start_timeout_seconds: float = Field(default=300.0, gt=0.0)

@@ -21,8 +21,8 @@ class PretrainedModel(Section):
     path: str
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
-    """Branch, tag or commit on the hub; null is the main branch. Name a commit where it matters: when a branch moves,
-    finished stages are not made again."""
+    """Branch, tag or commit on the hub; null is the main branch. When a branch moves, finished stages are not made
+    again."""
 
 
 class TinyModel(Section):
@@ -92,10 +92,9 @@ class LoraConfig(Section):
     """Linear layers that get no adapter after all, as a regular expression or a list; the default leaves out the vision
     tower."""
     generator_weights: Literal["merged", "separate"] = "merged"
-    """What the generator samples with. `merged`: each adapter is added to its weight, and every step all weights go to
-    the generator; it is the faster at sampling. `separate`: the generator computes with frozen weights and adapters as
-    the trainer does, so that bfloat16 does not round an adapter away, and only adapters go to a generator that keeps
-    the frozen weights, as with `cluster.placement: split`."""
+    """What the generator samples with. `merged`: each adapter is added to its weight, which samples faster. `separate`:
+    the generator computes with frozen weights and adapters as the trainer does, so that bfloat16 does not round an
+    adapter away."""
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod

@@ -46,7 +46,7 @@ class RewardTerm(Section):
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
     """Prefix of the function's components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
+    """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
     """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
     what the file says."""
@@ -71,7 +71,7 @@ class RewardChoice(Section):
     `path/to/file.py:function`, or `package.module:function` of an installed package, with Sightline's interface or
     EasyR1's. Null where `mixture` is given."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
+    """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
     """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
     what the file says."""
@@ -156,8 +156,7 @@ class RewardConfig(RewardChoice):
     sample by sample."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
     """Time limit of the import of a reward file in each process, in seconds; the first call of a function in a process
-    gets this much more time than later calls, because a judge may be loaded in either. Once a first call has ended
-    within the limit of later calls, that limit holds for all."""
+    gets this much more time than later calls, because a judge may be loaded in either."""
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
     """Address space that each of these processes may use, in GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)

@@ -60,8 +60,7 @@ class RunConfig(Section):
     actor: ActorConfig = ActorConfig()
     """The policy update: batch sizes and optimizer."""
     critic: CriticConfig | None = None
-    """The critic, which foresees the reward of a response while it is written; needed by `algorithm.advantage: {type:
-    gae}`, null otherwise."""
+    """The critic; needed by `algorithm.advantage: {type: gae}`, null otherwise."""
     trainer: TrainerConfig = TrainerConfig()
     """Length of the run, validation, checkpoints."""
     cluster: ClusterConfig = ClusterConfig()

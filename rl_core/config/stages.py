@@ -56,9 +56,8 @@ class MergeConfig(Section):
     """Which checkpoint is evaluated and merged."""
     probe_tolerance: float | None = Field(default=None, gt=0.0)
     """Largest difference of a log-prob of the probe after the merged folder is loaded; the mean difference must stay
-    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both bounds, or below
-    both bounds on another kind of device. Null is 1e-4 in float32 and 1 in bfloat16, where rare tokens of large models
-    have large rounding errors (0.1 is enough for tiny models)."""
+    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both. Null is 1e-4 in
+    float32 and 1 in bfloat16, where rare tokens have large rounding errors."""
     push: str | None = None
     """`owner/name` of the private repository on the hub that the model is uploaded to; null uploads nothing."""
 
@@ -116,11 +115,10 @@ class TrackingConfig(Section):
     """Number of responses of each step that the trackers show as a table, one for each prompt. All responses are in
     `rollouts/`."""
     val_generations_to_log: int = Field(default=4, ge=0)
-    """Number of responses of each validation that the trackers show as a table: the responses to the first held-out
-    prompts, which are the same every time. All responses are in `validations/`."""
+    """Number of responses of each validation that the trackers show as a table, always to the first held-out prompts.
+    All responses are in `validations/`."""
     gallery_items: int = Field(default=24, ge=0)
-    """Number of held-out items that the report and MLflow show, each with its image and the responses of both
-    models."""
+    """Number of held-out items that the report and MLflow show with the responses of both models."""
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -151,12 +149,11 @@ class TrackingConfig(Section):
 
 class StorageConfig(Section):
     """A copy of the run on another file system, from which another machine can continue it: every finished stage and
-    every kept checkpoint. Credentials come from the environment and from the usual files of the store's own tools."""
+    every kept checkpoint. Credentials come from the environment."""
 
     address: str = Field(min_length=1)
-    """Folder of runs: a path, for example on a network share, `s3://bucket/folder`, `gs://bucket/folder`, or the
-    address of any other file system that fsspec has a package for. SIGHTLINE_STORAGE in the environment wins over
-    it."""
+    """Folder of runs: a path, `s3://bucket/folder`, `gs://bucket/folder`, or any other address that fsspec knows.
+    SIGHTLINE_STORAGE in the environment wins over it."""
     verify: bool = True
     """Read each copied file back and compare its hash; false trusts the store and halves the traffic."""
 
@@ -173,7 +170,7 @@ class StorageConfig(Section):
 
 class PlanningConfig(Section):
     """What `sightline plan` takes for the forecast of step time until the run has steps of its own. Nothing that a run
-    computes depends on it, and it is in no digest."""
+    computes depends on it."""
 
     mean_prompt_length: float | None = Field(default=None, gt=0.0)
     """Mean length of a prompt, in tokens, those of its images included. Null takes half of data.max_prompt_length."""

@@ -102,10 +102,9 @@ class RolloutConfig(Section):
     n: int = Field(default=8, ge=1)
     """Responses to each prompt: the size of a group. An estimator that compares within a group needs 2 or more."""
     staleness: Literal[0, 1] = 0
-    """How many steps the rollouts wait before they are learned from. 0: the weights that a step updates have sampled
-    its rollouts. 1: the weights before the last update have, so that generation need not wait for the update (one step
-    off-policy). With 1, algorithm.old_log_probs is `recompute` and algorithm.correction `{type: tis}` where neither is
-    set."""
+    """How many steps the rollouts wait before they are learned from. With 1 generation need not wait for the update
+    (one step off-policy); algorithm.old_log_probs is then `recompute` and algorithm.correction `{type: tis}` where
+    neither is set."""
     temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
     """Sampling temperature; the trainer computes its log-probs at the same one. There is no top_p, top_k or min_p in
     training."""
@@ -119,19 +118,16 @@ class RolloutConfig(Section):
     max_num_seqs: int = Field(default=512, ge=1)
     """Most responses that the generator decodes at one time."""
     enforce_eager: bool | Literal["auto"] = "auto"
-    """Run vLLM without compiling the model and without CUDA graphs. `auto` compiles on a GPU, where it pays, and not on
-    a CPU, where it takes minutes; true or false holds on both."""
+    """Run vLLM without compiling the model and without CUDA graphs. `auto` compiles on a GPU and not on a CPU."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """The run stops when the log-probs of more than one token in a thousand of an optimizer batch differ by more than
-    this between generator and trainer (the 99.9th percentile; of fewer tokens the largest difference). Null goes by
-    model.dtype: 1e-3 in float32 (tiny models keep 2e-5), 5 in bfloat16."""
+    this between generator and trainer. Null goes by model.dtype: 1e-3 in float32, 5 in bfloat16."""
     max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """The same for the mean difference over an optimizer batch. Null goes by model.dtype: 1e-4 in float32, 0.1 in
     bfloat16, where 0.03 is usual."""
     min_log_prob_correlation: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The run stops when the log-probs of generator and trainer correlate by less than this over an optimizer batch. It
-    is only asked where the log-probs vary by more than three times the bound of the mean difference, so that rounding
-    cannot explain it. Null is 0.9."""
+    """The run stops when the log-probs of generator and trainer correlate by less than this over an optimizer batch,
+    unless rounding can explain it. Null is 0.9."""
 
     def is_eager(self, *, on_gpu: bool) -> bool:
         """Whether vLLM runs without compiling on a machine with or without a GPU."""
@@ -164,7 +160,7 @@ class ActorConfig(Section):
 
 class CriticConfig(Section):
     """The critic of `algorithm.advantage: {type: gae}`: a value model that starts with the body of the model that RL
-    starts from. All of its weights are trained."""
+    starts from."""
 
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
@@ -205,7 +201,7 @@ class TrainerConfig(Section):
     max_steps: int | None = Field(default=None, ge=1)
     """Stop after this many steps, whatever the epochs say."""
     val_freq: int = Field(default=-1, ge=-1)
-    """Validate every so many steps; -1 never validates, and 0 is refused by `sightline plan`."""
+    """Validate every so many steps; -1 never validates."""
     val_before_train: bool = True
     """Validate once before the first step too, where val_freq is above 0."""
     val_mode: Literal["greedy", "sampled"] = "greedy"
@@ -214,21 +210,18 @@ class TrainerConfig(Section):
     save_freq: int = Field(default=5, ge=1)
     """Save a checkpoint every so many steps; the end of the run is always saved."""
     save_on_epoch_end: bool = True
-    """Save a checkpoint at the end of each epoch too. Without it a run that is interrupted continues from an earlier
-    step, and repeats the end of an epoch that was finished."""
+    """Save a checkpoint at the end of each epoch too."""
     save_limit: int = Field(default=3, ge=1)
     """How many of the newest checkpoints are kept; the best checkpoint by validation is kept beside them."""
     save_model_only: bool = False
-    """Leave the optimizers' moments out of checkpoints. They are smaller, but a run that continues from one starts with
-    new moments, and so computes other numbers."""
+    """Leave the optimizers' moments out of checkpoints, which are smaller; a run that continues from one computes other
+    numbers."""
     offload: Offload | Literal["auto"] = "auto"
-    """What the trainer keeps in the host's memory, at the price of copies between host and GPU. `optimizer`: moments
-    and lower bits of master weights; an optimizer step brings them to the GPU piece by piece. `all`: the reference and
-    the critic too, except while they compute. `none`: nothing. `auto` is `none` on a CPU, and on a GPU the first of
-    the three with which the forecast fits. It changes no number."""
+    """What the trainer keeps in the host's memory. `optimizer`: moments and lower bits of master weights. `all`: the
+    reference and the critic too, except while they compute. `auto` is `none` on a CPU, and on a GPU the first of the
+    three with which the forecast fits. It changes no number."""
     async_save: bool = True
-    """Write a checkpoint while the next step runs, from a copy in the host's memory that takes as many bytes as the
-    checkpoint until training ends. No result depends on it."""
+    """Write a checkpoint while the next step runs, from a copy in the host's memory. No result depends on it."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)

@@ -37,7 +37,7 @@ class CustomSource(DataSource):
     """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it yields rows,
     each a mapping of columns. It may be a class. Equal calls must yield equal rows."""
     kwargs: Kwargs = {}
-    """Keyword arguments of the function: numbers, texts, truth values, null, and lists and mappings of them."""
+    """Keyword arguments of the function."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None

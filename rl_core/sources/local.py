@@ -29,12 +29,12 @@ class LocalSource(DataSource):
     type: Literal["local"]
     """Selects this source."""
     path: str
-    """File or folder. A folder may hold Parquet / JSONL shards, or item folders as `format` says. A `*` in the last
-    part takes every file whose name matches, in order: `rows/train-*-of-00003.parquet`."""
+    """File or folder. A `*` in the last part takes every file whose name matches, in order:
+    `rows/train-*-of-00003.parquet`."""
     format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder"] = "auto"
-    """How rows are stored; `auto` goes by the ending of the name. `json` is an array of objects, or one object on each
-    line. `geometry3k` is the published folder of item folders (data.json and img_diagram.png). `imagefolder` is a
-    folder with one folder of images or videos for each class, and the class is the answer."""
+    """How rows are stored; `auto` goes by the ending of the name. `geometry3k` is the published folder of item folders
+    (data.json and img_diagram.png). `imagefolder` is a folder with one folder of images or videos for each class, and
+    the class is the answer."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None

@@ -129,17 +129,12 @@ def _config(method: Method, model: str, gpus: int) -> RunConfig:
 
 
 def with_table(page: str) -> str:
-    """A page with the table in its place. Raises ValueError where the page has no place for it."""
-    return put_between(page, _BEGIN, _END, gpu_table())
-
-
-def put_between(page: str, begin: str, end: str, table: str) -> str:
-    """A page of which all between two marks is replaced by a table. Raises ValueError where it lacks one of them."""
-    before, has_begin, rest = page.partition(begin)
-    _, has_end, after = rest.partition(end)
+    """A page with the table between its marks. Raises ValueError where the page lacks one of them."""
+    before, has_begin, rest = page.partition(_BEGIN)
+    _, has_end, after = rest.partition(_END)
     if not (has_begin and has_end):
-        raise ValueError(f"the page has no {begin!r} followed by {end!r}: put them where the table is to be")
-    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+        raise ValueError(f"the page has no {_BEGIN!r} followed by {_END!r}: put them where the table is to be")
+    return f"{before}{_BEGIN}\n\n{gpu_table()}\n\n{_END}{after}"
 
 
 if __name__ == "__main__":

@@ -23,13 +23,12 @@ from rl_core.section import kind_of
 
 INTRODUCTION = """# Configuration
 
-Every key of a run's config. `make docs` writes this page from the models in `rl_core/config`. A config is a YAML file
-of sections; `extends: other.yaml` starts from another one;
-`sightline run CONFIG actor.optim.lr=1e-6` or `--set actor.optim.lr=1e-6` changes a key on the command line, where a
-value is YAML too: `'evaluation.modes=[greedy]'`. A config is refused if it has a
-key that does not exist, a key twice in one section, or a value out of bounds. Texts without quotes are read as in YAML
-1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts. Files are UTF-8 text. Paths are relative to the folder in
-which the command is given; the path of `extends:` is relative to the file in which it stands.
+Every key of a run's config, a YAML file of sections. `extends: other.yaml` starts from another file, whose path is
+relative to the file in which it stands; all other paths are relative to the working directory.
+`sightline run CONFIG actor.optim.lr=1e-6` changes a key on the command line, where a value is YAML too:
+`'evaluation.modes=[greedy]'`. A config is refused if it has an unknown key, a key twice in one section, or a value out of
+bounds. Texts without quotes are read as in YAML 1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts.
+`make docs` writes this page from the models in `rl_core/config`.
 """
 
 PLAIN_NAMES = {
@@ -51,13 +50,23 @@ class Place:
     section: type[BaseModel]
     kind: str | None = None
 
+    @property
+    def title(self) -> str:
+        """As in the heading of its chapter."""
+        title = f"`{self.key}`" if self.key else "The top level"
+        return title + (f" with `type: {self.kind}`" if self.kind else "")
+
 
 def configuration_page() -> str:
     """The whole page in Markdown. A section that stands in several places is described at the first of them."""
     described: dict[type[BaseModel], Place] = {}
     for place in _places(Place(key="", section=RunConfig)):
         described.setdefault(place.section, place)
-    return "\n".join([INTRODUCTION, *(_chapter(place, described) for place in described.values())])
+    homes: dict[tuple[str, str], Place] = {}
+    for place in described.values():
+        for meaning in meanings(place.section).items():
+            homes.setdefault(meaning, place)
+    return "\n".join([INTRODUCTION, *(_chapter(place, described, homes) for place in described.values())])
 
 
 def _places(place: Place) -> Iterator[Place]:
@@ -76,13 +85,22 @@ def _sections_in(annotation: Any) -> list[type[BaseModel]]:
     return [section for argument in get_args(annotation) for section in _sections_in(argument)]
 
 
-def _chapter(place: Place, described: Mapping[type[BaseModel], Place]) -> str:
-    title = f"`{place.key}`" if place.key else "The top level"
-    heading = f"## {title}" + (f" with `type: {place.kind}`" if place.kind else "")
+def _chapter(place: Place, described: Mapping[type[BaseModel], Place], homes: Mapping[tuple[str, str], Place]) -> str:
+    """Heading, sentence and table of a section; a long meaning that an earlier table has is not repeated."""
+    rows = [
+        _row(name, field, place, described, _meaning(name, text, place, homes[name, text]))
+        for name, field in place.section.model_fields.items()
+        for text in [meanings(place.section)[name]]
+        if not (place.kind and name == "type")
+    ]
     header = ["| key | type | default | bounds | meaning |", "|---|---|---|---|---|"]
-    texts = meanings(place.section)
-    rows = [_row(name, field, place, described, texts[name]) for name, field in place.section.model_fields.items()]
-    return "\n".join([heading, "", _one_line(place.section.__doc__ or ""), "", *header, *rows, ""])
+    table = [*header, *rows, ""] if rows else []
+    return "\n".join([f"## {place.title}", "", _one_line(place.section.__doc__ or ""), "", *table])
+
+
+def _meaning(name: str, text: str, place: Place, home: Place) -> str:
+    reference = f"As in {home.title}."
+    return reference if place is not home and len(text) > 2 * len(reference) else _one_line(text)
 
 
 def meanings(section: type[BaseModel]) -> dict[str, str]:
@@ -103,10 +121,14 @@ def _texts_in(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
 
 def _row(name: str, field: FieldInfo, place: Place, described: Mapping[type[BaseModel], Place], text: str) -> str:
     kind = type_words(field.annotation)
-    for section in _sections_in(field.annotation)[:1]:
-        home = described[section].key
-        kind += f", as `{home}`" if home != f"{place.key}.{name}".lstrip(".") else ""
-    cells = [f"`{name}`", kind, _default(field), _bounds(field), _one_line(text)]
+    sections = _sections_in(field.annotation)
+    if sections:
+        home = described[sections[0]].key
+        if home != f"{place.key}.{name}".lstrip("."):
+            kind += f", as `{home}`"
+        elif len(sections) > 1:
+            kind += f", of type {', '.join(f'`{kind_of(section)}`' for section in sections)}"
+    cells = [f"`{name}`", kind, _default(field), _bounds(field), text]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -146,7 +168,8 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if isinstance(field.default, BaseModel):
         changed = field.default.model_dump(mode="json", exclude_defaults=True)
-        return f"`{json.dumps(changed)}`" if changed else "its defaults"
+        kind = {"type": kind_of(type(field.default))} if len(_sections_in(field.annotation)) > 1 else {}
+        return f"`{json.dumps(kind | changed)}`" if kind | changed else "its defaults"
     return f"`{json.dumps(field.default)}`"
 
 

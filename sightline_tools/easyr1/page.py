@@ -5,7 +5,8 @@ python -m sightline_tools.easyr1.page docs/migration.md
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from sightline_tools.easyr1.key import Key
@@ -16,30 +17,27 @@ from sightline_tools.easyr1.table import ALWAYS
 
 INTRODUCTION = """# From EasyR1
 
+`sightline import easyr1` writes a config for Sightline from a config of EasyR1, and prints what differs.
+
 ```
 sightline import easyr1 examples/config.yaml worker.actor.model.model_path=Qwen/Qwen2.5-VL-3B-Instruct \\
   data.train_files=hiyouga/geometry3k@train data.val_files=hiyouga/geometry3k@test --out geometry3k.yaml
 sightline plan geometry3k.yaml
 ```
 
-Give the command the arguments that you gave to `python3 -m verl.trainer.main`: the file (or `config=FILE`) and what
-follows it. The new config has every key for which EasyR1 has one, including keys that you left at EasyR1's defaults,
-because Sightline's defaults differ. Prompt template, chat template and reward file are used from where they are: they
-are searched for from the working directory, then from the folder of the YAML file upwards. Every setting without an
-equivalent, and every setting that works differently, is printed and written as a comment at the beginning of the
-config. The import stops at a value that EasyR1 would refuse (`lr: 1e-6x`, an unknown estimator), and at a template,
-reward file or folder that does not exist, without which EasyR1 would continue.
+Give it the arguments that you gave to `python3 -m verl.trainer.main`: the file (or `config=FILE`) and what follows it.
+The new config also has the keys that you left at EasyR1's defaults, because Sightline's defaults differ. Templates and
+the reward file are used from where they are. Every setting without an equivalent, and every setting that works
+differently, is printed and written as a comment at the beginning of the config. The import stops at a value that EasyR1
+would refuse, and at a file that does not exist.
 
-`rollout_batch_size`, `global_batch_size` (prompts of an optimizer step), `n`, `micro_batch_size_per_device_for_*`,
-`max_prompt_length` and `max_response_length` mean the same as in EasyR1. A reward file runs unchanged
-([rewards](rewards.md)). Checkpoints of EasyR1 are not read: merge them with EasyR1's script, and name the folder as
-`model.source.path`.
+Batch sizes and lengths mean the same as in EasyR1, and a reward file runs unchanged ([rewards](rewards.md)).
+Checkpoints of EasyR1 are not read: merge them with EasyR1's script, and name the folder as `model.source.path`.
 
-In the tables, "needs none" marks a key that Sightline does not need, and "**none**" something that it cannot do; the
-import says so if your value asks for it. The text after a † is printed too, if it applies to your value. The defaults
-are from EasyR1's dataclasses (snapshot of 2026-07-30); its `examples/config.yaml` sets some of them differently.
+In the tables, "not needed" marks a key that Sightline does not need, and "**none**" something that it cannot do; the
+import says so if your value asks for it. The text after a † is printed if it applies to your value.
 
-Some things that EasyR1 does without having a key for them are set as well: {always}.
+These keys, which EasyR1 does not have, are set to do as EasyR1 does: {always}.
 """
 
 SECTIONS = {"data": DATA, "algorithm": ALGORITHM, "worker": WORKER, "trainer": TRAINER}
@@ -52,20 +50,24 @@ def migration_page() -> str:
 
 
 def _chapter(name: str, keys: Iterable[Key]) -> str:
-    header = ["| EasyR1 | its default | Sightline | remark |", "|---|---|---|---|"]
-    return "\n".join([f"## `{name}`", "", *header, *map(_row, keys), ""])
+    header = ["| EasyR1 | Sightline | remark |", "|---|---|---|"]
+    rows = [_row(list(alike), *cells) for cells, alike in groupby(keys, lambda key: (_equivalent(key), _remark(key)))]
+    return "\n".join([f"## `{name}`", "", *header, *rows, ""])
 
 
-def _row(key: Key) -> str:
-    remark = " ".join(filter(None, [key.remark, *(f"† {difference.text}" for difference in key.differs)]))
-    cells = [f"`{key.name}`", f"`{json.dumps(key.default)}`", _equivalent(key), remark]
+def _row(keys: Sequence[Key], equivalent: str, remark: str) -> str:
+    cells = [", ".join(f"`{key.name}`" for key in keys), equivalent, remark]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _remark(key: Key) -> str:
+    return " ".join(filter(None, [key.remark, *(f"† {difference.text}" for difference in key.differs)]))
 
 
 def _equivalent(key: Key) -> str:
     if key.to:
         return ", ".join(f"`{name}`" for name in key.to)
-    return "needs none" if key.harmless is None else "**none**"
+    return "not needed" if key.harmless is None else "**none**"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ from rl_core.algorithms.estimators.dr_grpo import centered
 
 class ReinforcePlusPlusBaseline(GroupBaseline):
     """REINFORCE++ with baseline (arXiv 2501.03262): rewards minus the group's mean, whitened over the rollout batch.
-
-    As published, the whitening subtracts the mean over the batch's tokens. A group with equal rewards may therefore get
-    a small advantage, the same for all its tokens; if all groups have equal rewards, it is exactly 0.
-    """
+    The whitening subtracts the mean over the batch's tokens, so a group with equal rewards may get a small advantage,
+    the same for all its tokens."""
 
     type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
     """Selects REINFORCE++ with baseline."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu_memory_cases import BASE, CHOSEN, GPU_GIB, cases, forecast
-from benchmarks.gpu_memory_table import PHASES, case_of, with_table
+from benchmarks.gpu_memory_cases import BASE, CHOSEN, GPU_GIB, PHASES, case_of, cases, forecast
 from rl_core.config.loading import load_config
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, memory_forecast
@@ -69,8 +68,3 @@ def test_a_run_on_a_cpu_takes_what_is_forecast(run: dict[str, Any]) -> None:
     assert sizes is not None
     expected = memory_forecast(settle(config, sizes, None).config, sizes).peak_gib
     assert expected == pytest.approx(max(run["measured"].values()), rel=WITHIN)
-
-
-def test_the_committed_page_has_what_was_measured() -> None:
-    page = (ROOT / "docs" / "memory.md").read_text()
-    assert with_table(page) == page, "run make docs"

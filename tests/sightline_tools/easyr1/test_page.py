@@ -1,5 +1,6 @@
 """The migration page is the importer's table, and the table knows every key on either side."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -37,7 +38,7 @@ def test_the_committed_page_is_current() -> None:
 def test_every_key_of_easyr1_is_in_the_table_and_on_the_page() -> None:
     page = migration_page()
     assert dotted(every_key()) == set(KEYS)
-    assert all(f"| `{name}` |" in page for name in KEYS)
+    assert set(KEYS) <= set(re.findall(r"`([^`]+)`", page))
 
 
 @pytest.mark.parametrize("name", sorted({to for key in KEYS.values() for to in key.to}))
