@@ -4,7 +4,7 @@
     python -m tests.mutations mask probe # some
 
 Each mutation is one replacement of text in a copy of the sources; its tests run against the copy and must fail. The
-same tests pass on the unchanged sources (the control, run first). docs/testing.md lists them.
+same tests pass on the unchanged sources (the control, run first).
 """
 
 import argparse
