@@ -26,8 +26,8 @@ INTRODUCTION = """# Configuration
 Every key of a run's config, a YAML file of sections. `extends: other.yaml` starts from another file, whose path is
 relative to the file in which it stands; all other paths are relative to the working directory.
 `sightline run CONFIG actor.optim.lr=1e-6` changes a key on the command line, where a value is YAML too:
-`'evaluation.modes=[greedy]'`. A config is refused if it has an unknown key, a key twice in one section, or a value out of
-bounds. Texts without quotes are read as in YAML 1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts.
+`'evaluation.modes=[greedy]'`. A config is refused if it has an unknown key, a key twice in one section, or a value out
+of bounds. Texts without quotes are read as in YAML 1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts.
 `make docs` writes this page from the models in `rl_core/config`.
 """
 
