@@ -1,4 +1,4 @@
-"""What each piece of the code for a CPU alone is worth: `python -m benchmarks.cpu_annex` (about ten minutes).
+"""What each piece of the code for a CPU alone is worth: `python -m benchmarks.cpu_annex` (a quarter of an hour).
 
 For each piece of rl_core/rollout/cpu and rl_core/models/cpu two processes wait, one with everything and one without the
 piece, and take the same steps in turn, at the quickstart's size. The figure is the median of the rounds' ratios: how
@@ -76,48 +76,12 @@ def without_scheduler() -> None:
     start.DecodeScheduler = Scheduler  # type: ignore[misc]
 
 
-def without_sampler() -> None:
-    prepare_vllm()
-    from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
-
-    from rl_core.rollout.cpu import worker
-
-    worker.SeededSampler = lambda: TopKTopPSampler("processed_logprobs")  # type: ignore[misc, assignment]
-
-
 def without_weight_copies() -> None:
     prepare_vllm()
     from rl_core.rollout.cpu import start
     from rl_core.rollout.weight_loading import WeightLoader
 
     start.CopyingLoader = WeightLoader  # type: ignore[misc, assignment]
-
-
-def without_methods(*names: str) -> Callable[[], None]:
-    """vLLM's worker keeps these methods of its own."""
-
-    def take_away() -> None:
-        prepare_vllm()
-        from rl_core.rollout.cpu.worker import DecodeRunner
-
-        for name in names:
-            delattr(DecodeRunner, name)
-
-    return take_away
-
-
-def without_layer(name: str) -> Callable[[], None]:
-    """vLLM's models keep this layer."""
-
-    def take_away() -> None:
-        prepare_vllm()
-        import vllm.model_executor.custom_op as registry
-
-        import rl_core.rollout.cpu.layers  # noqa: F401  # registers all of them
-
-        del registry.op_registry_oot[name]
-
-    return take_away
 
 
 def without(*switches: str) -> Callable[[], None]:
@@ -149,15 +113,6 @@ PIECES: Final[Mapping[str, Piece]] = MappingProxyType(
         "all of it": Piece(take_away=without(CPU_ENGINE, CPU_MODEL)),
         "rollout/cpu": Piece(take_away=without(CPU_ENGINE)),
         "rollout/cpu: scheduler": Piece(take_away=without_scheduler),
-        "rollout/cpu: state of the batch": Piece(take_away=without_methods("_update_states")),
-        "rollout/cpu: sampled tokens": Piece(take_away=without_methods("_bookkeeping_sync")),
-        "rollout/cpu: features of images": Piece(take_away=without_methods("_gather_mm_embeddings")),
-        "rollout/cpu: positions of prompts": Piece(take_away=without_methods("_init_mrope_positions")),
-        "rollout/cpu: positions of tokens": Piece(take_away=without_methods("_calc_mrope_positions")),
-        "rollout/cpu: sampler": Piece(take_away=without_sampler),
-        "rollout/cpu: rotations": Piece(take_away=without_layer("MRotaryEmbedding")),
-        "rollout/cpu: attention of the tower": Piece(take_away=without_layer("MMEncoderAttention")),
-        "rollout/cpu: normalised pixels": Piece(take_away=without_layer("FusedMMInputNorm")),
         "rollout/cpu: weight copies": Piece(take_away=without_weight_copies),
         "models/cpu": Piece(take_away=without(CPU_MODEL)),
         "models/cpu: short trees": Piece(take_away=without_short_trees),

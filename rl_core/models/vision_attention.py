@@ -68,17 +68,13 @@ def attend_within(
 
 @lru_cache(maxsize=8)
 def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[tuple[int, torch.Tensor]]:
-    """Segment length -> the tokens of all segments of this length. Cached, because every layer needs the same.
-
-    The generator, which calls this in inference mode, shares the cache with the trainer, which needs ordinary tensors.
-    """
+    """Segment length -> the tokens of all segments of this length. Cached, because every layer needs the same."""
     tokens: dict[int, list[torch.Tensor]] = {}
     start = 0
-    with torch.inference_mode(False):
-        for length in lengths:
-            tokens.setdefault(length, []).append(torch.arange(start, start + length, device=device))
-            start += length
-        return [(length, torch.cat(parts)) for length, parts in tokens.items()]
+    for length in lengths:
+        tokens.setdefault(length, []).append(torch.arange(start, start + length, device=device))
+        start += length
+    return [(length, torch.cat(parts)) for length, parts in tokens.items()]
 
 
 AttentionInterface.register(VISION_SDPA, vision_attention(scaled_dot_product_attention))

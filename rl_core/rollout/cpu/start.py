@@ -6,25 +6,15 @@ from vllm import EngineArgs, LLMEngine
 
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from rl_core.rollout.cpu.weight_places import CopyingLoader
-from rl_core.rollout.cpu.worker import DecodeWorker
 from rl_core.rollout.weight_loading import WeightLoader
 
 
 def start(arguments: EngineArgs) -> tuple[LLMEngine, type[WeightLoader]]:
-    """The engine, and the class that loads its weights. Its layers are those of every engine that this process starts
-    afterwards.
+    """The engine, and the class that loads its weights.
 
     An engine with a part of the model, where what is left out of a weight could also be a mistake, or with adapters,
     whose weights hardly ever change, gets its weights in the ordinary way each time.
     """
-    if arguments.enforce_eager:
-        import rl_core.rollout.cpu.layers  # noqa: F401  # registers them
-    engine = LLMEngine.from_engine_args(
-        replace(
-            arguments,
-            scheduler_cls=DecodeScheduler,
-            worker_cls=f"{DecodeWorker.__module__}.{DecodeWorker.__qualname__}",  # vLLM takes no class here
-        )
-    )
+    engine = LLMEngine.from_engine_args(replace(arguments, scheduler_cls=DecodeScheduler))
     is_plain = arguments.tensor_parallel_size == 1 and not arguments.enable_lora
     return engine, CopyingLoader if is_plain else WeightLoader

@@ -27,13 +27,3 @@ def test_each_segment_attends_within_itself(lengths: list[int], attend: Attend) 
         rtol=1e-10,
         atol=1e-10,
     )
-
-
-def test_gradients_flow_after_the_generator_has_seen_the_same_lengths() -> None:
-    """Tensors made in inference mode cannot be used in a backward pass, and the index of the tokens is cached."""
-    bounds, attention = torch.tensor([0, 3, 5, 9]), vision_attention(scaled_dot_product_attention)
-    with torch.inference_mode():
-        attention(torch.nn.Identity(), *torch.randn(3, 1, 2, 9, 8), None, scaling=0.5, cu_seq_lens_q=bounds)
-    states = [torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3)]
-    out, _ = attention(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds)
-    assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), states))
