@@ -10,7 +10,6 @@ from vllm.v1.worker.gpu.sample.logits_processor import build_custom_logits_proce
 
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.token_ban import token_ban
-from tests.rl_core.rollout.memory_pool import MemoryPool
 
 BANNED = [3, 4, 17]
 
@@ -39,13 +38,4 @@ def test_both_of_vllms_model_runners_take_it() -> None:
     first, second = ban(None, torch.device("cpu"), False), ban(None, None)
     assert second.add_request(0, SamplingParams()), "the second runner skips processors that no request needs"
     assert torch.equal(second.apply(_logits(), None), first.apply(_logits()))
-
-
-def test_it_survives_a_sleep_that_drops_what_its_constructor_made() -> None:
-    """The second runner makes its processors in the memory that vLLM's level 2 drops and does not restore."""
-    made = token_ban(BANNED)
-    with MemoryPool() as pool:
-        ban = made(None, None)
-    before = ban.apply(_logits(), None)
-    pool.drop()
-    assert torch.equal(ban.apply(_logits(), None), before)
+    assert not vars(second), "what it had made itself, a sleep of level 2 would drop"

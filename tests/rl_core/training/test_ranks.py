@@ -34,7 +34,13 @@ CASES: Mapping[int, Mapping[str, Case]] = {
         "pure bfloat16": Case(model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)),
         "shared sequences": Case(ranks_per_sequence=2),
         "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_per_sequence=2),
+        "shared sequences, critic": Case(critic=True, ranks_per_sequence=2),
+        "shared sequences, full KL": Case(overrides=FULL_KL, ranks_per_sequence=2),
         "hybrid, two machines": Case(layout="hybrid", ranks_per_node=1),
+    },
+    4: {
+        "two pairs that share sequences": Case(ranks_per_sequence=2),
+        "text, four share sequences": Case(family="llama", ranks_per_sequence=4),  # with two key/value heads
     },
 }
 
@@ -49,8 +55,6 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
         "logits in chunks": Case(model={"log_prob_chunk_tokens": 3}),
         "bfloat16": Case(model={"dtype": "bfloat16"}),
         "bfloat16 adapters": Case(model=LORA | {"dtype": "bfloat16"}),
-        "shared sequences, critic": Case(critic=True, ranks_per_sequence=2),
-        "shared sequences, full KL": Case(overrides=FULL_KL, ranks_per_sequence=2),
         "shared sequences, recomputed": Case(model={"gradient_checkpointing": True}, ranks_per_sequence=2),
     },
     3: {"full": Case(), "two ranks without groups": Case(deal=[[], [0, 1, 2, 3, 4], []])},
@@ -70,8 +74,6 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
             overrides=("actor.optim.strategy=adamw_bf16",),
         ),
         "pairs, one without groups": Case(ranks_per_sequence=2, deal=[[], [0, 1, 2, 3, 4]], layout="none"),
-        "two pairs that share sequences": Case(ranks_per_sequence=2),
-        "text, four share sequences": Case(family="llama", ranks_per_sequence=4),
     },
 }
 
