@@ -23,7 +23,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
 from rl_core.environment import share_cores
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.types import GenerationRequest, Sampling
@@ -124,12 +124,12 @@ def open_sightline(work: Path, config: RunConfig) -> Generate:
     from rl_core.models.loading import load_model, load_processor
     from rl_core.models.named_weights import named_hf_weights
     from rl_core.models.pixels import PixelCache
-    from rl_core.rollout.generator import start_engine
+    from rl_core.rollout.vllm_engine import VllmEngine
 
     folder = work / "model" / "base"
     data = PreparedDataset.open(work / "data", "train")
     spec = _engine_spec(folder, config, data)
-    engine = start_engine(spec, PixelCache(load_processor(folder), data.images))
+    engine = VllmEngine(spec, PixelCache(load_processor(folder), data.images))
     engine.load_weights(named_hf_weights(load_model(folder, config.model)), policy_version=0)
 
     def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> tuple[float, Responses]:

@@ -35,8 +35,9 @@ def measure(owner: type | ModuleType, method: str, calls: list[tuple[float, floa
 def measure_parts() -> Calls:
     """Measure every part from now on. No part contains another one."""
     prepare_process()
-    from rl_core.rollout.cpu.scheduler import DecodeScheduler
     from rl_core.rollout.cpu.worker import DecodeRunner
+
+    from rl_core.rollout.cpu.scheduler import DecodeScheduler
     from rl_core.rollout.vllm_engine import VllmEngine
     from rl_core.rollout.vllm_requests import RunningRequests
     from rl_core.training.policy_update import PolicyUpdate

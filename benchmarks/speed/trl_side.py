@@ -24,7 +24,7 @@ from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.conversation import IMAGE_PLACE
-from rl_core.training.schedule import scheduled_lr
+from rl_core.training.optimizer import scheduled_lr
 from rl_core.types import Prompt
 
 

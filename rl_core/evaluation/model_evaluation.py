@@ -24,8 +24,8 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
-from rl_core.rollout.generator import start_engine
-from rl_core.rollout.protocol import EngineSpec, RolloutEngine
+from rl_core.rollout.engine_spec import EngineSpec
+from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.sources.source import DataSource
 
 _GPU_SHARE = 0.85  # no trainer shares the device
@@ -98,7 +98,7 @@ def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWrite
 
 def _start_engine(
     model: FoundModel, asked: Sequence[_Asked], store_path: Path, *, dtype: Dtype, seed: int
-) -> RolloutEngine:
+) -> VllmEngine:
     """An engine with the model's weights, large enough for every protocol."""
     prompts = [prompt for one in asked for prompt in one.rendered.prompts]
     config = RolloutConfig(
@@ -114,14 +114,14 @@ def _start_engine(
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
         seed=seed,
     )
-    engine = start_engine(spec, PixelCache(load_processor(model.folder), ImageStore(store_path)))
+    engine = VllmEngine(spec, PixelCache(load_processor(model.folder), ImageStore(store_path)))
     source = PretrainedModel(type="pretrained", path=str(model.folder))
     policy = load_model(model.folder, ModelConfig(source=source, dtype=dtype))
     engine.load_weights(named_hf_weights(policy), policy_version=0)
     return engine
 
 
-def _answer(one: _Asked, engine: RolloutEngine, *, seed: int, progress: Progress) -> list[EvaluationItem]:
+def _answer(one: _Asked, engine: VllmEngine, *, seed: int, progress: Progress) -> list[EvaluationItem]:
     protocol = one.measurement.protocol
     by_mode = evaluate_prompts(
         one.rendered.prompts,

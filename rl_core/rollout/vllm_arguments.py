@@ -11,7 +11,7 @@ from rl_core.config.training import RolloutConfig
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, has_vision, load_architecture, load_processor
 from rl_core.rollout.adapter_loading import adapter_arguments
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.token_ban import token_ban
 from rl_core.rollout.vllm_executor import executor_of
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from typing_extensions import override
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
@@ -16,9 +15,9 @@ from rl_core.files import plain_path
 from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.lockstep import Lockstep
 from rl_core.rollout.prompt_positions import share_prompt_positions
-from rl_core.rollout.protocol import EngineSpec, RolloutEngine
 from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
 from rl_core.rollout.vllm_executor import take_name_off_shared_memory
@@ -37,14 +36,20 @@ _REQUESTS_AHEAD = 128
 _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
-class VllmEngine(RolloutEngine):
-    """A RolloutEngine made of vLLM in this process, or the part that this process has of one.
+class VllmEngine:
+    """vLLM in this process, or the part that this process has of one.
 
     Where several ranks hold an engine together, all of them get the same calls in the same order. Each schedules the
     same requests and samples the same tokens, because all have the logits of the whole vocabulary.
 
     On a GPU, `sleep` drops weights and cache (vLLM's level 2), and `policy_version` is None until weights are loaded
     again. On a CPU there is no device memory to free, and `sleep` and `wake` do nothing.
+
+    Attributes:
+        policy_version: Version of the weights; None if there are none.
+        has_weights: Whether weights are loaded. With `model.lora.generator_weights: separate`, these are the frozen
+            weights, and there is a version only when adapters are loaded, too.
+        unmapped_bytes: What torch's allocator counts, and the sleeping engine has given back to the GPU.
     """
 
     def __init__(self, spec: EngineSpec, pixels: PixelCache, *, ranks: GeneratorRanks = WHOLE) -> None:
@@ -65,7 +70,7 @@ class VllmEngine(RolloutEngine):
             (self._forgotten,) = self._engine.collective_rpc(unnamed_memory)
         self._is_eager: bool = arguments.enforce_eager
         self._asleep = False
-        self._unmapped_bytes = 0
+        self.unmapped_bytes = 0
         renderer = PromptRenderer(self._engine, pixels)
         self._running = RunningRequests(self._engine, renderer, stop_token_ids=stop_token_ids(spec.model))
         self._pixels = pixels
@@ -75,47 +80,51 @@ class VllmEngine(RolloutEngine):
         if spec.lora is not None:
             adapters = expected_adapter_names(spec.model, spec.lora)
             self._adapters = AdapterLoader(self._engine, spec.lora, expected=adapters)
-        self._has_weights = False
-        self._policy_version: int | None = None
+        self.has_weights = False
+        self.policy_version: int | None = None
 
     @property
-    @override
-    def policy_version(self) -> int | None:
-        return self._policy_version
-
-    @property
-    @override
-    def has_weights(self) -> bool:
-        return self._has_weights
-
-    @property
-    @override
     def cached_tokens(self) -> int:
+        """Tokens whose keys and values its cache holds at one time."""
         cache = self._engine.vllm_config.cache_config
         return int(cache.num_gpu_blocks * cache.block_size)
 
-    @override
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        with self._loading("load weights"):
-            self._has_weights = False
-            self._weights.load(weights)
-        self._has_weights = True
-        if self._adapters is None:
-            self._policy_version = policy_version
+        """Load every weight of the model by its name in `named_hf_weights`, and drop all caches computed with older
+        ones.
 
-    @override
+        Raises:
+            ValueError: one is missing, unknown or came twice; the engine does not generate before a complete load.
+            RuntimeError: requests are still running.
+        """
+        with self._loading("load weights"):
+            self.has_weights = False
+            self._weights.load(weights)
+        self.has_weights = True
+        if self._adapters is None:
+            self.policy_version = policy_version
+
     def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        if self._adapters is None or not self._has_weights:
+        """The same for the adapters, by their names in `named_adapters`. Raises RuntimeError without weights, too."""
+        if self._adapters is None or not self.has_weights:
             raise RuntimeError("start the engine with adapters, and load its weights first")
         with self._loading("load adapters"):
             self._adapters.load(adapters)
         self._running.adapter = self._adapters.request
-        self._policy_version = policy_version
+        self.policy_version = policy_version
 
-    @override
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        """Of ranks that hold the engine together only the first one yields; where it leaves early, the others end
-        too."""
+        """Yield one rollout for each request, in the order in which they finish. Leaving early aborts the others. Of
+        ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
+
+        Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Tokens
+        and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other requests,
+        their order or earlier calls (on a CPU to the bit).
+
+        Raises:
+            RuntimeError: there are no weights, or an earlier generation was neither finished nor closed.
+            ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`, or a prompt cannot be rendered.
+        """
         self._refuse_while_running("generate")
         version = self._loaded_version()
         self._check_length(sampling)
@@ -132,30 +141,26 @@ class VllmEngine(RolloutEngine):
             running.abort()
             lockstep.leave()
 
-    @override
     def sleep(self) -> None:
+        """Give the device's memory to the trainer."""
         if self._forgotten is not None and not self._asleep:
-            self._policy_version, self._has_weights = None, False
+            self.policy_version, self.has_weights = None, False
             self._forgotten.save()
             self._engine.sleep(level=2)
-            self._asleep, self._unmapped_bytes = True, unmapped_bytes()
+            self._asleep, self.unmapped_bytes = True, unmapped_bytes()
 
-    @override
     def wake(self) -> None:
+        """Take the device's memory back."""
         if self._forgotten is not None and self._asleep:
             self._engine.wake_up()
             self._forgotten.restore()
-            self._asleep, self._unmapped_bytes = False, 0
+            self._asleep, self.unmapped_bytes = False, 0
 
-    @override
-    def unmapped_bytes(self) -> int:
-        return self._unmapped_bytes
-
-    @override
     def close(self) -> None:
-        """vLLM destroys torch's default process group with its own. A sleeping engine takes its memory back first,
-        because vLLM's allocator does not expect that memory which it has unmapped is freed (vllm#36651)."""
-        self._policy_version = None
+        """End the engine. vLLM destroys torch's default process group with its own. A sleeping engine takes its memory
+        back first, because vLLM's allocator does not expect that memory which it has unmapped is freed (vllm#36651).
+        """
+        self.policy_version = None
         with self._owned:
             try:
                 self.wake()
@@ -165,9 +170,9 @@ class VllmEngine(RolloutEngine):
                 self._engine.engine_core.shutdown()
 
     def _loaded_version(self) -> int:
-        if self._policy_version is None:
+        if self.policy_version is None:
             raise RuntimeError("the engine has no weights: call load_weights before generate")
-        return self._policy_version
+        return self.policy_version
 
     def _check_length(self, sampling: Sampling) -> None:
         if sampling.max_tokens > self._config.max_response_length:
@@ -209,7 +214,7 @@ class VllmEngine(RolloutEngine):
         """A `with` block that changes weights: there is no version in it, nor after an error, and nothing is left that
         was computed with the weights before."""
         self._refuse_while_running(what)
-        self._policy_version = None
+        self.policy_version = None
         try:
             yield
         finally:

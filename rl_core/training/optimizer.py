@@ -1,5 +1,6 @@
 """AdamW with a learning rate schedule and gradient clipping; a step with a non-finite gradient is skipped."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,6 @@ from torch import nn
 
 from rl_core.config.training import OptimConfig
 from rl_core.distributed.shards import reshard, whole
-from rl_core.training.schedule import scheduled_lr
 from rl_core.training.split_adamw import SplitAdamW
 
 
@@ -107,3 +107,27 @@ def decay_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[di
     matrices = [p for p in parameters if p.ndim >= 2]
     vectors = [p for p in parameters if p.ndim < 2]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def warmup_steps(config: OptimConfig, *, total_steps: int, steps_at_once: int = 1) -> int:
+    """Optimizer steps of the warm-up: `lr_warmup_steps`, or int(`lr_warmup_ratio` x training steps) training steps, as
+    in EasyR1. `total_steps` and `steps_at_once` are the optimizer steps of the run and of a training step."""
+    if config.lr_warmup_ratio == 0.0:
+        return config.lr_warmup_steps
+    return int(config.lr_warmup_ratio * (total_steps // steps_at_once)) * steps_at_once
+
+
+def scheduled_lr(step: int, *, config: OptimConfig, total_steps: int, steps_at_once: int = 1) -> float:
+    """Learning rate of optimizer step `step`, counted from 0.
+
+    It rises linearly to `lr` over the warm-up. Then `constant` stays at `lr`, and `cosine` falls to `min_lr_ratio *
+    lr`, which it would reach in the step after the last one (Loshchilov and Hutter 2017, eq. 5, without restarts).
+    """
+    warmup = warmup_steps(config, total_steps=total_steps, steps_at_once=steps_at_once)
+    if step < warmup:
+        return config.lr * (step + 1) / (warmup + 1)
+    if config.lr_scheduler_type == "constant":
+        return config.lr
+    progress = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+    decayed = 0.5 * (1.0 + math.cos(math.pi * progress))
+    return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * decayed)

@@ -1,11 +1,12 @@
-"""The critic's update: forward pass, loss, backward pass and optimizer step of each optimizer batch."""
+"""The critic's update: forward pass, clipped regression loss, backward pass and optimizer step of each optimizer
+batch."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from rl_core.algorithms.aggregation import BatchTotals
-from rl_core.algorithms.value_loss import ValueLoss, clipped_value_loss
 from rl_core.config.training import CriticConfig
 from rl_core.distributed.collectives import sum_gradients
 from rl_core.distributed.ranks import LONE, Ranks
@@ -63,7 +64,13 @@ class ValueUpdate:
             return None
         values = every[: one.num_tokens] if one.fillers else every
         samples = [sample for group in one.groups for sample in group.samples]
-        loss = value_loss(values, samples, cliprange_value=self._config.cliprange_value)
+        old, returns = zip(*(_values_and_returns(sample) for sample in samples), strict=True)
+        loss = clipped_value_loss(
+            values=values,
+            old_values=concatenated(old, like=values),
+            returns=concatenated(returns, like=values),
+            cliprange_value=self._config.cliprange_value,
+        )
         weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
         one.backward(every, (weights * loss.per_token).sum())
         per_token = {"critic/vf_loss": loss.per_token, "critic/vf_clipfrac": loss.clipped, "critic/vpred_mean": values}
@@ -77,15 +84,22 @@ class ValueUpdate:
         return values
 
 
-def value_loss(values: torch.Tensor, samples: Sequence[TrainSample], *, cliprange_value: float) -> ValueLoss:
-    """The clipped loss of the values [K] of the samples' tokens, in order."""
-    old, returns = zip(*(_values_and_returns(sample) for sample in samples), strict=True)
-    return clipped_value_loss(
-        values=values,
-        old_values=concatenated(old, like=values),
-        returns=concatenated(returns, like=values),
-        cliprange_value=cliprange_value,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueLoss:
+    """[K] each: the loss of every token, and whether the clipped value determines it (bool)."""
+
+    per_token: torch.Tensor
+    clipped: torch.Tensor
+
+
+def clipped_value_loss(
+    *, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, cliprange_value: float
+) -> ValueLoss:
+    """L = max((v - R)^2, (clip(v, old +- range) - R)^2) / 2, pessimistic like PPO's policy loss; [K] each. The gradient
+    flows through `values`; the old ones are the critic's before the update."""
+    near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
+    unclipped, clipped = (values - returns).square(), (near - returns).square()
+    return ValueLoss(per_token=0.5 * torch.maximum(unclipped, clipped), clipped=unclipped < clipped)
 
 
 def _values_and_returns(sample: TrainSample) -> tuple[Float32Array, Float32Array]:

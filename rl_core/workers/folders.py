@@ -7,7 +7,7 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.run_directory import RunDirectory
 
 SLOW_DISK: Final = 50_000_000

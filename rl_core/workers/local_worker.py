@@ -20,8 +20,8 @@ from rl_core.distributed.ranks import Ranks
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
-from rl_core.rollout.generator import Generator, start_engine
-from rl_core.rollout.protocol import RolloutEngine
+from rl_core.rollout.generator import Generator
+from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
@@ -110,7 +110,7 @@ class LocalWorker(WorkerGroup):
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """Of the ranks that hold a generator together only the first one yields rollouts; the others iterate too, since
         they sample with it."""
-        return self._meter.time.spent_on("generate", self.generator.generate(requests, sampling))
+        return self._meter.time.spent_on("generate", self.generator.engine.generate(requests, sampling))
 
     @override
     def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
@@ -203,12 +203,13 @@ class LocalWorker(WorkerGroup):
         version = trainer.policy_version
         if generator.policy_version == version and self._synced_changes == trainer.weight_changes:
             return
-        has_frozen_weights = generator.has_weights and self._synced_frozen == trainer.frozen_changes
+        engine = generator.engine
+        has_frozen_weights = engine.has_weights and self._synced_frozen == trainer.frozen_changes
         if not (trainer.sends_adapters and has_frozen_weights):
-            generator.load_weights(trainer.named_weights(), policy_version=version)
+            engine.load_weights(trainer.named_weights(), policy_version=version)
             self._synced_frozen = trainer.frozen_changes
         if trainer.sends_adapters:
-            generator.load_adapters(trainer.named_adapters(), policy_version=version)
+            engine.load_adapters(trainer.named_adapters(), policy_version=version)
         self._synced_changes = trainer.weight_changes
 
     def _trainer_with_device(self) -> Trainer:
@@ -216,7 +217,7 @@ class LocalWorker(WorkerGroup):
             raise RuntimeError("the trainer is used while the generator has the device: call sleep first")
         return self.trainer
 
-    def _start_engine(self) -> RolloutEngine:
+    def _start_engine(self) -> VllmEngine:
         is_eager = self._config.rollout.is_eager(on_gpu=self.trainer.device.type == "cuda")
         with self._progress.wait(f"start the generator (vLLM{'' if is_eager else ', which compiles'})"):
-            return start_engine(self._folders.engine_spec(self._config), self._pixels, ranks=self.ranks.generator)
+            return VllmEngine(self._folders.engine_spec(self._config), self._pixels, ranks=self.ranks.generator)

@@ -14,8 +14,8 @@ from rl_core.distributed.interface import choose_interface
 from rl_core.distributed.place import RankPlace
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
-from rl_core.rollout.generator import Generator, start_engine
-from rl_core.rollout.protocol import RolloutEngine
+from rl_core.rollout.generator import Generator
+from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
@@ -61,17 +61,17 @@ class GeneratingWorker:
         """Load the weights that are being sent, whose version this is."""
         assert self._link is not None, "joined first"
         with self._meter.time.at("sync"):
-            self._generator.load_weights(self._link.receive(), policy_version=policy_version)
+            self._generator.engine.load_weights(self._link.receive(), policy_version=policy_version)
 
     def receive_adapters(self, policy_version: int) -> None:
         """Load the adapters that are being sent, whose version this is."""
         assert self._link is not None, "joined first"
         with self._meter.time.at("sync"):
-            self._generator.load_adapters(self._link.receive(), policy_version=policy_version)
+            self._generator.engine.load_adapters(self._link.receive(), policy_version=policy_version)
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield rollouts as they finish."""
-        return self._meter.time.spent_on("generate", self._generator.generate(requests, sampling))
+        return self._meter.time.spent_on("generate", self._generator.engine.generate(requests, sampling))
 
     def usage(self) -> Usage:
         """What this worker has used since the last call."""
@@ -81,10 +81,10 @@ class GeneratingWorker:
         """End the engine."""
         self._generator.close()
 
-    def _start_engine(self) -> RolloutEngine:
+    def _start_engine(self) -> VllmEngine:
         images = ImageStore(self._folders.data / IMAGES_FILE)
         pixels = PixelCache(load_processor(self._folders.model), images)
-        return start_engine(self._folders.engine_spec(self._config), pixels)
+        return VllmEngine(self._folders.engine_spec(self._config), pixels)
 
 
 class TrainingWorker(LocalWorker):

@@ -70,7 +70,7 @@ def _cache(workers: WorkerGroup, trial: Geometry) -> Finding:
         if trial.gpu is None
         else gpu_cache_bytes(config, part, gpu_gib=trial.gpu.memory_gib or 0.0, weights=weights)
     )
-    tokens = workers.generator.cached_tokens
+    tokens = workers.generator.engine.cached_tokens
     token_bytes = kv_bytes_per_token(config, part)
     return compared(
         CACHE,

@@ -7,7 +7,7 @@ from huggingface_hub import constants
 
 from rl_core.loop import session
 from rl_core.rewards import true_answers
-from rl_core.rollout import vllm_engine
+from rl_core.workers import local_worker
 from tests.drawn.rows import write_workplace
 from tests.drawn.running import Workshop
 
@@ -21,7 +21,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
         patch.chdir(folder)
         shop = Workshop(folder)
         patch.setattr(constants, "HF_HUB_OFFLINE", True)  # a name that might be on the hub is not looked up
-        patch.setattr(vllm_engine, "VllmEngine", shop.lend_engine)
+        patch.setattr(local_worker, "VllmEngine", shop.lend_engine)
         patch.setattr(session, "RewardPool", shop.lend_pool)
         patch.setattr(true_answers, "RewardPool", shop.lend_pool)
         yield shop

@@ -25,7 +25,7 @@ from rl_core.problem import PlanError, raise_if_fatal
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
@@ -63,7 +63,7 @@ class LentEngine(VllmEngine):
     """An engine that outlives the worker that asked for it; its weights are loaded anew for the next one."""
 
     def close(self) -> None:
-        self._policy_version = None
+        self.policy_version = None
 
     def end(self) -> None:
         super().close()

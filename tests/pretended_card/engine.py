@@ -39,8 +39,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
     rounds = []
     for number in range(ROUNDS):
         worker.wake()
-        engine = worker.generator._engine
-        assert isinstance(engine, VllmEngine)
+        engine = worker.generator.engine
         undefined = [] if number == 0 else sorted(_undefined(engine))
         prompts = trial.prompts if number == 0 else trial.prompts[:1]  # a small batch after each wake
         requests = requests_for(prompts, 2, run_seed=1, step=1)

@@ -19,7 +19,7 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
-from rl_core.rollout.protocol import EngineSpec, RolloutEngine
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
 
@@ -149,7 +149,7 @@ def assert_same_rollouts(first: dict[RolloutKey, Rollout], second: dict[RolloutK
         np.testing.assert_array_equal(rollout.log_probs, second[key].log_probs, err_msg=str(key))
 
 
-def assert_first_tokens_follow_the_distribution(engine: RolloutEngine, policy: TinyPolicy) -> None:
+def assert_first_tokens_follow_the_distribution(engine: VllmEngine, policy: TinyPolicy) -> None:
     """Counts of the likeliest first tokens against their probabilities, by Pearson's statistic."""
     prompt, draws, temperature = policy.prompt("short", question="How many?"), 300, 0.2
     sampling = Sampling(temperature=temperature, max_tokens=1)

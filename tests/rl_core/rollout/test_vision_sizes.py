@@ -12,7 +12,7 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.encoder_budget import MultiModalBudget
 
 from rl_core.config.training import RolloutConfig
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_arguments import engine_arguments
 
 PUBLISHED = {"shortest_edge": 3136, "longest_edge": 12_845_056}

@@ -11,7 +11,7 @@ from rl_core.config.tolerances import AGREEMENT
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
-from rl_core.rollout.protocol import EngineSpec
+from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_arguments import cache_bytes_per_token, engine_arguments
 from rl_core.rollout.vllm_process import prepare_process
 

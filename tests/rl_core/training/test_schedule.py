@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.config.training import OptimConfig
-from rl_core.training.schedule import scheduled_lr, warmup_steps
+from rl_core.training.optimizer import scheduled_lr, warmup_steps
 
 
 def rates(total_steps: int, **options) -> list[float]:

@@ -1,32 +1,25 @@
 """What generation takes is noted while the engine has it: on a GPU a sleeping engine has given its memory back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
-from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 
 
 class LargeSleeper:
-    """A RolloutEngine that takes 256 MiB while it goes to sleep, which is no part of the phase of generation."""
+    """An engine that takes 256 MiB while it goes to sleep, which is no part of the phase of generation."""
 
     policy_version: int | None = None
     has_weights = True
-    cached_tokens = 0
+    unmapped_bytes = 0
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         self.policy_version = policy_version
-
-    def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        self.policy_version = policy_version
-
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        yield from ()
 
     def sleep(self) -> None:
         np.ones(2**28, dtype=np.uint8)

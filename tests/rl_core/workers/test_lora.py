@@ -14,7 +14,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import Tolerance
 from rl_core.export.verification import verify_merged
 from rl_core.models.named_weights import named_hf_weights
-from rl_core.rollout.generator import Generator
+from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.workers.folders import WorkerFolders
@@ -91,13 +91,13 @@ def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_sam
     prompts, lora_config, separate_worker, rewards, folders, train_groups, monkeypatch
 ) -> None:
     sent = []
-    load_weights = Generator.load_weights
+    load_weights = VllmEngine.load_weights
     monkeypatch.setattr(
-        Generator, "load_weights", lambda *args, **kwargs: (sent.append("weights"), load_weights(*args, **kwargs))
+        VllmEngine, "load_weights", lambda *args, **kwargs: (sent.append("weights"), load_weights(*args, **kwargs))
     )
-    load_adapters = Generator.load_adapters
+    load_adapters = VllmEngine.load_adapters
     monkeypatch.setattr(
-        Generator, "load_adapters", lambda *args, **kwargs: (sent.append("adapters"), load_adapters(*args, **kwargs))
+        VllmEngine, "load_adapters", lambda *args, **kwargs: (sent.append("adapters"), load_adapters(*args, **kwargs))
     )
     worker = separate_worker
     worker.load("policy", folders.base)
