@@ -35,7 +35,7 @@ def measure(owner: type | ModuleType, method: str, calls: list[tuple[float, floa
 def measure_parts() -> Calls:
     """Measure every part from now on. No part contains another one."""
     prepare_process()
-    from rl_core.rollout.cpu.worker import DecodeRunner
+    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
     from rl_core.rollout.cpu.scheduler import DecodeScheduler
     from rl_core.rollout.vllm_engine import VllmEngine
@@ -43,13 +43,13 @@ def measure_parts() -> Calls:
     from rl_core.training.policy_update import PolicyUpdate
 
     methods = {
-        "generate: language model": (DecodeRunner, "_model_forward"),
-        "generate: vision tower": (DecodeRunner, "_execute_mm_encoder"),
+        "generate: language model": (CPUModelRunner, "_model_forward"),
+        "generate: vision tower": (CPUModelRunner, "_execute_mm_encoder"),
         "generate: choice of the requests of a step": (DecodeScheduler, "schedule"),
         "generate: results of a step": (DecodeScheduler, "update_from_output"),
-        "generate: state of the requests": (DecodeRunner, "_update_states"),
-        "generate: input tensors": (DecodeRunner, "_prepare_inputs"),
-        "generate: sampling": (DecodeRunner, "sample_tokens"),
+        "generate: state of the requests": (CPUModelRunner, "_update_states"),
+        "generate: input tensors": (CPUModelRunner, "_prepare_inputs"),
+        "generate: sampling": (CPUModelRunner, "sample_tokens"),
         "generate: new requests": (RunningRequests, "add"),
         "generate: texts of the responses": (VllmEngine, "_rollout"),
         "forward_backward: packing and forward pass": (PolicyUpdate, "_forward"),
