@@ -49,7 +49,7 @@ class KLConfig(Section):
     """Weight of the KL term; its first value when `adaptive` is set."""
     penalty: KLPenalty = "low_var_kl"
     """Estimator: `kl`, `mse` and `low_var_kl` are Schulman's k1, k2 and k3; `abs` is the absolute log-ratio; `full` is
-    the KL itself over the whole vocabulary, and costs another pass of the reference in each micro-batch."""
+    the KL itself over the whole vocabulary."""
     use_kl_loss: bool = True
     """Add the term to the loss; false subtracts it from the reward of each token before advantages are computed."""
     adaptive: AdaptiveKLConfig | None = None
@@ -113,7 +113,7 @@ class AlgorithmConfig(Section):
     """Leave responses that were cut at rollout.max_response_length out of the loss (DAPO, arXiv 2503.14476, section
     3.4). They keep their part in the baseline of their group."""
     online_filtering: GroupFilter | None = None
-    """Group filtering: which groups are learned from; null learns from all of them."""
+    """Group filtering: which groups are learned from; null learns from all of them. Its type is `bounds` unless named."""
     kl: KLConfig | None = None
     """KL to the reference; null loads no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"

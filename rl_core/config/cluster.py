@@ -24,7 +24,7 @@ class ClusterConfig(Section):
     """Workers on each machine: its GPUs, or without GPUs processes that share its cores."""
     placement: Literal["colocated", "split"] = "colocated"
     """Where responses are generated. `colocated`: every worker generates and trains in turn. `split`: some workers of
-    each machine only generate, and the others only train; with `rollout.staleness: 1` both work at the same time."""
+    each machine only generate, and the others only train."""
     generating_devices: int = Field(default=1, ge=1, le=63)
     """Workers of each machine that generate with `placement: split`."""
     address: str = Field(default="local", pattern=r"^(local|auto|ray://\S+|[^\s:/]+:\d+)$")
@@ -58,8 +58,8 @@ class ClusterConfig(Section):
     """Longest time until all workers have their devices, and then until they have loaded the model. The time in which a
     disk of 50 MB/s reads the model's weights is added."""
     hang_timeout_seconds: float = Field(default=7200.0, gt=0.0)
-    """Longest time without any progress of a call; after that the workers are ended, and training is tried again from
-    the last checkpoint. It must be longer than the longest update."""
+    """Longest time without any progress of a call; after that training is tried again from the last checkpoint. It must
+    be longer than the longest update."""
     runtime_env: Kwargs = {}
     """Ray's runtime environment of the workers, for instance `{env_vars: {NCCL_SOCKET_IFNAME: eth0}}`. Secrets do not
     belong here: let each machine have them in its environment."""

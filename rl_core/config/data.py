@@ -18,8 +18,7 @@ class CurriculumConfig(Section):
     """An order of the training rows, such as from easy to hard."""
 
     column: str
-    """Column with a number for every training row; each epoch goes from the smallest to the largest. Rows with equal
-    numbers come in the order they would have without a curriculum."""
+    """Column with a number for every training row; each epoch goes from the smallest to the largest."""
     descending: bool = False
     """From the largest number to the smallest."""
 

@@ -82,15 +82,14 @@ class LoraConfig(Section):
     """LoRA: RL trains small matrices beside the frozen weights (Hu et al. 2021, arXiv:2106.09685)."""
 
     rank: int = Field(default=64, ge=1)
-    """Rank of an adapter: the inner size of its two matrices."""
+    """Rank of an adapter."""
     alpha: float = Field(default=64.0, gt=0.0)
     """An adapter's product is scaled by alpha / rank."""
     target_modules: str | tuple[str, ...] = "all-linear"
     """Linear layers that get an adapter: `all-linear`, a regular expression that matches the whole name, or a list of
     name endings."""
     exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
-    """Linear layers that get no adapter after all, as a regular expression or a list; the default leaves out the vision
-    tower."""
+    """Linear layers that get no adapter; the default leaves out the vision tower."""
     generator_weights: Literal["merged", "separate"] = "merged"
     """What the generator samples with. `merged`: each adapter is added to its weight, which samples faster. `separate`:
     the generator computes with frozen weights and adapters as the trainer does, so that bfloat16 does not round an
@@ -113,14 +112,14 @@ class ModelConfig(Section):
     source: ModelSource
     """Where the weights come from."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of forward pass, backward pass and generator. With bfloat16 training is in mixed precision, as with
-    EasyR1's mp_param_dtype: the optimizer updates float32 master weights (actor.optim.strategy)."""
+    """Number format of forward pass, backward pass and generator. The optimizer updates float32 master weights with
+    either (actor.optim.strategy)."""
     attention: Literal["auto", "sdpa", "varlen", "flash"] = "auto"
     """Attention kernel of the trainer. On a GPU, in bfloat16, `auto` takes flash if flash-attn can be imported,
-    otherwise varlen, PyTorch's own kernel for sequences of different lengths; everywhere else it takes sdpa."""
+    otherwise varlen, PyTorch's own kernel; everywhere else it takes sdpa."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    """Recompute activations in the backward pass: less memory, about a third more time. `auto` is false on a CPU, and
-    on a GPU true where the forecast does not fit without."""
+    """Recompute activations in the backward pass: less memory, about a third more time. `auto` is true on a GPU where
+    the forecast does not fit without."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
     """Number of tokens whose logits the output head computes at one time."""
     freeze_vision_tower: bool = False

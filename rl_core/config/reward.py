@@ -48,8 +48,8 @@ class RewardTerm(Section):
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
-    what the file says."""
+    """EasyR1's interface of the function, for a file that does not define REWARD_TYPE; null takes what the file
+    says."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
@@ -73,8 +73,8 @@ class RewardChoice(Section):
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """Which interface of EasyR1 the function has, for a file of EasyR1 that does not define REWARD_TYPE; null takes
-    what the file says."""
+    """EasyR1's interface of the function, for a file that does not define REWARD_TYPE; null takes what the file
+    says."""
     mixture: tuple[RewardTerm, ...] = ()
     """Functions whose weighted sum is `overall`. The components of the first function keep their names; the components
     of every other one get its name as a prefix (`length/overall`)."""

@@ -45,8 +45,7 @@ class OptimConfig(Section):
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
     lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """The same as a share of the run's training steps, rounded down to whole steps and then counted in optimizer steps;
-    in a cold start, as a share of its own steps. Only one of the two may be set."""
+    """The same as a share of the training steps, rounded down to whole steps. Only one of the two may be set."""
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
     """After the warm-up the rate stays constant, or falls along half a cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
@@ -172,7 +171,7 @@ class CriticConfig(Section):
     micro_batch_size_per_device_for_experience: AutoSequences = "auto"
     """The same for the pass without a gradient that computes the values of a rollout batch. `auto` as in `actor`."""
     cliprange_value: float = Field(default=0.5, gt=0.0)
-    """How far a value may move from its value at the start of the step and still lower the loss."""
+    """How far a value may move within a step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
     """How the value loss is averaged; the choices are the same as in `algorithm.loss_avg_mode`."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)

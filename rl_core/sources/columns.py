@@ -25,13 +25,13 @@ class Columns(Section):
     """Column with the question, or with the turns of a conversation that ends with it: a list of mappings with `role`
     and `content`, or with `from` and `value`. Each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
-    """Column with one image or a list of images (PIL images, encoded bytes or paths). It is empty in a text-only row;
-    null for a text-only source."""
+    """Column with one image or a list of images (PIL images, encoded bytes or paths), which may be empty; null for a
+    text-only source."""
     images_first: bool = False
     """Put images and videos before a question that marks no place for them; otherwise such a row is rejected."""
     video_key: str | None = "videos"
-    """Column with one video or a list of videos (encoded bytes or paths); each `<video>` in the question is the place
-    of one video. It is empty in a row without videos; null for a source without videos."""
+    """Column with one video or a list of videos (encoded bytes or paths), which may be empty; null for a source without
+    videos. Each `<video>` in the question is the place of one."""
     answer_key: str = "answer"
     """Column with the ground truth. If it is the same column as prompt_key, the answer is the last turn of its
     conversations, which is the assistant's."""

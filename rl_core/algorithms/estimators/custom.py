@@ -18,8 +18,7 @@ class CustomAdvantage(CustomFunction, AdvantageSection):
     type: Literal["custom"] = "custom"
     """Selects a function of your own."""
     min_group: int = Field(default=2, ge=1)
-    """Number of scored rollouts that a group must have; smaller groups are not learned from. 1 for an estimator that
-    does not compare the rollouts of a group."""
+    """Number of scored rollouts that a group must have; smaller groups are not learned from."""
 
     @property
     @override
