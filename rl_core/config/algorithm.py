@@ -113,7 +113,7 @@ class AlgorithmConfig(Section):
     """Leave responses that were cut at rollout.max_response_length out of the loss (DAPO, arXiv 2503.14476, section
     3.4). They keep their part in the baseline of their group."""
     online_filtering: GroupFilter | None = None
-    """Group filtering: which groups are learned from; null learns from all of them. Its type is `bounds` unless named."""
+    """Group filtering: which groups are learned from; null learns from all of them. `bounds` is its default type."""
     kl: KLConfig | None = None
     """KL to the reference; null loads no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"
