@@ -15,9 +15,8 @@ from flows.seed_group import MOST_SEEDS
 from rl_core.config.cluster import WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
-from rl_core.planning.attention_rules import attention_choice
 from rl_core.planning.batches import BatchPlan
-from rl_core.planning.gpu import CARDS, Gpu, find_gpu
+from rl_core.planning.gpu import CARDS, Gpu, attention_choice, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
@@ -163,7 +162,8 @@ def _print_forecast(
         f"{sizes.parameters / 1e6:,.1f} M parameters; about {_needed(memory, gpu)}, up to {disk:.1f} GiB of disk",
         highlight=False,
     )
-    console.print(memory_table(memory, measured_peaks(run, on_gpu=gpu is not None)))
+    measured = measured_peaks(run, on_gpu=gpu is not None) if run.root.is_dir() else {}
+    console.print(memory_table(memory, measured))
     if with_step_time:
         forecaster, words = step_forecaster(config, sizes, run, gpu)
         if forecaster is None:

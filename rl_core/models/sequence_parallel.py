@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
 
-from rl_core.planning.model_rules import why_not_shared
+from rl_core.planning.model_sizes import why_not_shared
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 

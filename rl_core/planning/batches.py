@@ -121,30 +121,31 @@ def divisibility_problems(config: RunConfig) -> list[Problem]:
     owners: dict[str, ActorConfig | CriticConfig | None] = {"actor": config.actor, "critic": config.critic}
     rollout = config.data.rollout_batch_size
     return [
-        _remainder_problem(rollout, owner.global_batch_size, key=f"{name}.global_batch_size")
+        Problem(
+            where="data.rollout_batch_size",
+            what=f"a step of {rollout} prompts does not split into optimizer steps of {owner.global_batch_size} "
+            f"({name}.global_batch_size): {rollout % owner.global_batch_size} are left over",
+            fix=f"set it to a multiple of {owner.global_batch_size}, or {name}.global_batch_size to a divisor of it",
+        )
         for name, owner in owners.items()
         if owner is not None and rollout % owner.global_batch_size
     ]
 
 
-def _remainder_problem(rollout: int, optimizer: int, *, key: str) -> Problem:
-    multiples = _listed(nearest_multiples(rollout, optimizer))
-    divisors = _listed(nearest_divisors(rollout, optimizer))
-    return Problem(
-        where="data.rollout_batch_size",
-        what=f"a step of {rollout} prompts does not split into optimizer steps of {optimizer} ({key}): "
-        f"{rollout % optimizer} are left over",
-        fix=f"set data.rollout_batch_size to {multiples}, or {key} to {divisors}",
-    )
-
-
 def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
     """Every setting that does not fit the number of training rows."""
-    batch = config.data.rollout_batch_size
+    batch, draw = config.data.rollout_batch_size, prompts_per_draw(config)
     if steps := steps_per_epoch(config, train_rows):
         return _pace_problems(config, steps)
     if train_rows >= batch:
-        return [_draw_problem(config, train_rows)]
+        return [
+            Problem(
+                where="algorithm.online_filtering.mini_rollout_batch_size",
+                what=f"whole draws of {draw} of the {train_rows} training rows give "
+                f"{train_rows // draw * draw} prompts an epoch, and a step takes {batch}",
+                fix=f"set it to a divisor of {batch}, or leave it out",
+            )
+        ]
     return [
         Problem(
             where="data.rollout_batch_size",
@@ -154,36 +155,24 @@ def row_problems(config: RunConfig, train_rows: int) -> list[Problem]:
     ]
 
 
-def _draw_problem(config: RunConfig, train_rows: int) -> Problem:
-    draw, batch = prompts_per_draw(config), config.data.rollout_batch_size
-    return Problem(
-        where="algorithm.online_filtering.mini_rollout_batch_size",
-        what=f"whole draws of {draw} of the {train_rows} training rows give {train_rows // draw * draw} prompts an "
-        f"epoch, and a step takes {batch}",
-        fix=f"set it to {max(nearest_divisors(batch, min(draw, batch)))}, or leave it out",
-    )
-
-
 def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
     """Warm-up, validation and checkpoints that do not fit the length of the run."""
     trainer = config.trainer
     steps = trainer.max_steps or trainer.total_epochs * steps_per_epoch
     problems = [*_warmup_problems(config, steps)]
-    ends = [steps_per_epoch] if trainer.save_on_epoch_end else []
-    at_ends = f", and at the end of an epoch of {steps_per_epoch}" if ends else ", and at the end of the run"
-    if (
-        config.merge.checkpoint == "best"
-        and trainer.val_freq > 0
-        and not _has_scored_checkpoint(config, steps_per_epoch, steps)
-    ):
-        problems.append(
-            Problem(
-                where="merge.checkpoint",
-                what=f"`best` needs a step that is validated (every {trainer.val_freq}) and saved (every "
-                f"{trainer.save_freq}{at_ends}); of {steps} steps none is both",
-                fix=f"set trainer.val_freq to {min(trainer.save_freq, *ends, steps)}",
+    # Saved are the multiples of these numbers, and the last step.
+    saved_every = [trainer.save_freq, *([steps_per_epoch] if trainer.save_on_epoch_end else [])]
+    if config.merge.checkpoint == "best" and trainer.val_freq > 0:
+        first = min(math.lcm(trainer.val_freq, every) for every in saved_every)
+        if first > steps and steps % trainer.val_freq:
+            problems.append(
+                Problem(
+                    where="merge.checkpoint",
+                    what=f"`best` needs a step that is validated (every {trainer.val_freq}) and saved (every "
+                    f"{' and every '.join(map(str, saved_every))}, and the last one); of {steps} steps none is both",
+                    fix=f"set trainer.val_freq to {min(*saved_every, steps)}",
+                )
             )
-        )
     return problems
 
 
@@ -213,39 +202,10 @@ def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConf
         )
 
 
-def _has_scored_checkpoint(config: RunConfig, steps_per_epoch: int, steps: int) -> bool:
-    """Whether any checkpoint has a validation. Saved are the multiples of `save_freq`, the last step, and the ends of
-    epochs unless `save_on_epoch_end` is false."""
-    trainer = config.trainer
-    saved_every = [trainer.save_freq, *([steps_per_epoch] if trainer.save_on_epoch_end else [])]
-    return min(math.lcm(trainer.val_freq, every) for every in saved_every) <= steps or steps % trainer.val_freq == 0
-
-
-def nearest_multiples(number: int, base: int) -> list[int]:
-    """The positive multiples of `base` next to `number`: the largest at or below it, if there is any, and the smallest
-    at or above it."""
-    below, above = number // base * base, -(-number // base) * base
-    return sorted({multiple for multiple in (below, above) if multiple > 0})
-
-
-def nearest_divisors(number: int, near: int) -> list[int]:
-    """The divisors of `number` next to `near`: the largest at or below it, and the smallest at or above it, if there is
-    any."""
-    divisors = {
-        part for small in range(1, math.isqrt(number) + 1) if number % small == 0 for part in (small, number // small)
-    }
-    below = max(divisor for divisor in divisors if divisor <= near)
-    return sorted({below, min((divisor for divisor in divisors if divisor >= near), default=below)})
-
-
 def _parts_per_longest_group(config: RunConfig) -> int:
     budget = update_token_budget(config)
     responses_per_part = (budget - config.data.max_prompt_length) // config.rollout.max_response_length
     return math.ceil(config.rollout.n / responses_per_part)
-
-
-def _listed(numbers: list[int]) -> str:
-    return " or ".join(map(str, numbers))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

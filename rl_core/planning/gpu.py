@@ -1,12 +1,18 @@
-"""Which GPU this machine has, and what is published of its kind."""
+"""Which GPU this machine has, what is published of its kind, and which attention the trainer uses on it."""
 
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import cache
+from importlib.util import find_spec
+from typing import Final, Literal, NamedTuple
 
 from rl_core.config.cluster import WorkerDevice
+from rl_core.config.model import ModelConfig
+from rl_core.problem import Problem
 
 
 class Gpu(NamedTuple):
@@ -114,3 +120,63 @@ longer than what it moves."""
 def card_named(driver_name: str) -> Card | None:
     """The card that the driver calls by this name; None where its figures are not known."""
     return next((card for card in CARDS.values() if card.name == driver_name), None)
+
+
+Backend = Literal["sdpa", "varlen", "flash"]
+
+
+class AttentionChoice(NamedTuple):
+    """The attention kernel of a trainer, and the reason in words."""
+
+    backend: Backend
+    why: str
+
+
+def attention_problems(model: ModelConfig, *, has_gpu: bool) -> Iterator[Problem]:
+    """A problem where `model.attention` names a kernel that cannot be used here."""
+    missing = {"flash": _missing_for_flash, "varlen": _missing_for_varlen}
+    if model.attention in missing and (reason := missing[model.attention](model, has_gpu=has_gpu)) is not None:
+        yield Problem("model.attention", f"it is {model.attention!r}, but {reason}", "set it to 'auto' or 'sdpa'")
+
+
+def attention_choice(model: ModelConfig, *, has_gpu: bool) -> AttentionChoice:
+    """The kernel of a configuration without problems. `auto` takes flash-attn where it can be imported, then PyTorch's
+    kernel for sequences of different lengths; both need a GPU and half precision."""
+    if model.attention != "auto":
+        return AttentionChoice(model.attention, "as configured")
+    no_flash = _missing_for_flash(model, has_gpu=has_gpu)
+    if no_flash is None:
+        return AttentionChoice("flash", "auto: flash-attn is installed")
+    no_varlen = _missing_for_varlen(model, has_gpu=has_gpu)
+    if no_varlen is None:
+        return AttentionChoice("varlen", f"auto: {no_flash}")
+    return AttentionChoice("sdpa", f"auto: {no_varlen}")
+
+
+def _missing_for_flash(model: ModelConfig, *, has_gpu: bool) -> str | None:
+    return _missing_for_varlen(model, has_gpu=has_gpu) or _missing_package()
+
+
+def _missing_for_varlen(model: ModelConfig, *, has_gpu: bool) -> str | None:
+    if not has_gpu:
+        return "there is no NVIDIA GPU"
+    if model.dtype == "float32":
+        return "there are no float32 kernels for it, and model.dtype is 'float32'"
+    return None
+
+
+def _missing_package() -> str | None:
+    package = find_spec("flash_attn")
+    if package is None:
+        return "flash-attn is not installed (extra `flash`)"
+    error = _import_error(str(package.origin))
+    return None if error is None else f"flash-attn is installed, but not for this Python and PyTorch: {error}"
+
+
+@cache
+def _import_error(file: str) -> str | None:
+    """The last line of the error with which flash-attn's import from this file ends, as its compiled part fits one
+    version of PyTorch only; None if it can be imported. Tried in another process, because it imports torch."""
+    command = [sys.executable, "-c", "from flash_attn import flash_attn_varlen_func"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    return tried.stderr.strip().rpartition("\n")[2] if tried.returncode else None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
@@ -26,8 +26,6 @@ SECONDS_OF_RUN: Final = 10.0
 """A run needs the answer, so it waits longer."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-
-_State = Literal["there", "missing", "away", "silent"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,14 +112,12 @@ def offline_problems(config: RunConfig) -> list[Problem]:
     return problems
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HubAnswer:
-    """The hub's answer for a name: "there"; "missing", or not visible for this account; "away": the hub cannot be
-    reached; "silent": it has not answered in time."""
+class HubAnswer(NamedTuple):
+    """What the hub says of a name: what is wrong with it, if anything is, and whether the hub has answered at all."""
 
     name: HubName
-    state: _State
-    reason: str = ""
+    problem: Problem | None = None
+    has_answered: bool = True
 
 
 def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
@@ -134,7 +130,7 @@ def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
 def hub_problems(answers: Sequence[HubAnswer]) -> list[Problem]:
     """Problems with names that are missing on the hub, and names that are not in the cache while the hub cannot be
     reached."""
-    return [problem for answer in answers if not answer.name.is_cached for problem in _problems(answer)]
+    return [answer.problem for answer in answers if answer.problem is not None and not answer.name.is_cached]
 
 
 @contextmanager
@@ -142,31 +138,11 @@ def no_waiting(answers: Sequence[HubAnswer]) -> Iterator[None]:
     """Use only the cache in a `with` block if the hub has not answered, since every library would retry again and
     again."""
     before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or any(answer.state in ("away", "silent") for answer in answers)
+    constants.HF_HUB_OFFLINE = before or not all(answer.has_answered for answer in answers)
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
-
-
-def _problems(answer: HubAnswer) -> Iterator[Problem]:
-    name, where = answer.name, answer.name.key
-    if answer.state == "missing":
-        what = f"the hub has no {name.kind} {name}, or none for this account: {answer.reason}"
-        yield Problem(where=where, what=what, fix="correct the name or the revision, or log in (HF_TOKEN)")
-    elif answer.state == "away":
-        yield Problem(
-            where=where,
-            what=f"{name} must come from the hub, and {constants.ENDPOINT} does not give it: {answer.reason}",
-            fix="see that this machine reaches it (HF_ENDPOINT names another one), or copy the cache of one that does",
-        )
-    elif answer.state == "silent":
-        yield Problem(
-            where=where,
-            what=f"{name} must come from the hub, and {constants.ENDPOINT} did not answer in time",
-            fix="see that this machine reaches it (HF_ENDPOINT names another one)",
-            fatal=False,
-        )
 
 
 def _asked(names: Sequence[HubName], seconds: float) -> list[HubAnswer]:
@@ -183,18 +159,24 @@ def _asked(names: Sequence[HubName], seconds: float) -> list[HubAnswer]:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - monotonic()))
-    return [answers.get(name) or HubAnswer(name=name, state="silent") for name in names]
+    return [answers.get(name) or _unanswered(name, "it did not answer in time", fatal=False) for name in names]
 
 
 def _ask(name: HubName, seconds: float) -> HubAnswer:
-    api = HfApi()
     try:
-        api.repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
+        HfApi().repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
     except (RepositoryNotFoundError, RevisionNotFoundError, LocalTokenNotFoundError) as error:
-        return HubAnswer(name=name, state="missing", reason=_first_line(error))
+        what = f"the hub has no {name.kind} {name}, or none for this account: {_first_line(error)}"
+        return HubAnswer(name, Problem(name.key, what, "correct the name or the revision, or log in (HF_TOKEN)"))
     except Exception as error:  # noqa: BLE001 - whatever the HTTP client raises, there is no answer
-        return HubAnswer(name=name, state="away", reason=_first_line(error))
-    return HubAnswer(name=name, state="there")
+        return _unanswered(name, _first_line(error), fatal=True)
+    return HubAnswer(name)
+
+
+def _unanswered(name: HubName, reason: str, *, fatal: bool) -> HubAnswer:
+    what = f"{name} must come from the hub, and {constants.ENDPOINT} does not give it: {reason}"
+    fix = "see that this machine reaches it (HF_ENDPOINT names another one), or copy the cache of one that does"
+    return HubAnswer(name, Problem(name.key, what, fix, fatal=fatal), has_answered=False)
 
 
 def _first_line(error: Exception) -> str:

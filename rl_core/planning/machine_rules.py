@@ -1,19 +1,18 @@
 """Rules between a config and this machine: files, packages, kernels, GPUs and cores."""
 
-import ast
 import importlib.util
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.environment import usable_cores
 from rl_core.files import NOTHING_THERE, files_named, why_no_file
-from rl_core.planning.attention_rules import attention_problems
-from rl_core.planning.gpu import Gpu, driver_version
+from rl_core.planning.gpu import Gpu, attention_problems, driver_version
 from rl_core.planning.hub import is_folder, is_hub_path
 from rl_core.problem import Problem
 from rl_core.user_code.function import file_named
@@ -119,18 +118,11 @@ def unusable_gpu(gpu: Gpu | None) -> Problem | None:
 
 
 def _torch_build() -> tuple[str, str | None]:
-    """The version of the installed torch, and of the CUDA that it was built with, if any. Its small file of versions is
-    read and not executed; importing torch would take seconds."""
+    """The version of the installed torch, and of the CUDA that it was built with, if any, from its small file of
+    versions; importing torch would take seconds."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.submodule_search_locations is not None, "a dependency"
-    stated: dict[str, Any] = {}
-    for node in ast.parse(Path(spec.submodule_search_locations[0], "version.py").read_text()).body:
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value))
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value))
-            ):
-                stated[name] = value
+    stated = runpy.run_path(str(Path(spec.submodule_search_locations[0], "version.py")))
     return stated["__version__"], stated["cuda"]
 
 
@@ -164,15 +156,12 @@ def _path_problems(key: str, path: Path, kind: str) -> Iterator[Problem]:
         return
     found = [path] if is_there else files_named(path)
     if kind != "folder" and found:
-        wrong = [(file, why) for file in found if (why := why_no_file(file)) is not None]
-        yield from (
-            Problem(key, f"{shortened(str(file))} cannot be read: {why}", "name a file on a disk")
-            for file, why in wrong
-        )
+        for file in found:
+            if (why := why_no_file(file)) is not None:
+                yield Problem(key, f"{shortened(str(file))} cannot be read: {why}", "name a file on a disk")
         return
     why = why_no_file(path) or "it is a file"
-    reason = "" if why == NOTHING_THERE else f": {why}"
-    what = f"there is no {kind} {shortened(str(path))}{reason}"
+    what = f"there is no {kind} {shortened(str(path))}" + ("" if why == NOTHING_THERE else f": {why}")
     yield Problem(key, what, f"write {shortened(str(path.absolute()))}, or correct the path")
 
 

@@ -82,12 +82,6 @@ LOCAL_RAY_BYTES: Final = int(1.1 * GIB)
 """What a local cluster takes on a machine with a GPU: 0.63 GiB for the services of Ray 2.60 (resident memory, summed),
 and its object store of 0.5 GiB, if messages have filled it once."""
 
-RUN_LIBRARIES: Final = "libraries of the run"
-"""The name of the row of what the process of a run takes in addition to a worker's."""
-
-FRAGMENTS: Final = "fragmentation"
-"""The name of the row of what the allocator holds in blocks that no tensor uses."""
-
 USABLE: Final = 0.92
 """Share of a GPU's memory that a forecast may fill. The rest is for what a forecast does not know: other programs,
 workspaces of kernels and of NCCL."""
@@ -95,19 +89,13 @@ workspaces of kernels and of NCCL."""
 PATCHES_BYTES: Final = 4 * GIB
 """Most bytes of the patches of images (rl_core.models.pixels)."""
 
-
+# Names of rows.
+RUN_LIBRARIES: Final = "libraries of the run"
+FRAGMENTS: Final = "fragmentation"
 CHECKPOINT: Final = "copy of a checkpoint"
-"""The name of the row of what `trainer.async_save` writes from while the next step runs. It is kept for the next
-save."""
-
 DRIVER: Final = "reserved by the driver"
-"""The name of the row of what nvidia-smi counts as memory and no process gets."""
-
 CONTEXT: Final = "CUDA context and workspaces"
-"""The name of the row of what a GPU loses before any tensor."""
-
 GRAPHS: Final = "engine CUDA graphs"
-"""The name of the row of vLLM's CUDA graphs, which stay while it sleeps."""
 
 
 def memory_forecast(

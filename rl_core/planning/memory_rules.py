@@ -12,7 +12,6 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast
 from rl_core.planning.model_fields import vision_patch_size
-from rl_core.planning.model_rules import division_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.settings import Change, auto_keys, configured, settle, with_changes
 from rl_core.planning.update_memory import PATCHES_A_TOKEN
@@ -91,7 +90,7 @@ def memory_problems(
     too_large = _size_problem(config, sizes, forecast, limit)
     checks = (
         too_large,
-        _host_problem(config, sizes, forecast, limit, host_gib),
+        _host_problem(forecast, host_gib),
         # Where the trainer has no room, the generator has none either.
         None if too_large else _cache_problem(config, sizes, forecast, limit),
     )
@@ -132,31 +131,18 @@ def _way(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequ
     return f"set {', '.join(map(str, changes))} (then about {limit.needed_gib(forecast):.1f} GiB are needed{cached})"
 
 
-def _host_problem(
-    config: RunConfig, sizes: ModelSizes, forecast: MemoryForecast, limit: MemoryLimit, host_gib: float | None
-) -> Problem | None:
+def _host_problem(forecast: MemoryForecast, host_gib: float | None) -> Problem | None:
     if host_gib is None or forecast.machine_gib <= host_gib:
         return None
     largest = max(forecast.host_rows, key=lambda row: row.num_bytes)
-    changes = [
-        *(Change.of("trainer.offload", kept) for kept in ("optimizer", "none")),
-        Change.of("trainer.save_model_only", True),
-        Change(key="model.lora", value=LoraConfig(), shown=f"{{rank: {LoraConfig().rank}}}"),
-    ]
-    enough = [change for change in changes if _fits_beside_gpus(with_changes(config, [change]), sizes, limit, host_gib)]
     return Problem(
         where="memory of this machine",
         what=f"about {forecast.machine_gib:.1f} GiB are needed beside the GPU{_by_workers(forecast)} and "
         f"{host_gib:.1f} GiB are there; the largest part is {largest.name}, {largest.gib:.1f} GiB",
-        fix=f"set {' or '.join(map(str, enough))}"
-        if enough
-        else "take a smaller model, or more machines with fewer GPUs",
+        fix="offload less (trainer.offload), set trainer.save_model_only, train adapters (model.lora), or take more "
+        "machines with fewer GPUs",
         fatal=False,
     )
-
-
-def _fits_beside_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, host_gib: float) -> bool:
-    return limit.fits(config, sizes) and limit.forecast(config, sizes).machine_gib <= host_gib
 
 
 def _by_workers(forecast: MemoryForecast) -> str:
@@ -270,8 +256,13 @@ def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Se
 def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
     """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
     its layers equally."""
-    problems = (*config.cluster.problems(), *division_problems(config, sizes))
-    return not any(problem.fatal for problem in problems)
+    cluster = config.cluster
+    if any(problem.fatal for problem in cluster.problems()):
+        return False
+    return not (
+        sizes.why_heads_not_shared(cluster.sequence_parallel_size)
+        or sizes.why_layers_not_shared(cluster.tensor_parallel_size)
+    )
 
 
 def _cluster_changes(config: RunConfig) -> Iterator[Change]:

@@ -89,10 +89,26 @@ class ModelSizes:
         """Attention heads of a layer of the language model."""
         return self.query_size // self.head_size
 
-    @property
-    def key_value_heads(self) -> int:
-        """Its key/value heads."""
-        return self.key_value_size // self.head_size
+    def why_heads_not_shared(self, ranks: int) -> str | None:
+        """Why the attention heads cannot be shared by this many ranks, in words; None if they can."""
+        return why_not_shared(self.heads, self.key_value_size // self.head_size, ranks)
+
+    def why_layers_not_shared(self, ranks: int) -> str | None:
+        """Why vLLM cannot divide the layers among this many ranks; None if it can."""
+        if self.vision_heads % ranks:
+            return f"{self.vision_heads} attention heads of the vision tower cannot be shared equally by {ranks} ranks"
+        if self.intermediate_size % ranks:
+            return f"feed-forward layers of width {self.intermediate_size} cannot be shared equally by {ranks} ranks"
+        return self.why_heads_not_shared(ranks)
+
+
+def why_not_shared(heads: int, key_value_heads: int, ranks: int) -> str | None:
+    """Why the attention heads of a model cannot be shared by this many ranks, in words; None if they can."""
+    if heads % ranks:
+        return f"{heads} attention heads cannot be shared equally by {ranks} ranks"
+    if key_value_heads % ranks and ranks % key_value_heads:
+        return f"neither of {key_value_heads} key/value heads and {ranks} ranks is a multiple of the other"
+    return None
 
 
 def model_sizes(source: ModelSource) -> ModelSizes | None:

@@ -161,35 +161,13 @@ def at_once_words(needs: Sequence[Need], machine: Machine) -> str:
     """How many of these runs, two or more, are carried out at the same time, and why."""
     if len(set(needs)) > 1:
         return "side by side as they fit" if is_ever_shared(needs, machine) else f"{_ONE_BY_ONE}: no two fit together"
-    most = num_begun(needs, machine)
-    if most == 1:
-        return f"{_ONE_BY_ONE}: {_why_one(needs[0], machine)}"
-    return f"{most} at a time: {_shared(needs[0], machine, most=most)}"
-
-
-def _why_one(need: Need, machine: Machine) -> str:
-    """What of the machine a run takes that leaves too little for a second one."""
+    most, need = num_begun(needs, machine), needs[0]
+    number = f"{most} at a time" if most > 1 else _ONE_BY_ONE
     if (why := why_alone(need, machine)) is not None:
-        return why
-    if 2 * need.gpus > len(machine.gpus) and need.gpus:
-        return f"a run takes {_part(need.gpus, len(machine.gpus), 'GPU')}"
-    if 2 * need.cores > machine.cores:
-        return f"a run takes {_part(need.cores, machine.cores, 'core')} (cluster.threads)"
-    return f"a run takes about {need.memory_gib:.1f} of {machine.memory_gib:.1f} GiB of memory"
-
-
-def _part(taken: int, there: int, what: str) -> str:
-    if taken < there:
-        return f"{taken} of {there} {what}s"
-    return f"the only {what}" if there == 1 else f"all {there} {what}s"
-
-
-def _shared(need: Need, machine: Machine, *, most: int) -> str:
-    """What equal runs share, and what each takes of it; memory where it lets no more of them run."""
-    on_gpus = need.gpus > 0
-    each = need.gpus if on_gpus else need.cores
-    there = len(machine.gpus) if on_gpus else machine.cores
-    shared = f"{there} GPUs, {each} each" if on_gpus else f"{there} cores, {each} thread{'s' if each > 1 else ''} each"
-    if need.memory_gib is None or each * (most + 1) > there or need.memory_gib * (most + 1) <= machine.memory_gib:
-        return shared
-    return f"{machine.memory_gib:.1f} GiB of memory, about {need.memory_gib:.1f} each"
+        return f"{number}: {why}"
+    devices = (
+        f"{need.gpus} of {len(machine.gpus)} GPU(s)"
+        if need.gpus
+        else f"{need.cores} of {machine.cores} core(s) (cluster.threads)"
+    )
+    return f"{number}: a run takes {devices} and about {need.memory_gib:.1f} of {machine.memory_gib:.1f} GiB of memory"

@@ -9,7 +9,7 @@ from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.device import computing_device
 from rl_core.models.attention import TreeAttention, tree_attention
 from rl_core.models.tree_layout import TreeLayout, TreeSpans
-from rl_core.planning.attention_rules import Backend, attention_problems
+from rl_core.planning.gpu import Backend, attention_problems
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype
 

@@ -61,7 +61,7 @@ def known_rows(
 
 
 def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
-    for place in (run, *other_runs(run)):
+    for place in [*([run] if run.root.is_dir() else []), *other_runs(run)]:
         manifest = read_manifest(place, "prepare")
         if manifest is not None and manifest.digest == digest:
             return int(manifest.result["splits"]["train"]["rows"])

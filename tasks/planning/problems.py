@@ -20,7 +20,6 @@ from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.rules import check_config
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
-from rl_core.rewards.registry import resolve_function
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from rl_core.templates import check_chat_template, target_template
@@ -144,7 +143,10 @@ def _template_problems(config: RunConfig) -> Iterator[Problem]:
 def _function_problems(config: RunConfig) -> Iterator[Problem]:
     for key, term in config.reward.keyed_terms():
         if not is_user_function(term.function):
-            continue  # rl_core.planning checks the built-in rewards
+            continue  # its section checks the names of built-in rewards
+        # Imported here: most configs have built-in rewards only.
+        from rl_core.rewards.registry import resolve_function
+
         try:
             resolve_function(term, grader=config.reward.grader)
         except ValueError as error:

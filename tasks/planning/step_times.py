@@ -81,7 +81,7 @@ def step_forecaster(
     if sizes is None:
         return None, "not known: the model is not here yet, or its parameters could not be counted"
     card = (card_named(gpu.name) if gpu else None) or UNLISTED
-    steps = measured_steps(run, config, gpu)
+    steps = measured_steps(run, config, gpu) if run.root.is_dir() else []
     if card is UNLISTED and not steps:
         return None, _unknown_words(gpu)
     metrics = [record for record in read(run.metrics) if "response_length/mean" in record][-NEWEST:]

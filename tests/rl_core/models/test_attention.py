@@ -11,7 +11,7 @@ import torch
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.models.packing import pack_trees
-from rl_core.planning.attention_rules import attention_choice
+from rl_core.planning.gpu import attention_choice
 from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 
 

@@ -344,21 +344,6 @@ def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure:
     assert "the largest part is copy of a checkpoint" in problem.what
 
 
-def test_only_what_is_enough_is_proposed_for_the_memory_beside_a_gpu(configure: Configure) -> None:
-    """What is offloaded counts there, and the copy of a checkpoint; what is not offloaded has to fit into the GPU."""
-    kept = ("trainer.offload=all", "rollout.gpu_memory_utilization=0.3", "algorithm.kl={coef: 0.01}")
-    config = configure("model.dtype=bfloat16", *kept)
-    needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=200.0).host_gib
-    fewer, smaller, lora = "trainer.offload to optimizer", "trainer.save_model_only to true", "model.lora to {rank: 64}"
-    for gpu, host, enough in (
-        (200.0, needed - 1, [fewer, "trainer.offload to none", smaller, lora]),
-        (200.0, 16.0, [lora]),
-        (100.0, needed - 1, [fewer, smaller, lora]),
-    ):
-        told = memory_problems(config, SEVEN_BILLION, available_gib=gpu, on_gpu=True, host_gib=host)
-        assert [problem.fix for problem in told] == [f"set {' or '.join(enough)}"]
-
-
 def test_the_cache_holds_as_many_sequences_as_its_bytes_allow(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=2", "rollout.max_num_seqs=10000")
     token_bytes = 2 * 28 * 512 * 2

@@ -14,9 +14,8 @@ from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.models.trained_part import attach_lora
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.model_rules import adapter_problems, division_problems, model_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
-from rl_core.planning.rules import check_config
+from rl_core.planning.rules import adapter_problems, check_config, division_problems, model_problems
 from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
 Configure = Callable[..., RunConfig]

@@ -32,7 +32,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
     [
         (["trainer.val_freq=0"], "trainer.val_freq", "set -1 to never validate"),
         (["merge.checkpoint=best"], "merge.checkpoint", "never validates"),
-        (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set data.rollout_batch_size to 8 or 16"),
+        (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set it to a multiple of 8"),
         (["data.rollout_batch_size=104"], "data.rollout_batch_size", "more than the 96 training rows"),
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
         (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
@@ -69,7 +69,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (
             ["algorithm.advantage.type=gae", "critic={global_batch_size: 6}"],
             "data.rollout_batch_size",
-            "critic.global_batch_size to 4 or 8",
+            "critic.global_batch_size to a divisor of it",
         ),
         (
             ["algorithm.online_filtering={filter_low: 1.0}"],
