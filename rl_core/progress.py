@@ -1,4 +1,4 @@
-"""The interface for showing the progress of long work, independent of where it is shown."""
+"""The interfaces for what long work reports, its progress and incidents, wherever these are shown or written."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +23,13 @@ class Progress(Protocol):
     def wait(self, description: str) -> AbstractContextManager[None]:
         """Shows during the `with` block what the run is waiting for, for work without measurable progress ("start the
         generator")."""
+
+
+class LogEvent(Protocol):
+    """Records an incident of the run."""
+
+    def __call__(self, kind: str, **facts: object) -> None:
+        """Record an incident of a kind ("checkpoint-damaged") with facts, which are JSON values."""
 
 
 class SilentProgress(Progress):

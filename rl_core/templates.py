@@ -23,8 +23,11 @@ _MOST_SECONDS: Final = 2.0
 
 _READS_OTHERS = (jinja2.nodes.Include, jinja2.nodes.Import, jinja2.nodes.FromImport, jinja2.nodes.Extends)
 
-_MISTAKES = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""Exceptions of expressions that do not fit their values."""
+_MISTAKES = (
+    *(jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError),
+    *(RecursionError, TimeoutError),
+)
+"""Exceptions of expressions that do not fit their values, or do not end."""
 
 
 class TextTemplate:
@@ -56,59 +59,26 @@ class TextTemplate:
             )
 
     def render(self, **values: Any) -> str:
-        """The text for these values.
-
-        Raises:
-            Unending: the rendering does not end in time.
-            ValueError: these values cannot be rendered.
-        """
+        """The text for these values. Raises ValueError if they cannot be rendered, or not in time."""
         try:
-            return _rendered(self._template, values)
-        except ValueError as error:
-            raise type(error)(f"{self._name} {error}") from None
+            with _limited_time():
+                return self._template.render(values)
+        except _MISTAKES as error:
+            raise ValueError(f"{self._name} cannot be rendered: {shortened(str(error))}") from None
 
 
 def target_template(source: str) -> TextTemplate:
-    """The template of a response to imitate (`cold_start.target_template`), with the variables `answer` and `question`.
-
-    Raises:
-        ValueError: the text is not Jinja, uses an unknown variable or another template, or does not end in
-            time.
-    """
-    template = TextTemplate(source, name="cold_start.target_template", variables=("answer", "question"))
-    try:
-        template.render(answer="1", question="How many?")
-    except Unending:
-        raise
-    except ValueError:
-        return template  # it may need answers of another form; the trial of the reward renders real answers
-    return template
+    """The template of a response to imitate (`cold_start.target_template`). Raises ValueError as TextTemplate does."""
+    return TextTemplate(source, name="cold_start.target_template", variables=("answer", "question"))
 
 
 def check_chat_template(source: str) -> None:
-    """Check a chat template: it is compiled as in transformers, and rendered for one question to see that it ends. How
-    it renders other conversations is not checked.
-
-    Raises:
-        ValueError: the text is not Jinja, uses another template, or does not end in time.
-    """
+    """Check that a chat template can be compiled as in transformers. Raises ValueError where it is not Jinja or uses
+    another template; how it renders conversations is not checked."""
     environment = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationBlocks]
     )
-    environment.globals.update(raise_exception=_refuse, strftime_now=lambda _: "", bos_token="", eos_token="")
-    environment.filters["tojson"] = lambda value, **_: str(value)
-    template, _ = _compiled(source, environment)
-    conversation = [{"role": "user", "content": "question"}]
-    try:
-        _rendered(template, {"messages": conversation, "add_generation_prompt": True})
-    except Unending:
-        raise
-    except ValueError:
-        return  # another conversation may work; the preparation renders the real ones
-
-
-class Unending(ValueError):
-    """A rendering does not end, or not in time."""
+    _compiled(source, environment)
 
 
 def _compiled(source: str, environment: SandboxedEnvironment) -> tuple[jinja2.Template, frozenset[str]]:
@@ -125,29 +95,16 @@ def _compiled(source: str, environment: SandboxedEnvironment) -> tuple[jinja2.Te
         raise ValueError("has expressions or blocks that are nested too deeply") from None
 
 
-def _rendered(template: jinja2.Template, values: dict[str, Any]) -> str:
-    try:
-        with _limited_time():
-            return template.render(values)
-    except Unending:
-        raise
-    except RecursionError:
-        raise Unending("calls itself endlessly") from None
-    except _MISTAKES as error:
-        raise ValueError(f"cannot be rendered: {shortened(str(error))}") from None
-
-
 @contextmanager
 def _limited_time() -> Iterator[None]:
-    """Raises Unending in a block whose loops take too long; a single operation of Python is not interrupted. Outside
-    the main thread, which alone may set signal handlers, there is no limit; rows and the templates of a config are
-    rendered in the main thread."""
+    """Raises TimeoutError in a block whose loops take too long; a single operation of Python is not interrupted. There
+    is no limit outside the main thread, which alone may set signal handlers, and in which rows are rendered."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(*_: object) -> None:
-        raise Unending(f"takes more than {_MOST_SECONDS:g} seconds for one text")
+        raise TimeoutError(f"it takes more than {_MOST_SECONDS:g} seconds for one text")
 
     handler = signal.signal(signal.SIGALRM, end)
     timer = signal.setitimer(signal.ITIMER_REAL, _MOST_SECONDS)
@@ -156,10 +113,6 @@ def _limited_time() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
-
-
-def _refuse(message: str) -> None:
-    raise jinja2.TemplateError(message)
 
 
 class _GenerationBlocks(jinja2.ext.Extension):

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from flows.printing import say
 from flows.request import ResolvedRun
-from flows.seed_group import MOST_SEEDS
 from rl_core.config.cluster import WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.run import RunConfig
@@ -22,7 +21,6 @@ from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.settings import settle
-from rl_core.planning.slots import at_once_words, need_of, this_machine
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
@@ -150,9 +148,6 @@ def _print_forecast(
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:
         console.print(f"threads: {threads_words(config.cluster)}", highlight=False)
-    if gpu is None or not gpu.is_elsewhere:
-        several = at_once_words([need_of(config, gpu)] * MOST_SEEDS, this_machine())
-        console.print(f"runs of several seeds: {several}", highlight=False)
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return

@@ -30,7 +30,7 @@ from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource
 
 if TYPE_CHECKING:
-    from rl_core.evaluation.model_lookup import Dtype
+    from rl_core.evaluation.model_evaluation import Dtype
 
 
 EVALUATIONS = Path("evaluations")
@@ -136,8 +136,7 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on(console))
         with progress.wait("load PyTorch and its libraries"):
-            from rl_core.evaluation.model_evaluation import Measurement, evaluate_model
-            from rl_core.evaluation.model_lookup import find_model
+            from rl_core.evaluation.model_evaluation import Measurement, evaluate_model, find_model
 
         measurements = [
             Measurement(protocol=protocol, source=source) for protocol, source in zip(protocols, sources, strict=True)

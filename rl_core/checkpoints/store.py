@@ -17,8 +17,8 @@ from rl_core.checkpoints.manifest import (
     write_manifest,
 )
 from rl_core.digests import FileRecord
-from rl_core.events import LogEvent
 from rl_core.files import committed_folder, remove_folder, sweep_temporaries
+from rl_core.progress import LogEvent
 
 _logger = logging.getLogger(__name__)
 _GIB = 1 << 30

@@ -160,7 +160,6 @@ class ClusterConfig(Section):
 
     def _fewest_problems(self, fewest: int) -> Iterator[Problem]:
         """A number of workers that training could never go on with."""
-        together = self.sequence_parallel_size
         if fewest > self.ranks:
             yield Problem(
                 "min_workers",
@@ -172,12 +171,4 @@ class ClusterConfig(Section):
                 "min_workers",
                 "through ray:// a run cannot see what is left on which machine",
                 "start the run on a machine of the cluster, with cluster.address auto, or leave this key out",
-            )
-        if fewest % together:
-            yield Problem(
-                "min_workers",
-                f"{fewest} worker(s) cannot be put together in groups of {together}, so training goes on with "
-                f"{fewest + together - fewest % together} at least",
-                "set it to a multiple of cluster.sequence_parallel_size",
-                fatal=False,
             )

@@ -8,15 +8,13 @@ from typing import Any, Literal
 
 from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import Comparison, GroupAccuracy, Shares, compare_groups
-from rl_core.evaluation.statistics import SIGNIFICANT, Interval
+from rl_core.evaluation.statistics import SIGNIFICANT, Interval, Z
 
 Outcome = Literal["reproduced", "above", "below", "undecided", "not comparable"]
 """What the runs say of the published number."""
 
 Status = Literal["good", "regressed", "undecided", "not comparable"]
 """What the runs say of their baseline, by the published number and by the earlier good runs."""
-
-_Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +60,7 @@ class Reproduction:
 def tolerance(accuracy: float, *, items: int, rounding: float) -> float:
     """How far a faithful run may lie from a published accuracy: 1.96 standard errors of a share that was measured once
     on `items` items, and the rounding of the published digits."""
-    return _Z95 * math.sqrt(accuracy * (1 - accuracy) / items) + rounding
+    return Z * math.sqrt(accuracy * (1 - accuracy) / items) + rounding
 
 
 def published_band(published: PublishedConfig) -> Interval | None:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
+from typing import Final
 
 import numpy as np
 from scipy.stats import binomtest, ttest_ind
@@ -14,34 +15,30 @@ from rl_core.randomness import keyed_seed
 
 Interval = tuple[float, float]
 
-RESAMPLES = 10_000
+CONFIDENCE: Final = 0.95
+"""Coverage of every interval."""
 
-SIGNIFICANT = 0.05
+Z: Final = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+"""Standard errors of half an interval."""
+
+RESAMPLES: Final = 10_000
+
+SIGNIFICANT: Final = 0.05
 """A difference with a p-value below it counts as more than luck."""
 
 
-def wilson_interval(successes: float, n: float, *, confidence: float = 0.95) -> Interval:
-    """Score interval of a proportion (Wilson, JASA 22, 1927): it stays inside [0, 1] and is honest near the ends.
-
-    Args:
-        successes: Number of right responses, 0 .. n. A fraction is allowed, for an effective sample size.
-        n: Number of responses, more than 0.
-        confidence: Coverage, between 0 and 1.
-    """
-    if n <= 0 or not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} is not a proportion")
-    z = _z(confidence)
+def wilson_interval(successes: float, n: float) -> Interval:
+    """Score interval of a proportion of `n` responses (Wilson, JASA 22, 1927): it stays inside [0, 1], and is honest
+    near the ends. Fractions are allowed, for an effective sample size."""
     share = successes / n
-    centre = share + z * z / (2 * n)
-    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
+    centre = share + Z * Z / (2 * n)
+    half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+    scale = 1 + Z * Z / n
     # Rounding alone could push an end past the estimate or past 0 and 1.
     return max(0.0, min(share, (centre - half) / scale)), min(1.0, max(share, (centre + half) / scale))
 
 
-def clustered_wilson_interval(
-    item_shares: Sequence[float], *, samples_per_item: int, confidence: float = 0.95
-) -> Interval:
+def clustered_wilson_interval(item_shares: Sequence[float], *, samples_per_item: int) -> Interval:
     """Wilson's interval for several responses to each item.
 
     Responses to one item resemble each other, so k responses to each of N items say less than N * k independent
@@ -49,17 +46,10 @@ def clustered_wilson_interval(
     effect of Kish, Survey Sampling, 1965; for Wilson's interval with it see Franco et al., J. Survey Statistics and
     Methodology 7, 2019. n_eff lies between N and N * k. It is N where k = 1, and where all responses are right or all
     are wrong.
-
-    Args:
-        item_shares: [N] share of right responses to each item, 0 .. 1.
-        samples_per_item: k.
     """
-    items = len(item_shares)
-    if items == 0 or not all(0 <= share <= 1 for share in item_shares):
-        raise ValueError(f"need item shares between 0 and 1, got {list(item_shares)[:5]}")
     mean = fmean(item_shares)
-    effective = _effective_answers(item_shares, mean, most=items * samples_per_item)
-    return wilson_interval(mean * effective, effective, confidence=confidence)
+    effective = _effective_answers(item_shares, mean, most=len(item_shares) * samples_per_item)
+    return wilson_interval(mean * effective, effective)
 
 
 def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) -> float:
@@ -76,8 +66,6 @@ def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value that two models are equally good (McNemar, Psychometrika 12, 1947), where `b` items were
     answered rightly by the first model alone and `c` by the second model alone. Under the null hypothesis each such
     item is a fair coin, so that b is binomial."""
-    if b < 0 or c < 0:
-        raise ValueError(f"counts must not be negative: {b}, {c}")
     return float(binomtest(b, b + c).pvalue) if b + c else 1.0
 
 
@@ -96,13 +84,13 @@ class PairedCounts:
         return self.both + self.only_first + self.only_second + self.neither
 
 
-def paired_difference_interval(counts: PairedCounts, *, confidence: float = 0.95) -> Interval:
+def paired_difference_interval(counts: PairedCounts) -> Interval:
     """Confidence interval of the second accuracy minus the first, on the same items (Newcombe, Statistics in Medicine
     17, 1998, pages 2635-2650, method 10): the two Wilson intervals, squared and added with their correlation."""
     n = counts.n
     first, second = counts.both + counts.only_first, counts.both + counts.only_second
-    low1, high1 = wilson_interval(first, n, confidence=confidence)
-    low2, high2 = wilson_interval(second, n, confidence=confidence)
+    low1, high1 = wilson_interval(first, n)
+    low2, high2 = wilson_interval(second, n)
     p1, p2 = first / n, second / n
     phi = _phi(counts)
     below = _combined(p2 - low2, high1 - p1, phi)
@@ -130,22 +118,17 @@ def _phi(counts: PairedCounts) -> float:
     return corrected / math.sqrt(margins)
 
 
-def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES) -> Interval:
+def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> Interval:
     """Percentile interval of the mean over items (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter
     13), which assumes nothing about their distribution. Where the values are differences on the same items, it is the
     interval of the difference. The seed is fixed: equal values give equal intervals, whatever their order.
 
     An item is resampled with all its responses, since responses to one item are not independent. Items with equal
     values are interchangeable, so a resample is one multinomial draw over the different values.
-
-    Args:
-        values: [items] one number for each item, such as its share of right responses.
     """
-    if not values:
-        raise ValueError("a bootstrap needs at least one item")
     different, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
     drawn = _generator("mean").multinomial(len(values), counts / len(values), size=resamples)
-    low, high = np.quantile(drawn @ different / len(values), [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(drawn @ different / len(values), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
@@ -153,8 +136,6 @@ def sign_flip_p_value(differences: Sequence[float], *, resamples: int = RESAMPLE
     """Two-sided p-value that two models are equally good, from the differences of their shares of right responses, item
     by item: under the null hypothesis each difference is as likely as its opposite (Fisher's randomisation test). With
     one response to each item this is McNemar's test, whose exact p-value `mcnemar` gives."""
-    if not differences:
-        raise ValueError("a paired test needs at least one item")
     sizes, counts = np.unique(np.abs(np.asarray(differences, np.float64)), return_counts=True)
     flipped = (2 * _generator("sign").binomial(counts, 0.5, size=(resamples, len(counts))) - counts) @ sizes
     at_least = np.abs(flipped) >= abs(sum(differences)) - 1e-9  # sums of equal shares differ by rounding
@@ -165,13 +146,13 @@ def _generator(purpose: str) -> np.random.Generator:
     return np.random.default_rng(keyed_seed(0, "bootstrap", purpose))
 
 
-def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+def mean_interval(values: Sequence[float]) -> Interval | None:
     """Confidence interval of a mean by Student's t (Biometrika 6, 1908), for independent values such as the accuracies
     of runs with different seeds. None where there are fewer than two values."""
     if len(values) < 2:
         return None
     mean = fmean(values)
-    half = float(student_t.ppf(0.5 + confidence / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    half = float(student_t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half
 
 
@@ -193,7 +174,7 @@ def welch_test(first: Sequence[float], second: Sequence[float]) -> MeanDifferenc
         # A sample whose values are all equal has no variance, which is no loss of precision here.
         warnings.filterwarnings("ignore", message="Precision loss occurred", category=RuntimeWarning)
         test = ttest_ind(second, first, equal_var=False)
-    interval = test.confidence_interval(0.95)
+    interval = test.confidence_interval(CONFIDENCE)
     return MeanDifference(ci95=(float(interval.low), float(interval.high)), p_value=float(test.pvalue))
 
 
@@ -206,9 +187,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
-
-
-def _z(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} must lie between 0 and 1")
-    return NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 from transformers import BaseImageProcessor, PreTrainedTokenizerBase, ProcessorMixin
 
-from rl_core.clips import ImageSource, clip_input
 from rl_core.types import VideoClip
 
 # Patches of an image take about six bytes a pixel, so this is the memory of some 1,400 images of 0.5 megapixels.
@@ -23,6 +25,27 @@ _IMAGES_PER_CALL = 16
 
 # Some cores stay free for the trainer and the generator, which work at the same time.
 _THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 4))
+
+
+class ImageSource(Protocol):
+    """Gives images and video frames by their uid."""
+
+    def image(self, uid: str) -> Image.Image:
+        """The decoded RGB image. Raises KeyError for an unknown uid."""
+
+
+def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
+    """A clip as processors take it: frames [T, H, W, 3] and their times. They are described as a complete video, since
+    a processor that sampled frames again, or guessed the frame rate, would see other frames and times."""
+    frames = np.stack([np.asarray(images.image(uid)) for uid in clip.frame_uids])
+    count = len(frames)
+    return frames, {
+        "fps": clip.fps,
+        "frames_indices": list(range(count)),
+        "total_num_frames": count,
+        "duration": count / clip.fps,
+        "video_backend": "opencv",
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,42 +10,51 @@ from typing import Any, Final
 
 from rl_core.config.model import Family, TinyModel
 
-_QWEN2_5_VL_VISION: Final = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "patch_size": 14}
 
-_QWEN3_VL_VISION: Final = {
-    "depth": 24,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "patch_size": 16,
-    "num_position_embeddings": 2304,
-    "deepstack_visual_indexes": (5, 11, 17),
-}
+def _published(
+    model_type: str,
+    hidden_size: int,
+    intermediate_size: int,
+    layers: int,
+    heads: int,
+    key_value_heads: int,
+    *,
+    vocab_size: int = 152_064,
+    positions: int = 128_000,
+    tied: bool = False,
+    **others: Any,
+) -> dict[str, Any]:
+    return {
+        "model_type": model_type,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_value_heads,
+        "vocab_size": vocab_size,
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": tied,
+        **others,
+    }
+
+
+def _qwen2_5_vl(hidden_size: int, *sizes: int, vision_intermediate_size: int = 3456, **others: Any) -> dict[str, Any]:
+    vision = {"depth": 32, "hidden_size": 1280, "patch_size": 14}
+    vision |= {"intermediate_size": vision_intermediate_size, "out_hidden_size": hidden_size}
+    return _published("qwen2_5_vl", hidden_size, *sizes, vision_config=vision, **others)
+
 
 KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "Qwen/Qwen2.5-VL-3B-Instruct": {
-        "model_type": "qwen2_5_vl",
-        "hidden_size": 2048,
-        "intermediate_size": 11_008,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-        "vocab_size": 151_936,
-        "max_position_embeddings": 128_000,
-        "tie_word_embeddings": True,
-        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 2048},
-    },
-    "Qwen/Qwen2.5-VL-7B-Instruct": {
-        "model_type": "qwen2_5_vl",
-        "hidden_size": 3584,
-        "intermediate_size": 18_944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152_064,
-        "max_position_embeddings": 128_000,
-        "tie_word_embeddings": False,
-        "vision_config": _QWEN2_5_VL_VISION | {"out_hidden_size": 3584},
-    },
+    "Qwen/Qwen2.5-VL-3B-Instruct": _qwen2_5_vl(
+        2048, 11_008, 36, 16, 2, vision_intermediate_size=3420, vocab_size=151_936, tied=True
+    ),
+    "Qwen/Qwen2.5-VL-7B-Instruct": _qwen2_5_vl(3584, 18_944, 28, 28, 4, vision_intermediate_size=3420),
+    "Qwen/Qwen2.5-VL-32B-Instruct": _qwen2_5_vl(5120, 27_648, 64, 40, 8),
+    "Qwen/Qwen2.5-VL-72B-Instruct": _qwen2_5_vl(8192, 29_568, 80, 64, 8),
+    "Qwen/Qwen2.5-7B-Instruct": _published("qwen2", 3584, 18_944, 28, 28, 4, positions=32_768),
+    "Qwen/Qwen2.5-1.5B-Instruct": _published(
+        "qwen2", 1536, 8960, 28, 12, 2, vocab_size=151_936, positions=32_768, tied=True
+    ),
     "Qwen/Qwen3-VL-4B-Instruct": {
         "model_type": "qwen3_vl",
         "tie_word_embeddings": True,
@@ -59,56 +68,18 @@ KNOWN_MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
             "vocab_size": 151_936,
             "max_position_embeddings": 262_144,
         },
-        "vision_config": _QWEN3_VL_VISION | {"out_hidden_size": 2560},
-    },
-    "Qwen/Qwen2.5-7B-Instruct": {
-        "model_type": "qwen2",
-        "hidden_size": 3584,
-        "intermediate_size": 18_944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152_064,
-        "max_position_embeddings": 32_768,
-        "tie_word_embeddings": False,
-    },
-    "Qwen/Qwen2.5-1.5B-Instruct": {
-        "model_type": "qwen2",
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "vocab_size": 151_936,
-        "max_position_embeddings": 32_768,
-        "tie_word_embeddings": True,
-    },
-    "Qwen/Qwen2.5-VL-32B-Instruct": {
-        "model_type": "qwen2_5_vl",
-        "hidden_size": 5120,
-        "intermediate_size": 27_648,
-        "num_hidden_layers": 64,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 8,
-        "vocab_size": 152_064,
-        "max_position_embeddings": 128_000,
-        "tie_word_embeddings": False,
-        "vision_config": _QWEN2_5_VL_VISION | {"intermediate_size": 3456, "out_hidden_size": 5120},
-    },
-    "Qwen/Qwen2.5-VL-72B-Instruct": {
-        "model_type": "qwen2_5_vl",
-        "hidden_size": 8192,
-        "intermediate_size": 29_568,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "vocab_size": 152_064,
-        "max_position_embeddings": 128_000,
-        "tie_word_embeddings": False,
-        "vision_config": _QWEN2_5_VL_VISION | {"intermediate_size": 3456, "out_hidden_size": 8192},
+        "vision_config": {
+            "depth": 24,
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "out_hidden_size": 2560,
+            "patch_size": 16,
+            "num_position_embeddings": 2304,
+            "deepstack_visual_indexes": (5, 11, 17),
+        },
     },
 }
-
+"""[name on the hub] -> what its config.json says of its layers."""
 
 MAX_POSITIONS: Final = 32768
 """Longest sequence of a tiny model, in tokens."""

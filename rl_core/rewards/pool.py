@@ -8,7 +8,7 @@ from types import TracebackType
 
 import rl_core
 from rl_core.config.reward import RewardConfig
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.rewards.limits import CallLimits, LoadingRecord
 from rl_core.rewards.messages import PoolOrder
 from rl_core.rewards.printed import PrintedOutput

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.rewards.components import components_of
 from rl_core.rewards.limits import CallLimit, CallLimits, LoadingRecord
 from rl_core.rewards.messages import Call, CallResult, PoolOrder

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from transformers import BatchFeature, PreTrainedConfig
 
-from rl_core.clips import ImageSource, clip_input
-from rl_core.models.pixels import PixelCache, VisionPixels
+from rl_core.models.pixels import ImageSource, PixelCache, VisionPixels, clip_input
 from rl_core.types import Prompt, VideoClip
 
 if TYPE_CHECKING:

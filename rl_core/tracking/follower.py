@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.records.metrics_log import read_after
 from rl_core.tracking.tracker import Table, Tracker, TrackerUnavailable, report_outage
 

@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from PIL import Image
 
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
 from rl_core.tracking.tracker import Table, TrackerUnavailable, tolerated_outage
 

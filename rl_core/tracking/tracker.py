@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 
 _logger = logging.getLogger(__name__)
 

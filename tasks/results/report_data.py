@@ -9,7 +9,7 @@ from rl_core.config.model import TinyModel
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.evaluation.gallery import GalleryRow, pick_gallery
+from rl_core.evaluation.comparison import GalleryRow, pick_gallery
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase

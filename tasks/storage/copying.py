@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import Record, RunStore, TakenOver
 from tasks.resuming.training_start import Chain

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from rl_core.config.run import RunConfig
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import RunStore
 from tasks.resuming.training_start import Chain

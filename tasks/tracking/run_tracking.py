@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.events import LogEvent
+from rl_core.progress import LogEvent
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest

@@ -57,14 +57,6 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
     assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"
 
 
-def test_a_plan_says_how_many_runs_of_a_set_are_carried_out_at_a_time(tmp_path: Path) -> None:
-    code, text = plan("cluster.threads=1000", "--runs-dir", str(tmp_path))
-    assert code == 0
-    assert "runs of several seeds: one after the other: a run computes with 1000 threads, and" in " ".join(text.split())
-    _, elsewhere = plan("--gpu", "h100", "--runs-dir", str(tmp_path))
-    assert "several seeds" not in elsewhere, "how many GPUs that machine has is not known"
-
-
 def test_a_plan_for_a_gpu_of_unknown_memory_says_so_and_that_torch_cannot_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

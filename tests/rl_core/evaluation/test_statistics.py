@@ -22,24 +22,16 @@ from rl_core.evaluation.statistics import (
 )
 
 counts = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
-confidences = st.floats(0.5, 0.999)
 paired = st.builds(PairedCounts, **{name: st.integers(0, 200) for name in PairedCounts.__dataclass_fields__}).filter(
     lambda counts: counts.n > 0
 )
 
 
-@given(counts, confidences)
-def test_wilson_equals_scipy(count: tuple[int, int], confidence: float) -> None:
+@given(counts)
+def test_wilson_equals_scipy(count: tuple[int, int]) -> None:
     successes, n = count
-    expected = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    assert wilson_interval(successes, n, confidence=confidence) == pytest.approx(expected, abs=1e-9)
-
-
-@given(counts, confidences)
-def test_wilson_lies_in_the_unit_interval_around_the_estimate(count: tuple[int, int], confidence: float) -> None:
-    successes, n = count
-    low, high = wilson_interval(successes, n, confidence=confidence)
-    assert 0 <= low <= successes / n <= high <= 1
+    expected = stats.binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(successes, n) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -49,20 +41,6 @@ def test_wilson_lies_in_the_unit_interval_around_the_estimate(count: tuple[int, 
 def test_wilson_gives_the_published_examples(successes: int, n: int, interval: tuple[float, float]) -> None:
     """Newcombe, Statistics in Medicine 17, 1998, pages 857-872, table I, method 3."""
     assert wilson_interval(successes, n) == pytest.approx(interval, abs=5e-5)
-
-
-@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
-def test_what_is_no_proportion_is_refused(arguments: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="is not a proportion"):
-        wilson_interval(*arguments)
-    with pytest.raises(ValueError, match=r"confidence 1\.0"):
-        wilson_interval(1, 2, confidence=1.0)
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=200))
-def test_with_one_answer_an_item_the_clustered_interval_is_the_plain_one(grades: list[bool]) -> None:
-    clustered = clustered_wilson_interval([float(v) for v in grades], samples_per_item=1)
-    assert clustered == pytest.approx(wilson_interval(sum(grades), len(grades)), abs=1e-12)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=100), st.integers(1, 8))
@@ -108,8 +86,6 @@ def test_mcnemar_by_hand_and_for_many_items() -> None:
     assert mcnemar(0, 0) == mcnemar(7, 7) == 1.0
     assert mcnemar(2000, 2000) == 1.0
     assert mcnemar(0, 1500) == 0.0 or math.log2(mcnemar(0, 1500)) == -1499
-    with pytest.raises(ValueError, match="must not be negative"):
-        mcnemar(-1, 2)
 
 
 @pytest.mark.parametrize(
@@ -156,16 +132,13 @@ def test_the_interval_of_a_mean_is_that_of_students_own_example() -> None:
     """Hours of sleep gained by one drug over the other (Biometrika 6, 1908)."""
     hours = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
     assert mean_interval(hours) == pytest.approx((0.7001142, 2.4598858))
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=10).filter(lambda values: len(set(values)) > 1), confidences)
-def test_the_interval_of_a_mean_equals_scipy(values: list[float], confidence: float) -> None:
-    expected = stats.ttest_1samp(values, 0.0).confidence_interval(confidence)
-    assert mean_interval(values, confidence=confidence) == pytest.approx((expected.low, expected.high), abs=1e-9)
-
-
-def test_one_value_has_no_interval() -> None:
     assert mean_interval([0.9]) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=10).filter(lambda values: len(set(values)) > 1))
+def test_the_interval_of_a_mean_equals_scipy(values: list[float]) -> None:
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert mean_interval(values) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 def test_holm_by_hand() -> None:
@@ -224,10 +197,3 @@ def test_flipped_signs_of_single_answers_are_mcnemars_test(lost: int, gained: in
 def test_a_p_value_is_one_where_nothing_differs_and_the_same_for_the_opposite(values: list) -> None:
     assert sign_flip_p_value([0.0] * len(values), resamples=200) == 1.0
     assert sign_flip_p_value(values, resamples=200) == sign_flip_p_value([-v for v in values], resamples=200)
-
-
-def test_no_items_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one item"):
-        bootstrap_interval([])
-    with pytest.raises(ValueError, match="at least one item"):
-        sign_flip_p_value([])
