@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from rl_core.config.model import LoraConfig
 from rl_core.models.named_weights import ADAPTER
-from rl_core.planning.model_rules import VLLM_RANKS
+from rl_core.planning.rules import VLLM_RANKS
 from rl_core.rollout.weight_loading import StrictWeights
 
 if TYPE_CHECKING:

@@ -73,7 +73,6 @@ def test_a_template_in_a_file_is_named_with_its_key(tmp_path: Path, key: str, te
     [
         ("{{ content }}", "the unknown variable content"),
         ("{{ answer", "is not valid Jinja"),
-        (LOOPS, "takes more than"),
     ],
 )
 def test_the_template_of_targets_is_named_with_its_own_key(text: str, words: str) -> None:
