@@ -17,17 +17,11 @@ LossAverage = Literal["token", "seq", "seq_sum_norm"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchTotals:
-    """Size of an optimizer batch over all micro-batches and workers.
+    """Size of an optimizer batch over all micro-batches and workers."""
 
-    Attributes:
-        tokens: Response tokens.
-        sequences: Responses.
-        longest_response: Most tokens that a response may have, a constant of the run.
-    """
-
-    tokens: int
-    sequences: int
-    longest_response: int
+    tokens: int  # Response tokens
+    sequences: int  # Responses
+    longest_response: int  # Most tokens that a response may have, a constant of the run
 
 
 def token_weights(lengths: Sequence[int], *, mode: LossAverage, totals: BatchTotals) -> torch.Tensor:

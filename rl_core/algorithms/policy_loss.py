@@ -22,19 +22,12 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseTokens:
-    """The response tokens of a micro-batch, one whole response after the other; K = sum(lengths).
+    """The response tokens of a micro-batch, one whole response after the other; K = sum(lengths)."""
 
-    Attributes:
-        log_probs: [K] float, under the policy that is updated; the gradient flows through it.
-        old_log_probs: [K] float, under the policy that sampled.
-        advantages: [K] float.
-        lengths: Number of tokens of each response.
-    """
-
-    log_probs: "torch.Tensor"
-    old_log_probs: "torch.Tensor"
-    advantages: "torch.Tensor"
-    lengths: Sequence[int]
+    log_probs: "torch.Tensor"  # [K] float, under the policy that is updated; the gradient flows through it
+    old_log_probs: "torch.Tensor"  # [K] float, under the policy that sampled
+    advantages: "torch.Tensor"  # [K] float
+    lengths: Sequence[int]  # Number of tokens of each response
 
     @property
     def log_ratio(self) -> "torch.Tensor":
@@ -44,14 +37,10 @@ class ResponseTokens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyLoss:
-    """The result of a policy loss.
+    """The result of a policy loss."""
 
-    Attributes:
-        per_token: [K] float, the loss of every token, with gradient.
-        logged: Values to log for each token, name -> [K]; the mean becomes the metric `actor/<name>`.
-    """
-
-    per_token: "torch.Tensor"
+    per_token: "torch.Tensor"  # [K] float, the loss of every token, with gradient
+    # Values to log for each token, name -> [K]; the mean becomes the metric `actor/<name>`
     logged: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
 
 

@@ -18,17 +18,11 @@ EntropyMode = Literal["none", "value", "gradient"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadRows:
-    """K hidden states and the head that computes distributions from them.
+    """K hidden states and the head that computes distributions from them."""
 
-    Attributes:
-        hidden: [K, width].
-        head: The model's output embedding.
-        logit_bias: [V] float32 added to the logits.
-    """
-
-    hidden: torch.Tensor
-    head: nn.Module
-    logit_bias: torch.Tensor
+    hidden: torch.Tensor  # [K, width]
+    head: nn.Module  # The model's output embedding
+    logit_bias: torch.Tensor  # [V] float32 added to the logits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

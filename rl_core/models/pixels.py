@@ -50,18 +50,13 @@ def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uin
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionPixels:
-    """One image or video in the form that the vision tower takes.
+    """One image or video in the form that the vision tower takes."""
 
-    Attributes:
-        values: [t*h*w, C] flattened patches, on the CPU: of an image uint8, which `PixelCache.normalised` turns into
-            the vision tower's numbers; of a video float32, and normalised.
-        grid_thw: (t, h, w) in patches.
-        fps: Frames per second of a video; 0 for an image.
-    """
-
+    # [t*h*w, C] flattened patches, on the CPU: of an image uint8, which `PixelCache.normalised` turns into the vision
+    # tower's numbers; of a video float32, and normalised
     values: torch.Tensor
-    grid_thw: tuple[int, int, int]
-    fps: float = 0.0
+    grid_thw: tuple[int, int, int]  # (t, h, w) in patches
+    fps: float = 0.0  # Frames per second of a video; 0 for an image
 
 
 _Key = str | VideoClip

@@ -16,15 +16,10 @@ _FRAMES_OF_A_STEP = 2
 
 
 class VisionRun(NamedTuple):
-    """Consecutive placeholder tokens: an image, a video, or one time step of a video that has text between its steps.
+    """Consecutive placeholder tokens: an image, a video, or one time step of a video that has text between its steps."""
 
-    Attributes:
-        grid: (t, h, w) in patches.
-        interval: Difference of the positions of two consecutive time steps.
-    """
-
-    grid: Grid
-    interval: float = 1.0
+    grid: Grid  # (t, h, w) in patches
+    interval: float = 1.0  # Difference of the positions of two consecutive time steps
 
 
 def mrope_positions(token_ids: Int32Array, runs: Mapping[int, Sequence[VisionRun]], *, merge_size: int) -> Int64Array:

@@ -17,15 +17,11 @@ from rl_core.types import Int64Array
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copies:
-    """Which row each copy repeats.
+    """Which row each copy repeats."""
 
-    Attributes:
-        rows: [C] int64 the row of each copy; a row may have any number of copies.
-        rounds: The copies in rounds, each with at most one copy of a row: pairs of [c] int64 rows and [c] int64 indices
-            of their copies.
-    """
-
-    rows: torch.Tensor
+    rows: torch.Tensor  # [C] int64 the row of each copy; a row may have any number of copies
+    # The copies in rounds, each with at most one copy of a row: pairs of [c] int64 rows and [c] int64 indices of their
+    # copies
     rounds: tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
     @classmethod

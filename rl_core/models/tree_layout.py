@@ -17,43 +17,27 @@ from rl_core.types import Int64Array
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaddedIndex:
-    """Trees as two padded blocks: B x P prompt slots, then M x R response slots.
+    """Trees as two padded blocks: B x P prompt slots, then M x R response slots."""
 
-    Attributes:
-        slot_tokens: [B * P + M * R] int64 packed token of each slot; unused slots have packed token 0.
-        token_slot: [T] int64 slot of each packed token.
-        prompt_copies: The prompt of each of the M responses, as copies of the B prompts.
-        response_mask: [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt, or of its
-            response up to itself. Every row has a True, so that unused slots stay finite.
-    """
-
-    slot_tokens: torch.Tensor
-    token_slot: torch.Tensor
-    prompt_copies: Copies
+    slot_tokens: torch.Tensor  # [B * P + M * R] int64 packed token of each slot; unused slots have packed token 0
+    token_slot: torch.Tensor  # [T] int64 slot of each packed token
+    prompt_copies: Copies  # The prompt of each of the M responses, as copies of the B prompts
+    # [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt, or of its response up to
+    # itself. Every row has a True, so that unused slots stay finite
     response_mask: torch.Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RaggedIndex:
-    """Trees as runs of different lengths, for kernels that take cumulative lengths (int32, from 0).
+    """Trees as runs of different lengths, for kernels that take cumulative lengths (int32, from 0)."""
 
-    Attributes:
-        slot_tokens: [T] int64 packed tokens in the order of the runs: first all prompts, then all responses.
-        token_slot: [T] int64 index of each packed token in that order.
-        num_prompt_tokens: Number of prompt tokens.
-        prompt_bounds: [B + 1] where each prompt begins and ends among the prompt tokens.
-        response_bounds: [M + 1] where each response begins and ends among the response tokens.
-        key_copies: The packed tokens that each response attends to: its prompt's tokens, then its own.
-        key_bounds: [M + 1] where the keys of each response begin and end.
-    """
-
-    slot_tokens: torch.Tensor
-    token_slot: torch.Tensor
-    num_prompt_tokens: int
-    prompt_bounds: torch.Tensor
-    response_bounds: torch.Tensor
-    key_copies: Copies
-    key_bounds: torch.Tensor
+    slot_tokens: torch.Tensor  # [T] int64 packed tokens in the order of the runs: first all prompts, then all responses
+    token_slot: torch.Tensor  # [T] int64 index of each packed token in that order
+    num_prompt_tokens: int  # Number of prompt tokens
+    prompt_bounds: torch.Tensor  # [B + 1] where each prompt begins and ends among the prompt tokens
+    response_bounds: torch.Tensor  # [M + 1] where each response begins and ends among the response tokens
+    key_copies: Copies  # The packed tokens that each response attends to: its prompt's tokens, then its own
+    key_bounds: torch.Tensor  # [M + 1] where the keys of each response begin and end
 
 
 def ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:

@@ -9,23 +9,13 @@ from rl_core.config.training import RolloutConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineSpec:
-    """What an engine is made of.
+    """What an engine is made of."""
 
-    Attributes:
-        model: Hugging Face folder with config, tokenizer and processor; its weights are read once.
-        dtype: Number format of the engine's weights.
-        max_prompt_length: Most tokens of a prompt, images expanded.
-        images_per_prompt: Most images of a prompt.
-        videos_per_prompt: Most videos of a prompt.
-        seed: Seed of the engine's global random generator, which no request uses.
-        lora: The adapters that it gets beside its weights; None if it gets merged weights.
-    """
-
-    model: Path
+    model: Path  # Hugging Face folder with config, tokenizer and processor; its weights are read once
     rollout: RolloutConfig
-    dtype: str
-    max_prompt_length: int
-    images_per_prompt: int
-    videos_per_prompt: int = 0
-    seed: int
-    lora: LoraConfig | None = None
+    dtype: str  # Number format of the engine's weights
+    max_prompt_length: int  # Most tokens of a prompt, images expanded
+    images_per_prompt: int  # Most images of a prompt
+    videos_per_prompt: int = 0  # Most videos of a prompt
+    seed: int  # Seed of the engine's global random generator, which no request uses
+    lora: LoraConfig | None = None  # The adapters that it gets beside its weights; None if it gets merged weights

@@ -21,23 +21,14 @@ class AgreementError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogProbGap:
-    """Differences between the log-probs of generator and trainer over the tokens that were compared.
+    """Differences between the log-probs of generator and trainer over the tokens that were compared."""
 
-    Attributes:
-        count: Tokens.
-        largest: Largest absolute difference, nats.
-        percentile: 99.9th percentile of the absolute differences, nats: the largest one of fewer than 1000 tokens.
-        mean: Their mean, nats.
-        spread: Standard deviation of the trainer's log-probs, nats.
-        correlation: Pearson's, of both; None where one side does not vary.
-    """
-
-    count: int
-    largest: float
-    percentile: float
-    mean: float
-    spread: float
-    correlation: float | None
+    count: int  # Tokens
+    largest: float  # Largest absolute difference, nats
+    percentile: float  # 99.9th percentile of the absolute differences, nats: the largest one of fewer than 1000 tokens
+    mean: float  # Their mean, nats
+    spread: float  # Standard deviation of the trainer's log-probs, nats
+    correlation: float | None  # Pearson's, of both; None where one side does not vary
 
 
 NOTHING_COMPARED = LogProbGap(count=0, largest=0.0, percentile=0.0, mean=0.0, spread=0.0, correlation=None)
@@ -70,19 +61,13 @@ def _correlation(one: Float64Array, other: Float64Array) -> float | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Compared:
-    """What one rank has compared, [K] float32 log-probs of the same tokens.
-
-    Attributes:
-        largest: Largest absolute difference, nats.
-        worst: Names the first token that differs so much.
-        unexplained: Versions of rollouts that could not be compared.
-    """
+    """What one rank has compared, [K] float32 log-probs of the same tokens."""
 
     generator: Float32Array
     trainer: Float32Array
-    largest: float
-    worst: str
-    unexplained: frozenset[int]
+    largest: float  # Largest absolute difference, nats
+    worst: str  # Names the first token that differs so much
+    unexplained: frozenset[int]  # Versions of rollouts that could not be compared
 
 
 class AgreementMeter:

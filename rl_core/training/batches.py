@@ -14,15 +14,10 @@ from rl_core.types import Prompt, TrainGroup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerBatch:
-    """What one optimizer step learns from.
+    """What one optimizer step learns from."""
 
-    Attributes:
-        groups: The groups of the step, or the part of them that one worker computes.
-        totals: The size of the whole step, over all workers: the denominators of the loss.
-    """
-
-    groups: Sequence[TrainGroup]
-    totals: BatchTotals
+    groups: Sequence[TrainGroup]  # The groups of the step, or the part of them that one worker computes
+    totals: BatchTotals  # The size of the whole step, over all workers: the denominators of the loss
 
     @classmethod
     def of(cls, groups: Sequence[TrainGroup], *, longest_response: int) -> "OptimizerBatch":
@@ -36,33 +31,23 @@ class OptimizerBatch:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateBatch:
     """What policy and critic learn from in one training step: one batch for each optimizer step, and with several PPO
-    epochs each batch repeated.
+    epochs each batch repeated."""
 
-    Attributes:
-        policy: Empty while the critic warms up, when the policy is not updated.
-        critic: Empty if there is no critic.
-        kl_coef: Weight of the KL term in this step's loss or reward; None if there is no KL term.
-        check_agreement: Compare the log-probs of generator and trainer on the first optimizer batch, before the weights
-            change, for the rollouts that these weights have sampled.
-    """
-
-    policy: Sequence[OptimizerBatch]
-    critic: Sequence[OptimizerBatch] = ()
-    kl_coef: float | None = None
+    policy: Sequence[OptimizerBatch]  # Empty while the critic warms up, when the policy is not updated
+    critic: Sequence[OptimizerBatch] = ()  # Empty if there is no critic
+    kl_coef: float | None = None  # Weight of the KL term in this step's loss or reward; None if there is no KL term
+    # Compare the log-probs of generator and trainer on the first optimizer batch, before the weights change, for the
+    # rollouts that these weights have sampled
     check_agreement: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSums:
-    """Weighted sums over the response tokens of each group, which the driver adds up over all workers.
+    """Weighted sums over the response tokens of each group, which the driver adds up over all workers."""
 
-    Attributes:
-        sums: Metric name -> [G] the sum of weight x value over the tokens of each group of a micro-batch.
-        weights: [G] the sum of the weights.
-    """
-
+    # Metric name -> [G] the sum of weight x value over the tokens of each group of a micro-batch
     sums: Mapping[str, Sequence[float]]
-    weights: Sequence[float]
+    weights: Sequence[float]  # [G] the sum of the weights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,17 +17,11 @@ from rl_core.types import Float32Array, TrainGroup, TrainSample
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatchLoss:
-    """A micro-batch's part of the optimizer batch's loss.
+    """A micro-batch's part of the optimizer batch's loss."""
 
-    Attributes:
-        total: Scalar with gradient; the parts of a batch add up to its loss.
-        weights: [K] the weight of each token in the batch.
-        per_token: Values to log, name -> [K].
-    """
-
-    total: torch.Tensor
-    weights: torch.Tensor
-    per_token: Mapping[str, torch.Tensor]
+    total: torch.Tensor  # Scalar with gradient; the parts of a batch add up to its loss
+    weights: torch.Tensor  # [K] the weight of each token in the batch
+    per_token: Mapping[str, torch.Tensor]  # Values to log, name -> [K]
 
 
 class PolicyObjective:

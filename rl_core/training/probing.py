@@ -34,17 +34,12 @@ class ProbeMismatch(RuntimeError):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prober:
     """Computes a policy's log-probs of some groups for a checkpoint, and compares a loaded policy with them. All ranks
-    compute the same groups.
-
-    Attributes:
-        images: Every image of the data.
-        token_budget: Most tree tokens of a forward pass.
-    """
+    compute the same groups."""
 
     policy: PolicyModel
-    images: ImageStore
+    images: ImageStore  # Every image of the data
     pixels: PixelCache
-    token_budget: int
+    token_budget: int  # Most tree tokens of a forward pass
     config: RunConfig
     ranks: Ranks = LONE
 

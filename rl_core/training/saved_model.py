@@ -33,15 +33,10 @@ LowerBits = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModuleState:
-    """What a checkpoint holds of a trained module.
+    """What a checkpoint holds of a trained module."""
 
-    Attributes:
-        weights: name -> tensor; for a trained bfloat16 weight, its float32 master weight.
-        moments: Parameter name -> the optimizer's entries; None if they are left out.
-    """
-
-    weights: State
-    moments: State | None
+    weights: State  # name -> tensor; for a trained bfloat16 weight, its float32 master weight
+    moments: State | None  # Parameter name -> the optimizer's entries; None if they are left out
 
     @classmethod
     def of(

@@ -18,15 +18,11 @@ from rl_core.types import Group
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerSnapshot:
-    """The state of a trainer at one moment; each of the ranks has its own shards.
+    """The state of a trainer at one moment; each of the ranks has its own shards."""
 
-    Attributes:
-        modules: Folder in the checkpoint -> policy or critic, and its counters.
-        probe: The policy's log-probs of some responses.
-    """
-
+    # Folder in the checkpoint -> policy or critic, and its counters
     modules: Mapping[str, tuple[ModuleState, Mapping[str, int]]]
-    probe: Probe
+    probe: Probe  # The policy's log-probs of some responses
     ranks: Ranks = LONE
 
     def write(self, folder: Path) -> dict[str, FileRecord]:

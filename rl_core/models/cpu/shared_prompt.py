@@ -27,17 +27,11 @@ def tree_shared_prompt(
 
 
 class _Blocks(NamedTuple):
-    """A tensor in slots, as the three calls of the kernel see it.
+    """A tensor in slots, as the three calls of the kernel see it."""
 
-    Attributes:
-        prompts: [B, P, ...].
-        responses: [B * N, R, ...]; empty if no response has an input.
-        by_prompt: The responses once more, as [B, N * R, ...].
-    """
-
-    prompts: torch.Tensor
-    responses: torch.Tensor
-    by_prompt: torch.Tensor
+    prompts: torch.Tensor  # [B, P, ...]
+    responses: torch.Tensor  # [B * N, R, ...]; empty if no response has an input
+    by_prompt: torch.Tensor  # The responses once more, as [B, N * R, ...]
 
     @classmethod
     def of(cls, slots: torch.Tensor, index: SharedPromptIndex) -> "_Blocks":

@@ -58,36 +58,22 @@ def _grouped_as(other: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 class _Slots(NamedTuple):
-    """States in slots; k is m for queries, and 1 for keys and values.
+    """States in slots; k is m for queries, and 1 for keys and values."""
 
-    Attributes:
-        prompts: [B * G, k * P, D].
-        responses: [B * G, N * k * R, D].
-        by_response: The responses once more, as [B * G * N, k * R, D].
-    """
-
-    prompts: torch.Tensor
-    responses: torch.Tensor
-    by_response: torch.Tensor
+    prompts: torch.Tensor  # [B * G, k * P, D]
+    responses: torch.Tensor  # [B * G, N * k * R, D]
+    by_response: torch.Tensor  # The responses once more, as [B * G * N, k * R, D]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _HeadIndex:
-    """Where each head of each token lies among the slots.
+    """Where each head of each token lies among the slots."""
 
-    Attributes:
-        slot_rows: [S] int64 the row (token * heads + head) of each slot; an unused slot has one of token 0.
-        row_slot: [T * heads] int64 the slot of each row.
-        prompts: (B * G, k * P).
-        responses: (B * G * N, k * R).
-        heads: H for queries, G for keys and values.
-    """
-
-    slot_rows: torch.Tensor
-    row_slot: torch.Tensor
-    prompts: tuple[int, int]
-    responses: tuple[int, int]
-    heads: int
+    slot_rows: torch.Tensor  # [S] int64 the row (token * heads + head) of each slot; an unused slot has one of token 0
+    row_slot: torch.Tensor  # [T * heads] int64 the slot of each row
+    prompts: tuple[int, int]  # (B * G, k * P)
+    responses: tuple[int, int]  # (B * G * N, k * R)
+    heads: int  # H for queries, G for keys and values
 
     @classmethod
     def of(cls, index: SharedPromptIndex, heads: int, key_heads: int) -> "_HeadIndex":
@@ -130,17 +116,11 @@ class _HeadIndex:
 
 
 class _Masks(NamedTuple):
-    """What is added to scores: 0 for keys that a query attends to, and -inf for others.
+    """What is added to scores: 0 for keys that a query attends to, and -inf for others."""
 
-    Attributes:
-        later_in_prompt: [m * P, P].
-        later_in_response: [m * R, R].
-        unused: [B * G, 1, P] the slots after the end of a prompt.
-    """
-
-    later_in_prompt: torch.Tensor
-    later_in_response: torch.Tensor
-    unused: torch.Tensor
+    later_in_prompt: torch.Tensor  # [m * P, P]
+    later_in_response: torch.Tensor  # [m * R, R]
+    unused: torch.Tensor  # [B * G, 1, P] the slots after the end of a prompt
 
 
 class _Index(NamedTuple):

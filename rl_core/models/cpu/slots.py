@@ -12,24 +12,16 @@ from rl_core.models.tree_layout import TreeLayout, ranges
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedPromptIndex:
     """Trees as padded prompts, and padded responses in as many rows for each prompt: B x P prompt slots, then
-    (B * N) x R response slots, where N is the largest number of responses of a prompt.
+    (B * N) x R response slots, where N is the largest number of responses of a prompt."""
 
-    Attributes:
-        slot_tokens: [S] int64 packed token of each slot; unused slots have packed token 0.
-        unused_slots: [U] int64 the slots without a token.
-        token_slot: [T] int64 slot of each packed token.
-        prompt_mask: [B, 1, 1, P] float32, 0 for the slots of a prompt and -inf for those after it; None if all prompts
-            have the same length.
-        prompt_shape: (B, P).
-        response_shape: (B * N, R).
-    """
-
-    slot_tokens: torch.Tensor
-    unused_slots: torch.Tensor
-    token_slot: torch.Tensor
+    slot_tokens: torch.Tensor  # [S] int64 packed token of each slot; unused slots have packed token 0
+    unused_slots: torch.Tensor  # [U] int64 the slots without a token
+    token_slot: torch.Tensor  # [T] int64 slot of each packed token
+    # [B, 1, 1, P] float32, 0 for the slots of a prompt and -inf for those after it; None if all prompts have the same
+    # length
     prompt_mask: torch.Tensor | None
-    prompt_shape: tuple[int, int]
-    response_shape: tuple[int, int]
+    prompt_shape: tuple[int, int]  # (B, P)
+    response_shape: tuple[int, int]  # (B * N, R)
 
     @property
     def has_responses(self) -> bool:
