@@ -39,7 +39,6 @@ class AdvantageSection(AlgorithmSection):
     """An advantage estimator: its options, what it needs, and what it computes."""
 
     type: str
-    """Selects the estimator."""
 
     @property
     def smallest_group(self) -> int:

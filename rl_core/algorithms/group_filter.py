@@ -25,7 +25,6 @@ class GroupFilterSection(AlgorithmSection):
     """A group filter: its options, its rule, and how more prompts are drawn until the batch is full."""
 
     type: str
-    """Selects the filter."""
     mini_rollout_batch_size: int | None = Field(default=None, ge=1)
     """Number of prompts in a draw. Null takes data.rollout_batch_size."""
     max_try_make_batch: int = Field(default=20, ge=1)

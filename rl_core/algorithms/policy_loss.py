@@ -48,7 +48,6 @@ class PolicyLossSection(AlgorithmSection):
     """A policy loss: its options and its formula."""
 
     type: str
-    """Selects the loss."""
 
     @abstractmethod
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:

@@ -71,7 +71,6 @@ class TruncatedCorrection(Section):
     """TIS: the loss of each token is multiplied by pi_trainer / pi_generator, but at most by `clip_max`."""
 
     type: Literal["tis"]
-    """Selects truncated importance sampling."""
     level: Literal["token", "sequence"] = "token"
     """Take the ratio of each token, or the product of the ratios of its whole response."""
     clip_max: float = Field(default=2.0, ge=1.0)
@@ -83,7 +82,6 @@ class MaskedCorrection(Section):
     (IcePop with `level: token`)."""
 
     type: Literal["mis"]
-    """Selects masked importance sampling."""
     level: Literal["token", "sequence"] = "token"
     """Take the ratio of each token, or the product of the ratios of its whole response."""
     clip_min: float = Field(default=0.5, ge=0.0, le=1.0)

@@ -17,7 +17,6 @@ class PretrainedModel(Section):
     """A checkpoint in Hugging Face format."""
 
     type: Literal["pretrained"]
-    """Selects this kind."""
     path: str
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
@@ -30,7 +29,6 @@ class TinyModel(Section):
     download."""
 
     type: Literal["tiny"]
-    """Selects this kind."""
     family: Family = "qwen2_5_vl"
     """Architecture."""
     hidden_size: int = Field(default=128, ge=16, le=65_536, multiple_of=16)

@@ -24,7 +24,6 @@ class CountingSource(DataSource):
     """CLEVR-like scenes that are rendered when they are read; the question is how many objects there are."""
 
     type: Literal["counting"]
-    """Selects this source."""
     size: int = Field(ge=1, le=1_000_000)
     """Number of scenes."""
     scene_seed: int = Field(ge=0)

@@ -32,7 +32,6 @@ class CustomSource(DataSource):
     """Rows that a function of your own yields."""
 
     type: Literal["custom"]
-    """Selects this source."""
     function: str
     """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it yields rows,
     each a mapping of columns. It may be a class. Equal calls must yield equal rows."""

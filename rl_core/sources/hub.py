@@ -36,7 +36,6 @@ class HubSource(DataSource):
     """A dataset of the Hugging Face hub, loaded through `datasets` (HF_ENDPOINT and HF_HUB_OFFLINE are honoured)."""
 
     type: Literal["hub"]
-    """Selects this source."""
     name: str = Field(pattern=SPLIT_NAME)
     """`owner/name@split`."""
     revision: str | None = None

@@ -27,7 +27,6 @@ class LocalSource(DataSource):
     """A file (Parquet, JSONL, JSON or CSV) on this machine, or a folder of such files, of items or of classes."""
 
     type: Literal["local"]
-    """Selects this source."""
     path: str
     """File or folder. A `*` in the last part takes every file whose name matches, in order:
     `rows/train-*-of-00003.parquet`."""

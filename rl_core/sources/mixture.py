@@ -29,7 +29,6 @@ class MixtureSource(DataSource):
     of each are drawn in training."""
 
     type: Literal["mixture"]
-    """Selects this source."""
     sources: dict[str, SingleSource] = Field(min_length=1)
     """The sources by name; this name is the data source of their rows."""
 

@@ -63,7 +63,6 @@ class DataSource(Section, ABC):
     """
 
     type: str
-    """Selects the kind of source."""
 
     @abstractmethod
     def open(self) -> RowReader:

@@ -90,8 +90,8 @@ def _chapter(place: Place, described: Mapping[type[BaseModel], Place], homes: Ma
     rows = [
         _row(name, field, place, described, _meaning(name, text, place, homes[name, text]))
         for name, field in place.section.model_fields.items()
-        for text in [meanings(place.section)[name]]
         if not (place.kind and name == "type")
+        for text in [meanings(place.section)[name]]
     ]
     header = ["| key | type | default | bounds | meaning |", "|---|---|---|---|---|"]
     table = [*header, *rows, ""] if rows else []

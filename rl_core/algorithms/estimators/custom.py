@@ -16,7 +16,6 @@ class CustomAdvantage(CustomFunction, AdvantageSection):
     rollout, `[group][rollout]` like `inputs.token_rewards` (rl_core/algorithms/advantages.py)."""
 
     type: Literal["custom"] = "custom"
-    """Selects a function of your own."""
     min_group: int = Field(default=2, ge=1)
     """Number of scored rollouts that a group must have; smaller groups are not learned from."""
 

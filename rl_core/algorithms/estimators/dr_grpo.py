@@ -12,7 +12,6 @@ class DrGRPO(GroupBaseline):
     that easy and hard prompts keep their weight."""
 
     type: Literal["dr_grpo"] = "dr_grpo"
-    """Selects Dr. GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
         """A_i = r_i - mean(r) (section 3.2), [n] -> [n]."""

@@ -13,7 +13,6 @@ class GAE(AdvantageSection):
     """GAE (arXiv 1506.02438), PPO's estimator with a critic (section `critic`), whitened over the rollout batch."""
 
     type: Literal["gae"] = "gae"
-    """Selects GAE."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
     lam: float = Field(default=1.0, ge=0.0, le=1.0)

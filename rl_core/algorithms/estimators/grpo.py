@@ -11,7 +11,6 @@ class GRPO(GroupBaseline):
     """GRPO (arXiv 2402.03300): the reward minus the group's mean, divided by the group's standard deviation."""
 
     type: Literal["grpo"] = "grpo"
-    """Selects GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
         """A_i = (r_i - mean(r)) / (std(r) + 1e-6) with the unbiased standard deviation (DeepSeekMath, section 4.1.2),

@@ -11,7 +11,6 @@ class PassKGRPO(GroupBaseline):
     """Pass@k GRPO (arXiv 2503.19595): only the best rollout of a group has an advantage, its lead over the second."""
 
     type: Literal["grpo_passk"] = "grpo_passk"
-    """Selects pass@k GRPO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
         """A_best = (r_best - r_second) / (std(r) + 1e-6) for the first best rollout, 0 for the others, [n] -> [n]."""

@@ -13,7 +13,6 @@ class ReinforcePlusPlus(AdvantageSection):
     rollout.n may be 1."""
 
     type: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
-    """Selects REINFORCE++."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
 

@@ -14,7 +14,6 @@ class ReinforcePlusPlusBaseline(GroupBaseline):
     the same for all its tokens."""
 
     type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
-    """Selects REINFORCE++ with baseline."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
         """r_i - mean(r), before the whitening."""

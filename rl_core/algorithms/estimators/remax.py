@@ -13,7 +13,6 @@ class ReMax(AdvantageSection):
     addition."""
 
     type: Literal["remax"] = "remax"
-    """Selects ReMax."""
 
     @property
     @override

@@ -12,7 +12,6 @@ class RLOO(GroupBaseline):
     baseline."""
 
     type: Literal["rloo"] = "rloo"
-    """Selects RLOO."""
 
     def of_group(self, rewards: Rewards) -> Rewards:
         """A_i = r_i - mean of the other rewards, [n] -> [n]."""

@@ -19,7 +19,6 @@ class BoundsFilter(GroupFilterSection):
     (DAPO's dynamic sampling)."""
 
     type: Literal["bounds"] = "bounds"
-    """Selects two bounds of a reward component."""
     filter_key: str = "overall"
     """The reward component."""
     statistic: FilterStatistic = "mean"

@@ -14,7 +14,6 @@ class CustomFilter(CustomFunction, GroupFilterSection):
     (rl_core/algorithms/group_filter.py)."""
 
     type: Literal["custom"] = "custom"
-    """Selects a function of your own."""
 
     @property
     @override

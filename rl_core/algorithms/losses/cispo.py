@@ -11,7 +11,6 @@ class CISPOLoss(ClippedLoss):
     (`clip_ratio_low: 1`); EasyR1's recipe has low 0, high 4."""
 
     type: Literal["cispo"] = "cispo"
-    """Selects CISPO."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
         """L = -A sg[clip(r, 1 - low, 1 + high)] log pi."""

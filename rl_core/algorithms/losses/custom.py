@@ -11,7 +11,6 @@ class CustomLoss(CustomFunction, PolicyLossSection):
     rl_core/algorithms/policy_loss.py."""
 
     type: Literal["custom"] = "custom"
-    """Selects a function of your own."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
         """Raises ValueError if the function raised an exception, or did not return a loss for each token."""

@@ -36,7 +36,6 @@ class GSPOLoss(ResponseRatioLoss):
     bounds: 3e-4 and 4e-4)."""
 
     type: Literal["gspo"] = "gspo"
-    """Selects GSPO."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
         """Each token has the ratio of its response, s = exp(mean log-ratio); the gradient flows through the mean."""

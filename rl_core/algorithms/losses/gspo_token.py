@@ -11,7 +11,6 @@ class GSPOTokenLoss(ResponseRatioLoss):
     advantages that differ between tokens (published bounds: 3e-4 and 4e-4)."""
 
     type: Literal["gspo_token"] = "gspo_token"
-    """Selects GSPO in its token form."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
         """The ratio is sg[s] pi / sg[pi], with GSPO's ratio s."""

@@ -11,7 +11,6 @@ class PPOLoss(PessimisticLoss):
     EasyR1's `default`."""
 
     type: Literal["ppo"] = "ppo"
-    """Selects PPO's clipped loss."""
 
     def loss(self, tokens: ResponseTokens) -> PolicyLoss:
         """L = max(-A r, -A clip(r, 1 - low, 1 + high)) of every token, with dual clip."""

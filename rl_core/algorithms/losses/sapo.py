@@ -11,7 +11,6 @@ class SAPOLoss(PolicyLossSection):
     """SAPO (arXiv 2511.20347): a smooth gate in place of clipping; its gradient is largest where the ratio is 1."""
 
     type: Literal["sapo"] = "sapo"
-    """Selects SAPO."""
     tau_positive: float = Field(default=1.0, gt=0.0)
     """Temperature for advantages that are not negative."""
     tau_negative: float = Field(default=1.05, gt=0.0)
