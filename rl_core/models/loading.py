@@ -48,15 +48,9 @@ _PROCESSOR_FILES = (
 
 
 def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PreTrainedModel:
-    """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up.
-
-    Without weights, they are memory that nothing has been written to, which the system has not given to the process
-    yet.
-
-    Raises:
-        ValueError: the configured attention does not run here.
-        OSError: the folder has no loadable checkpoint.
-    """
+    """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up; without
+    weights, their memory is not touched. Raises ValueError if the configured attention does not run here, and OSError
+    if the folder has no loadable checkpoint."""
     architecture = load_architecture(folder)
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     dtype = getattr(torch, config.dtype)

@@ -27,20 +27,14 @@ class HeadRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyOutput:
-    """The policy's output for K response tokens, in packing order.
-
-    Attributes:
-        log_probs: [K] float32, with gradient.
-        entropy: [K] float32 in nats, with or without gradient as requested; None if it was not requested.
-        full_kl: [K] float32 in nats, the KL to the reference over the whole vocabulary; None if no reference was given.
-    """
+    """The policy's output for K response tokens, in packing order: [K] float32 each, in nats."""
 
     log_probs: torch.Tensor
-    entropy: torch.Tensor | None
-    full_kl: torch.Tensor | None = None
+    entropy: torch.Tensor | None  # None if it was not requested
+    full_kl: torch.Tensor | None = None  # KL to the reference over the whole vocabulary; None without a reference
 
     def gathered(self, parallel: SequenceParallel, *, length: int) -> "PolicyOutput":
-        """The output for all K = `length` response tokens, made of the shares of all ranks."""
+        """The output for all `length` response tokens, made of the shares of all ranks."""
 
         def whole(own: torch.Tensor | None) -> torch.Tensor | None:
             return None if own is None else parallel.gathered(own, length=length, share_gradients=False)

@@ -32,30 +32,18 @@ class TreeInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedTrees:
-    """One micro-batch, ready for the policy's forward pass. K is the number of response tokens.
+    """One micro-batch, ready for the policy's forward pass. K is the number of response tokens. Patches of images and
+    videos are in the order of the trees, their grids on the CPU, where their consumers read them."""
 
-    Attributes:
-        input_ids: [1, T] int64.
-        position_ids: [3, 1, T] int64 for vision-language models (time, height, width), [1, T] for text models.
-        layout: Which tokens attend to which.
-        pixel_values: [N, C] float32 patches of the images in the order of the trees; None if there are no images.
-        image_grid_thw: [images, 3] int64 on the CPU, where their consumers read them; None if there are no images.
-        pixel_values_videos: [N, C] float32 patches of the videos in the order of the trees; None if there are no
-            videos.
-        video_grid_thw: [videos, 3] int64 on the CPU; None if there are no videos.
-        targets: [K] int64 response tokens, groups -> samples -> tokens.
-        logit_index: [K] int64 index in T of the token whose logits predict each target.
-    """
-
-    input_ids: torch.Tensor
-    position_ids: torch.Tensor
+    input_ids: torch.Tensor  # [1, T] int64
+    position_ids: torch.Tensor  # [3, 1, T] int64 for vision-language models (time, height, width), else [1, T]
     layout: TreeLayout
-    pixel_values: torch.Tensor | None
-    image_grid_thw: torch.Tensor | None
-    pixel_values_videos: torch.Tensor | None
-    video_grid_thw: torch.Tensor | None
-    targets: torch.Tensor
-    logit_index: torch.Tensor
+    pixel_values: torch.Tensor | None  # [N, C] float32
+    image_grid_thw: torch.Tensor | None  # [images, 3] int64
+    pixel_values_videos: torch.Tensor | None  # [N, C] float32
+    video_grid_thw: torch.Tensor | None  # [videos, 3] int64
+    targets: torch.Tensor  # [K] int64 response tokens, groups -> samples -> tokens
+    logit_index: torch.Tensor  # [K] int64 index in T of the token whose logits predict each target
 
     def vision_inputs(self) -> dict[str, torch.Tensor]:
         """The keyword arguments of a model's forward pass for the pixels."""
@@ -66,8 +54,7 @@ class PackedTrees:
 def pack_trees(
     trees: Sequence[TreeInput], *, pixels: PixelCache, model_config: PreTrainedConfig, device: torch.device
 ) -> PackedTrees:
-    """Pack trees into one sequence, one after the other. Raises ValueError if the vision tokens of a prompt do
-    not match its images and videos."""
+    """Raises ValueError if the vision tokens of a prompt do not match its images and videos."""
     images = [pixels.get(tree.prompt.image_uids) for tree in trees]
     videos = [pixels.get_videos(tree.prompt.videos) for tree in trees]
     spans = TreeSpans(

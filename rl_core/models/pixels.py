@@ -87,7 +87,7 @@ class PixelCache:
 
     @property
     def images(self) -> ImageSource:
-        """The encoded images."""
+        """Images by uid."""
         return self._images
 
     def prepare(self, uids: Iterable[str]) -> None:

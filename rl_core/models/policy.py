@@ -19,12 +19,8 @@ from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_para
 
 
 class PolicyModel(nn.Module):
-    """A model of `load_model`, and an output head that computes log-probs in chunks.
-
-    Args:
-        banned_token_ids: Tokens that the generator never samples. Both lower their logits by the same number.
-        chunk_tokens: Number of tokens whose logits exist at a time.
-    """
+    """A model of `load_model`, and an output head that computes log-probs, `chunk_tokens` at a time. Banned tokens are
+    those that the generator never samples: both lower their logits by the same number."""
 
     def __init__(self, model: PreTrainedModel, *, banned_token_ids: Sequence[int], chunk_tokens: int) -> None:
         super().__init__()

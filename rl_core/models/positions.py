@@ -16,7 +16,7 @@ _FRAMES_OF_A_STEP = 2
 
 
 class VisionRun(NamedTuple):
-    """Consecutive placeholder tokens: an image, a video, or one time step of a video that has text between its steps."""
+    """Consecutive placeholder tokens: an image, a video, or one step of a video that has text between its steps."""
 
     grid: Grid  # (t, h, w) in patches
     interval: float = 1.0  # Difference of the positions of two consecutive time steps
@@ -27,16 +27,8 @@ def mrope_positions(token_ids: Int32Array, runs: Mapping[int, Sequence[VisionRun
 
     A text token has the next position in all three rows. The tokens of an image or video have the positions of their
     time step (in multiples of the interval), row and column, counted from where it begins. The text after it continues
-    at the largest of them plus one.
-
-    Args:
-        token_ids: [P] the prompt, images and videos expanded to their placeholder tokens.
-        runs: Placeholder token -> its runs, in order.
-        merge_size: Side length, in patches, of the square that makes one token.
-
-    Raises:
-        ValueError: placeholder tokens and runs do not match.
-    """
+    at the largest of them plus one. `runs` has the runs of each placeholder token, of which `merge_size` squared
+    patches make one. Raises ValueError if tokens and runs do not match."""
     for token, expected in runs.items():
         _check_count(token_ids, token, expected, merge_size)
     waiting = {token: deque(expected) for token, expected in runs.items()}

@@ -35,13 +35,9 @@ _UNNAMED_SHARE: Final = 1 / 512
 def write_random_checkpoint(
     fields: Mapping[str, Any], folder: Path, *, corpus: Iterable[str], dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Write a Hugging Face folder with the layers of a config.json that has these fields, whose ids of tokens are
-    replaced, and a tokenizer that is trained on `corpus`.
-
-    The model is built without memory, and each weight is filled on the device and written before the next one, so that
-    the model may be larger than either memory. Raises ValueError if the vocabulary is too small for bytes and special
-    tokens.
-    """
+    """Write a Hugging Face folder with the layers of a config.json that has these fields, and a tokenizer that is
+    trained on `corpus`. Each weight is filled on the device and written before the next one, so that the model may be
+    larger than either memory."""
     config = AutoConfig.for_model(**_with_mrope(fields))
     with_vision = has_vision(config)
     tokenizer = _tokenizer(config, corpus, with_vision=with_vision)
@@ -64,7 +60,7 @@ def write_random_checkpoint(
 
 
 def _with_mrope(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields with a vision-language family's rotary embedding, which the fields of known models leave out."""
+    """The fields with a vision-language family's rotary embedding, which known models leave out."""
     text = fields.get("text_config", fields)
     if "vision_config" not in fields or text.keys() & {"rope_parameters", "rope_scaling"}:
         return fields

@@ -26,7 +26,7 @@ class Copies:
 
     @classmethod
     def of(cls, rows: Int64Array, *, device: torch.device) -> "Copies":
-        """Divide the copies of `rows` [C] into rounds: the first copies of all rows, then the second copies, ..."""
+        """The first copies of all `rows` [C] are one round, the second ones another, ..."""
         by_row = np.argsort(rows, kind="stable")
         ordered = rows[by_row]
         rank = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
@@ -43,12 +43,8 @@ def sent(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
 
 
 def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:
-    """Put rows into slots: [T, ...] -> [S, ...].
-
-    Args:
-        slot_rows: [S] int64 the row of each slot; an unused slot may have any row, and no gradient flows back from it.
-        row_slot: [T] int64 the only slot of each row.
-    """
+    """Put rows into slots: [T, ...] -> [S, ...], from the row of each slot, [S] int64, and the only slot of each row,
+    [T] int64. An unused slot may have any row, and no gradient flows back from it."""
     slots: torch.Tensor = _Pad.apply(rows, slot_rows, row_slot)  # type: ignore[no-untyped-call]
     return slots
 

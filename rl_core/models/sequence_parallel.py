@@ -54,24 +54,17 @@ class SequenceParallel:
         return pad(own, (0, 0) * after + (0, missing)) if missing else own
 
     def gathered(self, own: torch.Tensor, *, length: int, share_gradients: bool) -> torch.Tensor:
-        """The slices of all ranks: [W, ...] of each, as `own_slice` makes it with dim 0 -> [length, ...].
-
-        With `share_gradients` each rank computes another part of the loss from the result, so that the gradients of all
-        ranks are added. Otherwise all compute the same loss, and each takes the gradient of its slice.
-        """
+        """The slices of all ranks, [W, ...] each -> [length, ...]. With `share_gradients` each rank computes another
+        part of the loss from the result, so that the gradients of all ranks are added. Otherwise all compute the same
+        loss, and each takes the gradient of its slice."""
         whole: torch.Tensor = _Gather.apply(own, self, share_gradients)  # type: ignore[no-untyped-call]
         return whole[:length]
 
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, length: int, attend: Attend
     ) -> torch.Tensor:
-        """Attention over all tokens, computed by each rank for a share of the heads: [T / S, H, D] and twice [T / S, G,
-        D] of each rank -> [T / S, H, D].
-
-        Args:
-            length: T without padding.
-            attend: Attention over a whole sequence: [T, h, D], [T, g, D], [T, g, D] -> [T, h, D].
-        """
+        """Attention over all `length` tokens, computed by each rank for a share of the heads: [T / S, H, D] and twice
+        [T / S, G, D] of each rank -> [T / S, H, D]. `attend` takes a whole sequence: [T, h, D], twice [T, g, D]."""
         key, value = (self._with_enough_heads(states) for states in (key, value))
         heads = [states.shape[1] // self.size for states in (query, key, value)]
         # [S, T / S, (H + 2 G) / S, D]: the heads that each rank computes.
@@ -94,8 +87,8 @@ class SequenceParallel:
 
 
 def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) -> None:
-    """Have the language model of a model with tree attention compute this rank's slice of each sequence. Its last
-    hidden state is that of the whole sequence again. Raises ValueError if the heads cannot be shared equally."""
+    """Have the language model compute this rank's slice of each sequence; its last hidden state is that of the whole
+    sequence again. Raises ValueError if the heads cannot be shared equally."""
     config = model.config.get_text_config()
     problem = why_not_shared(config.num_attention_heads, config.num_key_value_heads, parallel.size)
     if problem is not None:

@@ -60,15 +60,7 @@ def build_tiny_model(
 ) -> None:
     """Write a random model of `source.family` as a Hugging Face folder: configs, weights, tokenizer with chat template
     and, for the vision-language families, the processor. Equal arguments give equal files, bit by bit. Raises
-    ValueError if the sizes of `source` do not fit together.
-
-    Args:
-        source: Family and sizes.
-        folder: Created if missing.
-        corpus: Texts that the tokenizer is trained on.
-        seed: The run's seed; it determines the weights.
-        dtype: "float32" or "bfloat16".
-    """
+    ValueError if the sizes of `source` do not fit together."""
     with_vision = source.family in VISION_FAMILIES
     tokenizer = train_tokenizer(corpus, max_vocab_size=source.max_vocab_size, with_vision=with_vision)
     model = _random_model(tiny_config(source, tokenizer), seed=seed, dtype=getattr(torch, dtype))

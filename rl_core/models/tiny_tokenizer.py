@@ -52,15 +52,9 @@ CHAT_TEMPLATE = """\
 
 
 def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: bool, size: int = 0) -> Qwen2Tokenizer:
-    """Train a byte-level BPE on `corpus`, followed by Qwen's special tokens as in the published models. Equal texts in
-    equal order give equal tokenizers.
-
-    Args:
-        corpus: Texts like those that the model will read and write.
-        max_vocab_size: Most tokens, special tokens included; the 256 bytes must fit.
-        with_vision: Whether to add the vision tokens.
-        size: Fewest tokens. What the corpus does not fill are tokens into which no text is split.
-    """
+    """Train a byte-level BPE on `corpus`, followed by Qwen's special tokens as in the published models. Of at least
+    `size` tokens, those that the corpus does not fill are none into which a text is split. Equal texts in equal order
+    give equal tokenizers."""
     special_tokens = TEXT_SPECIAL_TOKENS + (VISION_SPECIAL_TOKENS if with_vision else ())
     vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - len(special_tokens))
     vocabulary |= {f"unused {number}": number for number in range(len(vocabulary), size - len(special_tokens))}

@@ -26,10 +26,7 @@ from rl_core.randomness import keyed_seed
 
 def choose_trained_part(model: PreTrainedModel, config: ModelConfig, *, run_seed: int) -> None:
     """Freeze the weights that `freeze_vision_tower` or `lora` exclude from training, and attach the adapters, in place.
-
-    Raises:
-        ValueError: there is no vision tower to freeze, or no layer to adapt.
-    """
+    Raises ValueError if there is no vision tower to freeze, or no layer to adapt."""
     if config.lora is not None:
         attach_lora(model, config.lora, run_seed=run_seed)
     elif config.freeze_vision_tower:

@@ -36,7 +36,7 @@ def tree_sdpa(
         return prompts.view(*layout.prompt_shape, *heads), responses.view(*layout.response_shape, *heads)
 
     def with_prompt(prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
-        """[M, P + R, G, D]: for each response a copy of its prompt's states, then its own."""
+        """[M, P + R, G, D]: the states of a response's prompt, then its own."""
         return torch.cat([copy_rows(prompts, index.prompt_copies), responses], dim=1)
 
     queries, keys, values = blocks(query), blocks(key), blocks(value)
@@ -82,13 +82,8 @@ def tree_varlen(
     scale: float,
     attend: VarlenAttention,
 ) -> torch.Tensor:
-    """Tree attention with a kernel for sequences of different lengths, without padding; other arguments and result as
-    `tree_sdpa`.
-
-    Args:
-        attend: `flash_attn.flash_attn_varlen_func`, or a function with the same arguments. Causal masks are aligned to
-            the bottom right, so that a query attends to all keys up to its own.
-    """
+    """Tree attention without padding, by `flash_attn.flash_attn_varlen_func` or a function with the same arguments
+    (causal masks are aligned to the bottom right); other arguments and result as `tree_sdpa`."""
     index = layout.ragged
     (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape
 

@@ -56,12 +56,7 @@ def _padded_block(starts: Int64Array, lengths: Int64Array, *, shape: tuple[int, 
 
 class TreeSpans:
     """Start and length of every prompt and response in the packed sequence, each prompt before its responses; all [B]
-    or [all responses] int64. A response of a single token, which is only a target, has length 0 here.
-
-    Args:
-        prompt_lengths: [B] number of tokens of each prompt, >= 1.
-        response_inputs: [B][n] number of inputs of each response (its tokens minus one), >= 0.
-    """
+    or [all responses] int64. A response of a single token, which is only a target, has length 0 here."""
 
     def __init__(self, prompt_lengths: Sequence[int], response_inputs: Sequence[Sequence[int]]) -> None:
         counts = np.array([len(lengths) for lengths in response_inputs], np.int64)

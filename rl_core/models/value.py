@@ -14,10 +14,8 @@ from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_para
 
 
 class ValueModel(nn.Module):
-    """The body of a model of `load_model`, and a float32 head with one output in place of its own.
-
-    The head is initialised with zeros, so the values of a new critic are 0, and its first advantages are the returns.
-    """
+    """The body of a model of `load_model`, and a float32 head with one output in place of its own. The head is
+    initialised with zeros, so the values of a new critic are 0, and its first advantages are the returns."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()

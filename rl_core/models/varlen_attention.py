@@ -32,15 +32,7 @@ def attend_varlen(
     causal: bool,
 ) -> torch.Tensor:
     """Attention within runs, with the arguments of `flash_attn.flash_attn_varlen_func`: query [Q, H, D] and key and
-    value [K, G, D], bfloat16 or float16 on a GPU, D <= 256 -> [Q, H, D].
-
-    Args:
-        cu_seqlens_q: [runs + 1] int32 where each run begins and ends among the queries.
-        cu_seqlens_k: [runs + 1] int32 the same among the keys.
-        max_seqlen_q: Queries of the longest run.
-        max_seqlen_k: Keys of the longest run.
-        causal: Whether a query attends to the keys up to its own only.
-    """
+    value [K, G, D], bfloat16 or float16 on a GPU, D <= 256 -> [Q, H, D]. Bounds are [runs + 1] int32."""
     size = query.shape[-1]
     missing = -size % _HEAD_SIZE_MULTIPLE
     if missing:  # zeros change no score, and the values' zeros are cut off again

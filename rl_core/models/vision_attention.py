@@ -43,13 +43,8 @@ def vision_attention(attend: Attend) -> AttentionFunction:
 def attend_within(
     bounds: torch.Tensor, states: Sequence[torch.Tensor], *, attend: Attend, scale: float
 ) -> torch.Tensor:
-    """Full attention within each segment, with one call for all segments of the same length.
-
-    Args:
-        bounds: [segments + 1] int32 where each segment begins and ends.
-        states: Query, key and value, each [S, H, D], as is the result.
-        attend: What attends, with the arguments of `scaled_dot_product_attention`.
-    """
+    """Full attention within segments with these bounds, [segments + 1] int32, in one call for all segments of the same
+    length: query, key and value, each [S, H, D] -> the same."""
 
     def of_equal_length(length: int, parts: Iterable[torch.Tensor]) -> torch.Tensor:
         query, key, value = (part.view(-1, length, *part.shape[1:]).transpose(1, 2) for part in parts)
