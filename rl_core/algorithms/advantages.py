@@ -21,18 +21,11 @@ Grouped = Sequence[Sequence[TokenValues]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdvantageInputs:
-    """The inputs of an estimator.
+    """The inputs of an estimator."""
 
-    Attributes:
-        token_rewards: [group][rollout] -> [R] float64. The last token has the score, and every token a KL penalty if
-            there is one.
-        greedy_rewards: [group] reward of each prompt's greedy response; empty if the estimator needs none.
-        values: [group][rollout] -> [R] float64, the critic's value before each token; empty if there is no critic.
-    """
-
-    token_rewards: Grouped
-    greedy_rewards: Sequence[float] = ()
-    values: Grouped = ()
+    token_rewards: Grouped  # the last token has the score, and every token a KL penalty if there is one
+    greedy_rewards: Sequence[float] = ()  # [group] reward of each prompt's greedy response, if the estimator needs it
+    values: Grouped = ()  # the critic's value before each token, if there is a critic
 
 
 class AdvantageSection(AlgorithmSection):

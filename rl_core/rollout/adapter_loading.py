@@ -33,11 +33,7 @@ def adapter_arguments(lora: LoraConfig) -> dict[str, Any]:
 
 class AdapterLoader:
     """Loads adapters into vLLM, each time all of the expected names. vLLM takes them from a folder in peft's format,
-    which is there only while vLLM reads it.
-
-    Attributes:
-        request: What a request names to be computed with the adapters; None before the first load.
-    """
+    which is there only while vLLM reads it. `request` is what a request names to be computed with them."""
 
     def __init__(self, engine: "LLMEngine", lora: LoraConfig, *, expected: frozenset[str]) -> None:
         self._engine = engine

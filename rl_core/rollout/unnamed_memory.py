@@ -22,8 +22,7 @@ _NOT_FOLLOWED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
 class UnnamedMemory:
-    """Memory that survives a sleep because it is copied to the host: pieces of [bytes] uint8, a few hundred MiB at
-    most."""
+    """Memory that survives a sleep on the host: pieces of [bytes] uint8, a few hundred MiB at most."""
 
     def __init__(self, pieces: list[torch.Tensor]) -> None:
         self.pieces = pieces
@@ -70,8 +69,7 @@ def is_with_weights(allocations: "Mapping[int, AllocationData]") -> Callable[[in
 
 
 def unnamed_pieces(runner: Any, is_dropped: Callable[[int], bool]) -> list[torch.Tensor]:
-    """The memory of all tensors of a model runner of vLLM but parameters and buffers of its model, as far as it is
-    dropped: [bytes] uint8 each."""
+    """The memory of all tensors of a model runner but parameters and buffers of its model, as far as it is dropped."""
     named = {_address(tensor) for tensor in (*runner.model.parameters(), *runner.model.buffers())}
     found = {_address(tensor): tensor for tensor in _tensors(runner)}
     return [_piece(tensor) for address, tensor in found.items() if address not in named and is_dropped(address)]

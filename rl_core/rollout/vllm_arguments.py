@@ -83,10 +83,9 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
 
 
 def largest_sizes(folder: Path, architecture: PreTrainedConfig, *, tokens: int) -> dict[str, dict[str, dict[str, int]]]:
-    """vLLM's `mm_processor_kwargs`, with which no image or video has more than about this many tokens.
-
-    At its start vLLM tries the largest image that the processor lets through, and keeps the memory that this takes free
-    for ever: 16,384 tokens for the published Qwen2.5-VL, whatever images a run has.
+    """vLLM's `mm_processor_kwargs`, with which no image or video has more than about this many tokens: at its start
+    vLLM tries the largest one that the processor lets through, 16,384 tokens for the published Qwen2.5-VL, and keeps
+    the memory that this takes free for ever.
 
     With a quarter more than the tokens of the longest prompt, every prompt stays as it is. A processor rounds the sides
     of what it scales down to whole tokens and refuses a side that is 200 times the other one, so what it scales has at

@@ -37,10 +37,9 @@ _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class VllmEngine:
-    """vLLM in this process, or the part that this process has of one.
-
-    Where several ranks hold an engine together, all of them get the same calls in the same order. Each schedules the
-    same requests and samples the same tokens, because all have the logits of the whole vocabulary.
+    """vLLM in this process, or the part that this process has of one. Ranks that hold an engine together get the same
+    calls in the same order. Each schedules the same requests and samples the same tokens, because all have the logits
+    of the whole vocabulary.
 
     On a GPU, `sleep` drops weights and cache (vLLM's level 2), and `policy_version` is None until weights are loaded
     again. On a CPU there is no device memory to free, and `sleep` and `wake` do nothing.
@@ -211,8 +210,7 @@ class VllmEngine:
 
     @contextmanager
     def _loading(self, what: str) -> Iterator[None]:
-        """A `with` block that changes weights: there is no version in it, nor after an error, and nothing is left that
-        was computed with the weights before."""
+        """Around a change of weights: there is no version in it, nor after an error, and no cache is left after it."""
         self._refuse_while_running(what)
         self.policy_version = None
         try:

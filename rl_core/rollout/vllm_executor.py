@@ -11,24 +11,17 @@ if TYPE_CHECKING:
 
 
 def executor_of(ranks: GeneratorRanks) -> "type[Executor]":
-    """The executor of an engine that these ranks hold together, each in its own process.
-
-    vLLM has one for processes that torchrun has started ("external_launcher"), which reads their places from
-    environment variables. Here the places are known.
-    """
+    """The executor of an engine that these ranks hold together, each in its own process. vLLM's own for such processes
+    ("external_launcher") reads their places from torchrun's environment variables. Here they are known."""
     from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher
 
     class RanksExecutor(ExecutorWithExternalLauncher):  # type: ignore[misc]  # vLLM's classes have no types
         """An engine's part on one rank."""
 
         def _distributed_args(self) -> tuple[str, int, int]:
-            """A name, the number of the rank, and the number of its device.
-
-            The name is where ranks meet, and these have met already. On a CPU vLLM also gives it to the memory over
-            which ranks add, in which they wait for each other without yielding their cores. If their names differ, vLLM
-            leaves this to gloo: as fast where ranks share cores with other processes, and nothing is left when they
-            are killed.
-            """
+            """A name, the number of the rank, and the number of its device. On a CPU vLLM gives the name to memory over
+            which ranks add without yielding their cores. If their names differ, vLLM leaves this to gloo: as fast where
+            ranks share cores with other processes, and nothing is left when they are killed."""
             device = torch.cuda.current_device() if torch.cuda.is_available() else 0
             return f"{ranks.place.meeting}-{ranks.place.rank}", ranks.place.rank, device
 

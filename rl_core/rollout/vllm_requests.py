@@ -35,10 +35,8 @@ class RunningRequests:
 
     They go to the core itself and not through `LLMEngine.add_request` and `LLMEngine.step`: these would check and copy
     a prompt for each of its n samples, and make several Python objects for each sampled token, in order to detokenise
-    and stream what is needed here only as a whole. The core gets the same requests either way.
-
-    Attributes:
-        adapter: What requests name to be computed with the engine's adapters; None without any.
+    and stream what is needed here only as a whole. The core gets the same requests either way. `adapter` is what they
+    name to be computed with the engine's adapters.
     """
 
     def __init__(

@@ -42,11 +42,8 @@ def _model(model_folder: Path) -> PreTrainedModel:
 
 
 class StrictWeights:
-    """Passes weights on and keeps account of their names, which `check` compares with the expected ones afterwards.
-
-    Weights with an unknown or repeated name are held back and not refused at once, because an engine that is left in
-    the middle of a reload cannot be loaded again.
-    """
+    """Passes weights on and keeps account of their names, which `check` compares with the expected ones afterwards: an
+    engine that is left in the middle of a reload cannot be loaded again."""
 
     def __init__(self, weights: Iterable[tuple[str, torch.Tensor]], *, expected: frozenset[str]) -> None:
         self._weights = weights
@@ -112,11 +109,8 @@ class WeightLoader:
 
 
 def _refresh_output_heads(model: torch.nn.Module) -> None:
-    """Update output heads that are tied to the embedding.
-
-    vLLM's reload skips a tied head, because it shares the embedding's storage. On a CPU that is not enough: the head
-    multiplies with a packed copy of the matrix, which would keep the first weights.
-    """
+    """vLLM's reload skips an output head that is tied to the embedding. On a CPU the head multiplies with a packed copy
+    of the matrix, which would keep the first weights."""
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
     for module in model.modules():

@@ -71,11 +71,9 @@ class _Compared:
 
 
 class AgreementMeter:
-    """Collects the log-probs of generator and trainer over an optimizer batch.
-
-    Rollouts of other weights than the trainer's (`policy_version`) cannot agree with them and are left out. Unless the
-    filter keeps groups from the previous step (`keeps_surplus`), a batch in which everything is left out is an error.
-    """
+    """Collects the log-probs of generator and trainer over an optimizer batch. Rollouts of other weights than the
+    trainer's (`policy_version`) cannot agree with them and are left out. Unless the filter keeps groups from the
+    previous step (`keeps_surplus`), a batch in which everything is left out is an error."""
 
     def __init__(self, policy_version: int, *, keeps_surplus: bool) -> None:
         self._policy_version = policy_version
@@ -166,7 +164,7 @@ class AgreementMeter:
 
 
 def broken_bounds(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:
-    """The bounds that are broken, each with its key and its value."""
+    """With key and value."""
     if gap.percentile > bounds.percentile:
         yield f"rollout.max_log_prob_gap = {bounds.percentile:.3g}"
     if gap.mean > bounds.mean:

@@ -61,21 +61,13 @@ class OptimizerStepReport:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateResult:
     """The results of an update, one report for each optimizer step. All but `seconds` are functions of config, data and
-    seed.
-
-    Attributes:
-        log_prob_gap: How much the log-probs of generator and trainer differed before the first optimizer step; None if
-            they were not compared.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient; the
-            larger number of policy and critic.
-        seconds: Parts of its wall-clock time: `forward_backward`, `exchange` (adding up the gradients of
-            replicas, which begins with the wait for the slowest rank), `optimizer`, `update_critic`.
-    """
+    seed."""
 
     policy: Sequence[OptimizerStepReport]
     critic: Sequence[OptimizerStepReport]
-    log_prob_gap: LogProbGap | None
-    nonfinite_streak: int
+    log_prob_gap: LogProbGap | None  # before the first optimizer step; None if log-probs were not compared
+    nonfinite_streak: int  # of skipped steps up to now; the larger number of policy and critic
+    # `forward_backward`, `exchange` (with the wait for the slowest rank), `optimizer`, `update_critic`
     seconds: Mapping[str, float] = field(compare=False)
 
 

@@ -22,8 +22,7 @@ from rl_core.types import Float32Array, Group
 
 
 class Critic:
-    """Estimates the values of tokens, and learns from the returns. The value model is new and on the worker's device,
-    sharded over `ranks`; `total_steps` are the optimizer steps of the run."""
+    """Estimates the values of tokens, and learns from the returns; `total_steps` are the optimizer steps of the run."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Critic:
             )
 
     def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
-        """Fit the values to the returns, with one optimizer step for each batch."""
+        """One optimizer step for each batch."""
         with self._on_device():
             return self._update.run(batches)
 
@@ -83,7 +82,7 @@ class Critic:
         return nullcontext() if self._weights is None else self._weights.on_device()
 
     def state(self, *, model_only: bool, copies: HostCopies | None) -> tuple[ModuleState, Mapping[str, int]]:
-        """What a checkpoint holds of model and optimizer (`ModuleState.of`), and the counters."""
+        """What a checkpoint holds, and the counters."""
         state = ModuleState.of(self._model, self._optimizer, trained_only=False, model_only=model_only, copies=copies)
         return state, self._optimizer.counters()
 

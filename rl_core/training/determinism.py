@@ -18,12 +18,8 @@ def use_full_float32() -> None:
 @contextmanager
 def deterministic_on_cpu(device: torch.device) -> Iterator[None]:
     """Inside the block PyTorch uses deterministic algorithms on a CPU, and an operation that has none raises
-    RuntimeError. The fast attention kernels of a GPU use atomic additions.
-
-    The setting is that of the whole process and is restored afterwards, because the generator does not need it: its
-    sums do not depend on the order of threads. New memory is not filled with NaN, as PyTorch would do to expose
-    operations that read uninitialised memory.
-    """
+    RuntimeError; the fast attention kernels of a GPU use atomic additions. The generator does not need it: its sums do
+    not depend on the order of threads. New memory is not filled with NaN, which would take time."""
     if device.type != "cpu":
         yield
         return

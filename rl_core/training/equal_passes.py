@@ -41,13 +41,8 @@ class RankPass(Generic[AnyGroup]):
         return sum(len(rollout.response_ids) for group in self.groups for rollout in group.rollouts)
 
     def backward(self, results: torch.Tensor, loss: torch.Tensor | None) -> None:
-        """The backward pass.
-
-        Args:
-            results: What the model computed, one number for each response token [own tokens + fillers' tokens]. The
-                fillers take part with a gradient of zero, because their backward pass gathers weights as well.
-            loss: The loss of the groups; None if there are none.
-        """
+        """The backward pass of the loss, which is None without groups. `results` are what the model computed for own
+        and fillers' tokens; these take part with a gradient of zero, because their pass gathers weights as well."""
         idle = 0.0 * results[self.num_tokens :].sum() if self.fillers else None
         terms = [term for term in (loss, idle) if term is not None]
         torch.autograd.backward(terms)

@@ -23,11 +23,8 @@ def empty_on_host(like: torch.Tensor, *, dtype: torch.dtype | None = None) -> to
 
 
 class HostWeights:
-    """The parameters of a module that are in the host's memory, except within `on_device`. Buffers stay on the device.
-
-    Frozen parameters are not copied back. On a CPU the same copies are made, within one memory. A sharded module is
-    moved as FSDP2 does it, with its buffers.
-    """
+    """The parameters of a module that are in the host's memory, except within `on_device`. Frozen ones are not copied
+    back, and buffers stay on the device. A sharded module is moved as FSDP2 does it, with its buffers."""
 
     def __init__(self, module: nn.Module) -> None:
         self._places: list[tuple[nn.Parameter, torch.device, torch.Tensor]] = []

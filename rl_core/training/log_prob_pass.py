@@ -27,12 +27,8 @@ def compute_log_probs(
     ranks: Ranks = LONE,
 ) -> list[list[Float32Array]]:
     """[group][rollout] -> [R] float32 log-probs of the sampled tokens, under the temperature that they were sampled
-    with.
-
-    Whole groups are split into the micro-batches that an update of these groups with this token budget makes of them,
-    so that both give the same log-probs to the bit. Of the ranks over which the model is sharded, each computes its own
-    groups, possibly none.
-    """
+    with. Whole groups are split into the micro-batches that an update with this token budget makes of them, so that
+    both give the same log-probs to the bit."""
 
     def log_probs(packed: PackedTrees) -> torch.Tensor:
         output: PolicyOutput = model(packed, temperature=temperature)

@@ -51,13 +51,9 @@ def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
 
 
 def split_into_microbatches(groups: Sequence[AnyGroup], *, token_budget: int) -> list[list[AnyGroup]]:
-    """Pack whole groups (of one optimizer batch, in an update) greedily into few micro-batches of at most
-    `token_budget` tree tokens.
-
-    A group larger than the budget is split, and every part repeats the prompt; a single response may exceed it. Trees
-    of similar size go together, because padding inside the attention call grows with their difference. The order
-    depends on the groups alone.
-    """
+    """Pack groups greedily into few micro-batches of at most `token_budget` tree tokens. A larger group is split, and
+    every part repeats the prompt; a single response may exceed the budget. Trees of similar size go together, because
+    padding inside the attention call grows with their difference. The order depends on the groups alone."""
     parts = [part for group in groups for part in _split_group(group, token_budget)]
     parts.sort(key=tree_tokens, reverse=True)
     return fill_batches(parts, size=tree_tokens, token_budget=token_budget)

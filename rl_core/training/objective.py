@@ -112,13 +112,7 @@ def concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch
 def sums_by_group(
     groups: Sequence[TrainGroup], per_token: Mapping[str, torch.Tensor], weights: torch.Tensor
 ) -> TokenSums:
-    """The weighted sums of a micro-batch, group by group, in float64.
-
-    Args:
-        groups: The groups of the micro-batch.
-        per_token: Metric name -> [K] the value at each response token, in the order of the groups.
-        weights: [K] the weight of each token in the loss of the optimizer batch.
-    """
+    """The weighted sums of a micro-batch, group by group, in float64, from [K] values and [K] weights of its tokens."""
     weight = weights.detach().double()
     rows = torch.stack([weight, *(values.detach() * weight for values in per_token.values())]).cpu().numpy()
     tokens = [sum(len(rollout.response_ids) for rollout in group.rollouts) for group in groups]

@@ -51,9 +51,8 @@ class PolicyOptimizer:
         self.nonfinite_streak = 0
 
     def step(self) -> StepOutcome:
-        """Clip the gradient, update the weights unless it is non-finite, and clear it. A non-finite gradient (an
-        overflow, a bad sample) would destroy every weight at once: the step is skipped and counted in
-        `nonfinite_streak`."""
+        """Clip the gradient, update the weights, and clear it. A non-finite gradient (an overflow, a bad sample) would
+        destroy every weight at once: the step is skipped and counted in `nonfinite_streak`."""
         lr = scheduled_lr(
             self.steps, config=self._config, total_steps=self._total_steps, steps_at_once=self._steps_at_once
         )
@@ -71,7 +70,7 @@ class PolicyOptimizer:
         return StepOutcome(grad_norm=grad_norm, lr=lr, applied=applied)
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint must hold besides AdamW's own state."""
+        """For a checkpoint, besides AdamW's own state."""
         return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
 
     def load_counters(self, counters: Mapping[str, Any]) -> None:

@@ -57,11 +57,8 @@ class PolicyUpdate:
     def run(
         self, batches: Sequence[OptimizerBatch], *, meter: AgreementMeter | None, timer: PhaseTimer
     ) -> list[OptimizerStepReport]:
-        """Take one optimizer step for each batch.
-
-        Before the weights change, the meter compares the log-probs of the first batch with the generator's; it raises
-        AgreementError as `AgreementMeter.check`. The timer measures `forward_backward`, `exchange` and `optimizer`.
-        """
+        """Take one optimizer step for each batch. Before the weights change, the meter compares the log-probs of the
+        first batch with the generator's; it raises AgreementError as `AgreementMeter.check`."""
         reports = []
         for batch in batches:
             tokens = self.accumulate_gradient(batch, meter=meter, timer=timer)

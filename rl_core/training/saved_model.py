@@ -48,14 +48,9 @@ class ModuleState:
         model_only: bool,
         copies: HostCopies | None,
     ) -> Self:
-        """The present state.
-
-        Args:
-            trained_only: Leave frozen weights out.
-            model_only: Leave the moments out.
-            copies: Receive a copy of the tensors, so that the state can be written while training goes on. If None, the
-                tensors are those of module and optimizer, except for the master weights, which are made here.
-        """
+        """The present state; with `trained_only` without frozen weights, with `model_only` without moments. `copies`
+        receive the tensors, so that they can be written while training goes on. If None, the tensors are those of
+        module and optimizer, except for the master weights, which are made here."""
         reshard(module)
         masters = master_weights(module, optimizer.adamw)
         weights = model_state(module, trained_only=trained_only)
@@ -66,9 +61,8 @@ class ModuleState:
         return cls(weights=weights | masters, moments=None if model_only else moments)
 
     def write(self, folder: Path, *, process_group: ProcessGroup | None = None) -> dict[str, FileRecord]:
-        """Write the folder `model`, and `optimizer` unless the moments are left out: the ranks of the process group
-        write their shards at the same time. Returns size and hash of the files with tensors that this rank has written.
-        """
+        """Write the folder `model`, and `optimizer` unless the moments are left out; each rank writes its shards.
+        Returns size and hash of the files that this one has written."""
         parts = {"model": self.weights} | ({} if self.moments is None else {"optimizer": self.moments})
         return {
             f"{part}/{name}": record
@@ -110,19 +104,13 @@ def load_optimizer(
     optimizer.load_counters(counters)
 
 
-def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
-    """name -> [...] float32, the master weight of every trained bfloat16 weight. Weights of other formats have none.
-
-    Without an optimizer, the bfloat16 weight itself is converted. The tensors are on the CPU: they take twice the
-    memory of the weights, which the plan of the device's memory does not include.
-    """
-    lower_bits = optimizer.lower_bits if isinstance(optimizer, SplitAdamW) else {}
-    return {
-        name: (
-            by_part(_join_on_device, weight, lower_bits[weight]) if weight in lower_bits else weight.detach().float()
-        ).cpu()
-        for name, weight in _split_weights(module)
-    }
+def master_weights(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """name -> [...] float32, the master weight of every trained bfloat16 weight, on the CPU: they take twice the memory
+    of the weights, which the plan of the device's memory does not include."""
+    if not isinstance(optimizer, SplitAdamW):
+        return {}
+    lower_bits = optimizer.lower_bits
+    return {name: by_part(_join_on_device, weight, lower_bits[weight]).cpu() for name, weight in _split_weights(module)}
 
 
 def empty_master_weights(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -25,12 +25,10 @@ vectors, so that no number is computed otherwise than in a whole parameter."""
 class SplitAdamW(torch.optim.Optimizer):
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) computed in float32 on split weights.
 
-    The weights themselves stay bfloat16. With float32 moments, a step equals to the bit a step of torch's AdamW on a
-    float32 copy of the weights. The second moment is always float32: in bfloat16 a decay of 0.999 would be rounded
-    away, and the moment could only grow. float32 parameters are updated as by torch's AdamW.
-
-    Moments and lower bits may lie in the host's memory. A step then brings them to the parameter's device piece by
-    piece, and changes no number. Of sharded parameters, each rank updates its part.
+    With float32 moments, a step equals to the bit a step of torch's AdamW on a float32 copy of the weights. The second
+    moment is always float32: in bfloat16 a decay of 0.999 would be rounded away, and the moment could only grow.
+    float32 parameters are updated as by torch's AdamW. Moments and lower bits may lie in the host's memory; a step then
+    brings them to the parameter's device piece by piece. Of sharded parameters, each rank updates its part.
 
     Attributes:
         lower_bits: Parameter -> [...] int16 of every bfloat16 parameter: the lower half of its float32 master weight.
@@ -46,8 +44,7 @@ class SplitAdamW(torch.optim.Optimizer):
         first_moment: torch.dtype,
         in_host_memory: bool = False,
     ) -> None:
-        """`params` are those of torch's optimizers, bfloat16 and float32, with gradients of either; `first_moment` is
-        the number format of the first moment of bfloat16 ones."""
+        """`first_moment` is the number format of the first moment of bfloat16 parameters."""
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._first_moment = first_moment
         self.in_host_memory = in_host_memory
@@ -60,7 +57,7 @@ class SplitAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient. `closure` belongs to torch's signature and must be None."""
+        """`closure` belongs to torch's signature and must be None."""
         assert closure is None, "the loss is not evaluated again"
         for group in self.param_groups:
             for parameter in group["params"]:

@@ -26,9 +26,8 @@ def imitate(
     token_budget: int,
     ranks: Ranks = LONE,
 ) -> dict[str, float]:
-    """One optimizer step on the mean negative log-likelihood of the target tokens, over the whole batch. Every rank
-    gets the whole batch; of n learners each computes every n-th example. Returns the metrics `cold_start/loss` (nats
-    per token), `grad_norm`, `lr` and `nonfinite_streak`."""
+    """One optimizer step on the mean negative log-likelihood (nats per token) of the target tokens, over the whole
+    batch, which every rank gets; of n learners each computes every n-th example. Returns the metrics."""
     total_tokens = sum(len(example.target_ids) for example in examples)
     loss_sum = torch.zeros(())
     own = [_as_group(example) for example in examples[ranks.learner :: ranks.learners]]

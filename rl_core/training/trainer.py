@@ -40,24 +40,18 @@ Model = TypeVar("Model", PolicyModel, ValueModel)
 
 
 class Trainer:
-    """Computes log-probs, values and updates; on a CPU these are the same numbers in every run.
+    """Computes log-probs, values and updates; on a CPU these are the same numbers in every run. Of several ranks each
+    has a part of the weights, computes its own groups, and takes the same optimizer steps.
 
     Args:
-        base_folder: Hugging Face folder of the model that RL starts from. In RL only the configured part of it is
-            trained; a cold start before it trains all weights.
-        total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
-        total_critic_steps: The same of the critic; 0 if there is none.
-        ranks: Those that train together. Each has a part of the weights, computes its own groups, and takes the
-            same optimizer steps.
+        base_folder: The model that RL starts from. In RL only the configured part of it is trained; a cold start before
+            it trains all weights.
 
     Attributes:
         policy_version: Number of updates that led to its weights: 0 for the model that RL starts from.
         weight_changes: How often its weights have changed in any way, loading included.
         frozen_changes: The same of the weights that RL does not train.
-        reference: The frozen reference; None before `load_reference`, and with LoRA, where the base model without
-            adapters is the reference.
-        critic: None before `load_critic`.
-        pixels: Pixels of the data's images, which the generator takes from the same cache.
+        reference: None before `load_reference`, and with LoRA, where the base model without adapters is the reference.
     """
 
     def __init__(
@@ -123,20 +117,16 @@ class Trainer:
         return self._optimizer
 
     def named_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """Every weight of the policy under its Hugging Face name, for the generator: with adapters merged, or without
-        them, if it gets them separately."""
+        """For the generator: with adapters merged, or without them, if it gets them separately."""
         return named_hf_weights(self.policy.model, merged=not self.sends_adapters)
 
     def named_adapters(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """The matrices of the adapters, by their names in peft's files."""
+        """By their names in peft's files."""
         return named_adapters(self.policy.model)
 
     def old_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
-        """[group][rollout] -> [R] log-probs under the policy.
-
-        The groups of an optimizer batch are split into the micro-batches of its update: with other micro-batches the
-        log-probs would differ by rounding, and the first ratio of the update would not be exactly 1.
-        """
+        """[group][rollout] -> [R] log-probs under the policy, with the micro-batches of the update: with others they
+        would differ by rounding, and the first ratio of the update would not be exactly 1."""
         return self._log_probs(self.policy, groups, token_budget=update_token_budget(self.config))
 
     def reference_log_probs(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
@@ -231,8 +221,7 @@ class Trainer:
         )
 
     def load_base(self) -> None:
-        """Load all weights of the model that RL starts from, for a checkpoint that holds only some of them. The
-        optimizer of the policy before is dropped."""
+        """Load all weights of the model that RL starts from, for a checkpoint that holds only some of them."""
         self.forget_optimizer()
         self._replace_policy(self.base_folder)
 

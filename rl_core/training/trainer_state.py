@@ -26,8 +26,8 @@ class TrainerSnapshot:
     ranks: Ranks = LONE
 
     def write(self, folder: Path) -> dict[str, FileRecord]:
-        """Write the state into an existing folder: every rank its shards, and the first one counters and probe. Returns
-        size and hash of the files with tensors that this rank has written, by their paths in `folder`."""
+        """Write the state into an existing folder: every rank its shards, of which it returns size and hash by path,
+        and the first one counters and probe."""
         written: dict[str, FileRecord] = {}
         for name, (state, counters) in self.modules.items():
             place = folder / name
@@ -50,14 +50,9 @@ class TrainerState:
     _critic_copies: HostCopies = field(default_factory=HostCopies)
 
     def snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> TrainerSnapshot:
-        """The state at this moment: model (with LoRA, the adapters alone), optimizer, critic, counters and probe.
-
-        Args:
-            model_only: Leave the moments of the optimizers out.
-            probe: Groups whose log-probs are the probe.
-            copy: Copy all tensors to the host's memory, where they stay until the next copy. Without, the snapshot is
-                valid until the weights change.
-        """
+        """The state at this moment: model (with LoRA, the adapters alone), optimizer unless `model_only`, critic,
+        counters, and the log-probs of the groups `probe`. A copy in the host's memory is valid until the next copy,
+        anything else until the weights change."""
         trainer, optimizer = self.trainer, self.trainer.optimizer
         policy = ModuleState.of(
             trainer.policy,
@@ -79,9 +74,8 @@ class TrainerState:
         self._critic_copies.free()
 
     def load(self, folder: Path, *, model_only: bool) -> None:
-        """Load everything, to continue training. With `model_only`, the moments start from zero, while weights and
-        counters, and with them the position in the learning rate schedule, are restored. Raises ProbeMismatch if the
-        policy's log-probs differ from the probe by more than a tenth of `merge.probe_tolerance`."""
+        """Load everything, to continue training; with `model_only`, the moments start from zero. Raises ProbeMismatch
+        if the policy's log-probs differ from the probe by more than a tenth of `merge.probe_tolerance`."""
         lower_bits, counters = self._load_weights(folder)
         moments = None if model_only else folder / "optimizer"
         load_optimizer(

@@ -140,11 +140,6 @@ def test_taken_back_they_train_on_as_before() -> None:
     assert any(lower.any() for lower in lower_bits.values())
 
 
-def test_without_an_optimizer_a_weight_is_its_own_number() -> None:
-    module = body_and_head()
-    assert torch.equal(master_weights(module, None)["body.weight"], module["body"].weight.float())
-
-
 def test_float32_weights_are_whole_already() -> None:
     module = nn.Linear(2, 2)
     optimizer = optimizer_of(module)
