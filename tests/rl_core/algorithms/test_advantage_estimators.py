@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.algorithms.advantages import AdvantageInputs, Grouped
-from rl_core.algorithms.estimators import GAE, GRPO
+from rl_core.algorithms.estimators import GAE
 from rl_core.algorithms.token_advantages import discounted_returns
 from tests.rl_core.built_in import ESTIMATORS
 
@@ -84,10 +84,6 @@ def test_the_targets_of_a_critic_that_is_trusted_look_one_token_ahead(
         assert target == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
 
 
-def test_there_are_no_targets_without_a_critic() -> None:
-    assert GRPO().value_targets(AdvantageInputs(token_rewards=[[np.ones(1)]])) == []
-
-
 def test_a_perfect_critic_leaves_no_advantage() -> None:
     inputs = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0])]], values=[[np.ones(2)]])
     assert not GAE(lam=0.9).advantages(inputs)[0][0].any()
@@ -109,16 +105,3 @@ def test_reinforce_plus_plus_with_baseline_is_white_over_the_batch(groups: list[
     tokens = np.concatenate([part for group in estimate("reinforce_plus_plus_baseline", groups) for part in group])
     assert abs(tokens.mean()) < 1e-6
     assert not tokens.any() or tokens.var(ddof=1) < 1.0 + 1e-6
-
-
-grpo_advantages = GRPO().of_group
-REWARDS = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=16)
-
-
-@given(REWARDS)
-def test_grpo_advantages_sum_to_zero_and_keep_the_order_of_rewards(rewards: list[float]) -> None:
-    values = np.array(rewards)
-    advantages = grpo_advantages(values)
-    assert abs(advantages.sum()) < 1e-6
-    order = np.argsort(values, kind="stable")
-    assert np.all(np.diff(advantages[order]) >= 0)

@@ -17,7 +17,7 @@ from rl_core.models.loading import (
     stop_token_ids,
     write_hf_folder,
 )
-from tests.rl_core.models.builders import FAMILIES, TEXT_FAMILIES, VISION_FAMILIES, model_config
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, model_config
 
 TIED = {"qwen2_vl", "qwen3_vl", "qwen2_5"}
 
@@ -64,11 +64,6 @@ def test_a_stop_token_of_the_language_model_is_found(own: dict[str, None], inner
     assert stop_token_ids(tmp_path) == (inner,)
 
 
-def test_a_stop_token_of_the_whole_model_comes_first(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"eos_token_id": 0, "text_config": {"eos_token_id": 7}}')
-    assert stop_token_ids(tmp_path) == (0,)
-
-
 def test_a_model_that_never_stops_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="eos_token_id"):
@@ -105,12 +100,6 @@ def test_a_written_folder_loads_and_equals_the_model(
     assert {path.name for path in folder.iterdir()} == {path.name for path in (tmp_path / "out").iterdir()}
     assert stop_token_ids(tmp_path / "out") == stop_token_ids(folder)
     assert type(load_processor(tmp_path / "out")) is type(load_processor(folder))
-
-
-@pytest.mark.parametrize("family", [*TEXT_FAMILIES, "qwen2_5_vl"])
-def test_a_model_loads_in_the_configured_number_format(family: str, model_folder: Callable[[str], Path]) -> None:
-    model = load_model(model_folder(family), model_config(model_folder(family), dtype="bfloat16"))
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
 def test_damaged_weights_are_an_error_that_names_the_folder(

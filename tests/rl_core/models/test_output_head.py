@@ -130,18 +130,3 @@ def test_no_gradient_flows_to_the_reference() -> None:
     )
     output.full_kl.sum().backward()
     assert reference.head.weight.grad is None and reference.hidden.grad is None
-
-
-@settings(deadline=None)
-@given(seed=st.integers(0, 99))
-def test_the_full_kl_to_oneself_is_zero(seed: int) -> None:
-    rows = make_rows(torch.Generator().manual_seed(seed))
-    output = token_log_probs(
-        rows,
-        targets=torch.zeros(ROWS, dtype=torch.int64),
-        temperature=0.7,
-        entropy="none",
-        chunk_tokens=5,
-        reference=rows,
-    )
-    assert torch.equal(output.full_kl, torch.zeros(ROWS))

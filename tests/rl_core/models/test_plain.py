@@ -10,21 +10,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.models import packing
-from rl_core.models.loading import load_model
 from rl_core.models.packing import TreeInput, pack_trees
-from rl_core.models.tree_layout import TreeSpans
 from tests.rl_core.models.builders import (
     FAMILIES,
     IMAGE_SIZES,
     VISION_FAMILIES,
     Bench,
     clip,
-    model_config,
     relative_difference,
     take_gradients,
 )
-from tests.rl_core.models.plain import plain_log_probs, standard_attention
+from tests.rl_core.models.plain import plain_log_probs
 
 TOLERANCE = 1e-5
 # Chunks smaller than a micro-batch, so that the chunked output head is part of what is compared.
@@ -132,48 +128,3 @@ def test_no_image_images_videos_single_tokens_and_a_split_group_agree(family: st
         log_probs, gradients = differences(bench, trees, parts=parts)
         assert log_probs < TOLERANCE
         assert gradients < TOLERANCE
-
-
-def test_a_response_that_starts_one_position_late_is_noticed(
-    bench_of: BenchLoader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Control: the comparison has to fail when responses continue at the wrong position."""
-    bench = bench_of("qwen2_5_vl", gradient_checkpointing=False)
-    right = packing._position_ids
-
-    def late(trees: list[TreeInput], spans: TreeSpans, *rest: object) -> np.ndarray:
-        positions = right(trees, spans, *rest)
-        for start, length in zip(spans.response_starts, spans.response_lengths, strict=True):
-            positions[..., start : start + length] += 1
-        return positions
-
-    monkeypatch.setattr(packing, "_position_ids", late)
-    log_probs, gradients = differences(bench, [bench.tree([2, 3], ["square-1"], [5, 6])])
-    assert log_probs > 100 * TOLERANCE
-    assert gradients > 100 * TOLERANCE
-
-
-def test_a_response_that_sees_its_sibling_is_noticed(bench_of: BenchLoader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: the comparison has to fail when the packed sequence is read as one causal sequence."""
-    bench = bench_of("llama", gradient_checkpointing=False)
-    trees = [bench.tree([4], [], [5, 6])]
-    weights = token_weights(trees)
-    plain = plain_pass(bench, trees, weights)
-    bench.policy.model.set_attn_implementation("sdpa")
-    try:
-        packed_causally = tree_pass(bench, trees, weights)
-    finally:
-        bench.policy.model.set_attn_implementation("tree")
-    assert relative_difference(packed_causally[0], plain[0]) > 100 * TOLERANCE
-    assert relative_difference(packed_causally[1], plain[1]) > 100 * TOLERANCE
-
-
-def test_standard_attention_lasts_as_long_as_its_block(model_folder: Callable[[str], Path]) -> None:
-    model = load_model(model_folder("qwen2_5_vl"), model_config(model_folder("qwen2_5_vl"))).train()
-    names = (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation)
-    with standard_attention(model):
-        assert model.config.text_config._attn_implementation == "sdpa"
-        assert not model.training
-        model(input_ids=torch.arange(4)[None])
-    assert (model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation) == names
-    assert model.training

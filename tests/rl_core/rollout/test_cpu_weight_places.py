@@ -8,7 +8,7 @@ from torch import nn
 
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.rollout.cpu.weight_copies import CopyRecorder
-from rl_core.rollout.cpu.weight_places import CopyingLoader, WeightPlaces
+from rl_core.rollout.cpu.weight_places import WeightPlaces
 from rl_core.rollout.weight_loading import WeightLoader, expected_weight_names
 from tests.rl_core.rollout.engines import Running, perturbed
 
@@ -46,18 +46,6 @@ def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running: R
         assert torch.equal(numbers, loaded[name]), name
     unchanged = [name for name in copied if "probe" in name and torch.equal(copied[name], before[name])]
     assert not unchanged, "the control: the new weights reached every kernel"
-
-
-def test_a_copied_load_may_follow_and_precede_an_ordinary_one(running: Running) -> None:
-    running.sync()
-    model, own = _model_in_vllm(running), list(named_hf_weights(running.policy.model))
-    expected = _numbers(model)
-    loader = CopyingLoader(running.engine._engine, expected=expected_weight_names(running.policy.folder))
-    for weights in (perturbed(running.policy.model, scale=1.0), own, perturbed(running.policy.model, scale=1.0)):
-        loader.load(weights)
-    running.sync()
-    for name, numbers in _numbers(model).items():
-        assert torch.equal(numbers, expected[name]), name
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)

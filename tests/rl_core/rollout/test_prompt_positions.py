@@ -7,7 +7,7 @@ from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.v1.core.sched.output import NewRequestData
 from vllm.v1.request import Request
 
-from rl_core.rollout.prompt_positions import LastAnswer, share_prompt_positions
+from rl_core.rollout.prompt_positions import LastAnswer
 from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
 
 
@@ -48,12 +48,6 @@ def test_requests_share_the_answer_though_each_adds_its_samples_to_a_list_of_its
         request.append_output_token_ids(number)
     assert remembered.computed == 1
     assert remembered(request._all_token_ids, [])[1] == 5, "a request that is put back begins with its samples"
-
-
-def test_a_text_model_needs_none() -> None:
-    model = torch.nn.Linear(2, 2)
-    share_prompt_positions(model)
-    assert not hasattr(model, "get_mrope_input_positions")
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl", "qwen3_vl"], indirect=True)

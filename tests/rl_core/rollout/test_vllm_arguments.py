@@ -75,10 +75,6 @@ def test_a_vision_tower_is_built_even_for_prompts_without_images(
     assert arguments.limit_mm_per_prompt == {"image": limit, "video": 0}
 
 
-def test_a_text_model_has_no_image_settings(tiny_folders: dict[str, Path]) -> None:
-    assert _arguments(tiny_folders["qwen2_5"]).limit_mm_per_prompt == {}
-
-
 def test_seeds_beyond_32_bits_are_folded(tiny_folders: dict[str, Path]) -> None:
     assert _arguments(tiny_folders["llama"]).seed == 3
 

@@ -1,6 +1,5 @@
 """vLLM against transformers, for every family, on the real engine."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -110,17 +109,6 @@ def test_sampling_follows_the_distribution(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_other_seeds_give_other_rollouts(synced: Running) -> None:
-    prompts = synced.policy.prompts()[:1]
-    responses = {
-        tuple(rollout.response_ids)
-        for purpose in ("one", "two")
-        for rollout in synced.generate(make_requests(prompts, 8, purpose=purpose), training_sampling()).values()
-    }
-    assert len(responses) == 16
-
-
-@only_qwen2_5_vl
 def test_a_banned_token_is_never_sampled_however_likely(synced: Running) -> None:
     prompt = synced.policy.prompt("one image", ["84x84-1"])
     image_pad = synced.policy.model.config.image_token_id
@@ -166,29 +154,14 @@ def test_responses_end_at_a_stop_token_or_at_the_limit(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-@pytest.mark.parametrize("end", ["break", "exception"])
-def test_an_iteration_left_early_leaves_nothing_behind(synced: Running, end: str) -> None:
+def test_an_iteration_left_early_leaves_nothing_behind(synced: Running) -> None:
     requests = make_requests(synced.policy.prompts(), 8)
     before = synced.generate(requests, training_sampling())
     stream = synced.engine.generate(requests, training_sampling())
-    if end == "break":
-        next(stream)
-        stream.close()
-    else:
-        with pytest.raises(ZeroDivisionError):
-            _fail_in_the_middle(stream)
-        del stream
+    next(stream)
+    stream.close()
     assert synced.engine._engine.engine_core.engine_core.scheduler.get_num_unfinished_requests() == 0
     assert_same_rollouts(synced.generate(requests, training_sampling()), before)
-
-
-def _fail_in_the_middle(stream: Iterator[object]) -> None:
-    for number, _ in enumerate(stream):
-        if number == 3:
-            try:
-                raise ZeroDivisionError
-            finally:
-                stream.close()
 
 
 @only_qwen2_5_vl
@@ -250,12 +223,3 @@ def test_evaluation_may_filter_candidates(synced: Running) -> None:
         for key, rollout in synced.generate(requests, sampling).items():
             np.testing.assert_array_equal(rollout.response_ids, greedy[key].response_ids)
             np.testing.assert_array_equal(rollout.log_probs, 0.0)
-
-
-@only_qwen2_5_vl
-def test_sleep_and_wake_change_nothing_on_a_cpu(synced: Running) -> None:
-    requests = make_requests(synced.policy.prompts(), 2)
-    before = synced.generate(requests, training_sampling())
-    synced.engine.sleep()
-    synced.engine.wake()
-    assert_same_rollouts(synced.generate(requests, training_sampling()), before)

@@ -261,16 +261,6 @@ def test_a_model_only_state_keeps_what_the_critic_has_learned(
     assert critic_worker.trainer.critic._optimizer.steps == 1
 
 
-def test_another_critic_goes_on_differently(critic_worker, judged_groups, groups, prepared_run, tmp_path) -> None:
-    """The control: without its state in the checkpoint the test above would fail."""
-    learn(critic_worker, judged_groups)
-    save_state(critic_worker, tmp_path, model_only=False, probe=groups[:1])
-    expected = weights(critic_worker.trainer.critic._model)
-    critic_worker.load("critic", prepared_run.initial_model)
-    critic_worker.load("saved policy", tmp_path)
-    assert not torch.equal(weights(critic_worker.trainer.critic._model), expected)
-
-
 def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:
     with pytest.raises(ValueError, match="use an estimator that computes them"):
         learn(critic_worker, train_groups)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_core.training.host_memory import HostWeights, empty_on_host
+from rl_core.training.host_memory import HostWeights
 
 
 def storages(module: nn.Module) -> set[int]:
@@ -49,15 +49,3 @@ def test_an_error_inside_the_block_leaves_the_weights_on_the_host(module: nn.Mod
     with pytest.raises(RuntimeError, match="out of memory"), weights.on_device():
         raise RuntimeError("out of memory")
     assert storages(module) == on_host
-
-
-def test_a_gradient_inside_the_block_belongs_to_the_same_parameters(module: nn.Module) -> None:
-    weights = HostWeights(module)
-    with weights.on_device():
-        module(torch.ones(2, 4)).sum().backward()
-        assert torch.equal(module.bias.grad, torch.full((3,), 2.0))
-
-
-def test_a_host_tensor_of_a_cpu_tensor_is_not_pinned() -> None:
-    made = empty_on_host(torch.zeros(2, 3), dtype=torch.int16)
-    assert (made.shape, made.dtype, made.device.type, made.is_pinned()) == ((2, 3), torch.int16, "cpu", False)

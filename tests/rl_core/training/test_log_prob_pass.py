@@ -87,9 +87,3 @@ def test_the_values_do_not_depend_on_the_budget(passes: Passes, name: str, group
         assert [len(v) for v in values] == [len(rollout.response_ids) for rollout in group.rollouts]
         for value, want in zip(values, wanted, strict=True):
             torch.testing.assert_close(torch.from_numpy(value), torch.from_numpy(want), rtol=1e-4, atol=2e-5)
-
-
-def test_groups_within_the_budget_are_whole_and_packed_in_their_order(passes: Passes) -> None:
-    groups = [make_group(f"p{i}", lengths=(3, 3), prompt_length=4) for i in range(3)]
-    passes.run("log_probs", groups, token_budget=20)
-    assert [size_of(packed) for packed in passes.forwards] == [(4, 20), (2, 10)]

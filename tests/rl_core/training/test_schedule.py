@@ -45,9 +45,3 @@ def test_a_ratio_is_a_share_of_the_training_steps_rounded_down(ratio, total, at_
     """EasyR1's int(ratio * training_steps), in optimizer steps; without a ratio the number of steps counts."""
     config = OptimConfig(lr_warmup_ratio=ratio, lr_warmup_steps=7 if ratio == 0.0 else 0)
     assert warmup_steps(config, total_steps=total, steps_at_once=at_once) == steps
-
-
-def test_a_ratio_is_the_same_schedule_as_its_steps() -> None:
-    as_ratio = rates(20, lr_warmup_ratio=0.15, lr_scheduler_type="cosine")
-    assert as_ratio == rates(20, lr_warmup_steps=3, lr_scheduler_type="cosine")
-    assert as_ratio != rates(20, lr_warmup_steps=2, lr_scheduler_type="cosine")
