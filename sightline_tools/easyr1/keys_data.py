@@ -14,27 +14,26 @@ from sightline_tools.easyr1.conversions import (
 from sightline_tools.easyr1.files import data_source, file_at, image_folder
 from sightline_tools.easyr1.key import Difference, Key, converted, needless, same
 
-_FOLDER = "The split of a folder is read like a split of a dataset on the hub: `{type: hub, name: folder@split}`."
 _READ = "If the estimator has this option."
 
 DATA: tuple[Key, ...] = (
-    converted("data.train_files", "", data_source("data.train"), "data.train", remark=_FOLDER),
-    converted("data.val_files", "", data_source("data.validation"), "data.validation", remark=_FOLDER),
+    converted(
+        "data.train_files",
+        "",
+        data_source("data.train"),
+        "data.train",
+        remark="The split of a folder is read like a split of a dataset on the hub: `{type: hub, name: folder@split}`.",
+    ),
+    converted("data.val_files", "", data_source("data.validation"), "data.validation"),
     same("data.prompt_key", "prompt", "data.train.columns.prompt_key", "data.validation.columns.prompt_key"),
     same("data.answer_key", "answer", "data.train.columns.answer_key", "data.validation.columns.answer_key"),
-    same(
-        "data.image_key",
-        "images",
-        "data.train.columns.image_key",
-        "data.validation.columns.image_key",
-        remark="Each `<image>` of a question is one image of the row, as in EasyR1.",
-    ),
+    same("data.image_key", "images", "data.train.columns.image_key", "data.validation.columns.image_key"),
     same(
         "data.video_key",
         "videos",
         "data.train.columns.video_key",
         "data.validation.columns.video_key",
-        remark="Each `<video>` of a question is one video of the row. A row may have images and videos.",
+        remark="A row may have images and videos.",
     ),
     converted(
         "data.image_dir",
@@ -58,8 +57,7 @@ DATA: tuple[Key, ...] = (
         None,
         when_filtering("algorithm.online_filtering.mini_rollout_batch_size"),
         "algorithm.online_filtering.mini_rollout_batch_size",
-        remark="If there is group filtering. Otherwise the generator decodes as many responses of a batch at a time as "
-        "it has room for (`rollout.max_num_seqs`).",
+        remark="If there is group filtering.",
         differs=[
             Difference(
                 leaves_a_remainder,
@@ -68,17 +66,13 @@ DATA: tuple[Key, ...] = (
             )
         ],
     ),
-    needless(
-        "data.val_batch_size",
-        -1,
-        "All held-out rows are asked at once, and the generator decodes as many as it has room for.",
-    ),
+    needless("data.val_batch_size", -1, "All held-out rows are asked at once."),
     converted(
         "data.format_prompt",
         None,
         file_at("data.prompt_template"),
         "data.prompt_template",
-        remark="Your own file is used from where it is. A missing file is an error; EasyR1 continues without it.",
+        remark="A missing file is an error; EasyR1 continues without it.",
     ),
     converted(
         "data.override_chat_template",
@@ -100,9 +94,7 @@ DATA: tuple[Key, ...] = (
         "data.overlong",
         remark="`true` is `filter`. `false` is `error`: a long prompt stops the preparation. No prompt is cut.",
     ),
-    needless(
-        "data.filter_overlong_prompts_workers", 16, "Rows are prepared once and kept; their lengths are counted then."
-    ),
+    needless("data.filter_overlong_prompts_workers", 16, "Rows are prepared once and kept."),
 )
 
 ALGORITHM: tuple[Key, ...] = (
@@ -134,7 +126,7 @@ ALGORITHM: tuple[Key, ...] = (
         "fixed",
         kl_type,
         "algorithm.kl.adaptive",
-        remark="`adaptive` adapts the KL in the reward only, as in EasyR1; its state is in the checkpoint.",
+        remark="`adaptive` adapts the KL in the reward only, as in EasyR1.",
     ),
     converted(
         "algorithm.kl_horizon",

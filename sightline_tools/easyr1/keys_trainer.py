@@ -70,8 +70,7 @@ TRAINER: tuple[Key, ...] = (
         "trainer.val_generations_to_log",
         0,
         "tracking.val_generations_to_log",
-        remark="In all trackers, always the responses to the first held-out prompts. All responses are in "
-        "`validations/`.",
+        remark="Always the responses to the first held-out prompts.",
     ),
     converted(
         "trainer.save_freq",

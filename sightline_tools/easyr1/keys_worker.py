@@ -59,7 +59,7 @@ _FSDP: tuple[Key, ...] = (
         "bf16",
         number_format,
         "model.dtype",
-        remark="The number format of forward pass, backward pass and generator; master weights are float32 in both.",
+        remark="The number format of forward pass, backward pass and generator.",
     ),
     missing(
         "fsdp.mp_reduce_dtype",
@@ -105,8 +105,7 @@ _ACTOR: tuple[Key, ...] = (
         "micro_batch_size_per_device_for_experience",
         16,
         "actor.micro_batch_size_per_device_for_experience",
-        remark="The same for passes through the reference. The recomputed old log-probs use the micro-batches of the "
-        "update, so that the first ratio is exactly 1.",
+        remark="The same for passes through the reference.",
     ),
     same("max_grad_norm", 1.0, "actor.max_grad_norm"),
     _of_loss("clip_ratio_low", 0.2),
@@ -142,11 +141,7 @@ _ACTOR: tuple[Key, ...] = (
     missing("model.tokenizer_path", None, None, remark="The tokenizer is always the checkpoint's."),
     missing("model.override_config", {}, {}, None, remark="A checkpoint's config.json is taken as it is."),
     same("model.enable_gradient_checkpointing", True, "model.gradient_checkpointing"),
-    needless(
-        "model.trust_remote_code",
-        True,
-        "The code in a checkpoint is never run; no family that Sightline trains needs it.",
-    ),
+    needless("model.trust_remote_code", True, "The code in a checkpoint is never run."),
     converted("model.freeze_vision_tower", False, frozen_vision_tower, "model.freeze_vision_tower"),
     converted("model.lora.rank", 0, lora_rank, "model.lora.rank", remark="0 is `model.lora: null`."),
     converted("model.lora.alpha", 64, when_lora("model.lora.alpha"), "model.lora.alpha"),
@@ -155,8 +150,7 @@ _ACTOR: tuple[Key, ...] = (
         "all-linear",
         lora_targets,
         "model.lora.target_modules",
-        remark="Names separated by commas become a list. By default vLLM gets merged weights, so any linear layer can "
-        "have an adapter.",
+        remark="Names separated by commas become a list.",
     ),
     converted(
         "model.lora.exclude_modules", None, when_lora("model.lora.exclude_modules"), "model.lora.exclude_modules"
@@ -236,7 +230,7 @@ _ROLLOUT: tuple[Key, ...] = (
     needless(
         "seed",
         1,
-        "Every response has a seed of its own, made from the run's seed, step, prompt and number of the sample.",
+        "Every response has a seed of its own.",
     ),
     needless("limit_images", 0, "Counted in the prepared rows."),
     converted("dtype", "bf16", engine_format, remark="The generator has the trainer's number format (model.dtype)."),
@@ -275,8 +269,8 @@ _REWARD: tuple[Key, ...] = (
         reward_function,
         "reward.function",
         "evaluation.accuracy_key",
-        remark="Your own file is used unchanged, from where it is. `evaluation.accuracy_key` is `accuracy` if the file "
-        "contains that name. `math`, `r1v` and `dapo` are also built in.",
+        remark="`evaluation.accuracy_key` is `accuracy` if the file contains that name. `math`, `r1v` and `dapo` are "
+        "also built in.",
         differs=[
             Difference(
                 unless(None),
@@ -299,9 +293,7 @@ _REWARD: tuple[Key, ...] = (
         remark="From older versions; newer files define REWARD_TYPE. If neither does, it is `batch`, as in EasyR1.",
     ),
     missing("skip_special_tokens", True, True, remark="Responses reach the reward without special tokens."),
-    needless(
-        "num_cpus", 1, "In EasyR1 a reservation of Ray; Sightline's number of scoring processes is `reward.workers`."
-    ),
+    needless("num_cpus", 1, "The number of scoring processes is `reward.workers`."),
 )
 
 
