@@ -3,8 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterable
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +98,8 @@ def load_processor(folder: Path) -> ProcessorMixin | PreTrainedTokenizerBase:
 
 
 def load_architecture(folder: Path) -> PreTrainedConfig:
-    """The model's config, for each caller one of its own. Raises OSError if the folder has none.
-
-    It is read once for all of them, because transformers also writes it as text, for its log, which takes far longer.
-    """
-    file = folder / "config.json"
-    return deepcopy(_read_architecture(folder, file.read_bytes() if file.exists() else b""))
-
-
-@lru_cache(maxsize=8)
-def _read_architecture(folder: Path, content: bytes) -> PreTrainedConfig:
-    """The config whose file has this content. Without an explicit False, transformers asks at the terminal whether to
-    run the model's own code."""
+    """The model's config. Raises OSError if the folder has none."""
+    # Without an explicit False, transformers asks at the terminal whether to run the model's own code.
     architecture: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return architecture
 
