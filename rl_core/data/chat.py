@@ -38,13 +38,8 @@ NO_MEDIA = Media()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedPrompt:
-    """A chat prompt.
-
-    Attributes:
-        text: The text that was tokenised, with one placeholder for each image or video.
-        engine_token_ids: [E] int32, with one placeholder token for each image or video, which vLLM expands itself.
-        token_ids: [P] int32, with every image and video expanded in the way of the model's processor.
-    """
+    """A chat prompt: the text that was tokenised; [E] its token ids with one placeholder for each image or video, which
+    vLLM expands itself; and [P] with every image and video expanded as by the model's processor."""
 
     text: str
     engine_token_ids: Int32Array
@@ -52,17 +47,9 @@ class RenderedPrompt:
 
 
 class ChatRenderer:
-    """Applies a model's chat template and tokenizer to questions.
-
-    Args:
-        model_folder: Hugging Face folder; tokenizer, processor and chat template are read, weights are not.
-        prompt_template: Jinja file that is wrapped around each question, or the template itself; None for the question
-            alone.
-        system_prompt: Text of a system message before the question; None for no message.
-
-    Raises:
-        ValueError: The model has no chat template, or a template is wrong.
-    """
+    """Applies a model's chat template and tokenizer to questions. `prompt_template` is a Jinja file that is wrapped
+    around each question, or the template itself. Raises ValueError where the model has no chat template, or a template
+    is wrong."""
 
     def __init__(
         self,
@@ -89,7 +76,7 @@ class ChatRenderer:
 
     def check_question(self, question: str) -> None:
         """Raises ValueError where the question contains the text of a special token: a vision token would have no
-        image, and a token of the chat template could end the turn and begin another one in the name of another role."""
+        image, and a token of the chat template could begin a turn of another role."""
         for token in self._reserved:
             if token in question:
                 raise ValueError(f"the question contains {token}, which the model reserves for its images")
@@ -98,7 +85,7 @@ class ChatRenderer:
                 raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
 
     def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
-        """Render one prompt without history. Raises ValueError as `render_all` does."""
+        """One prompt without history."""
         return self.render_all([question], [media], histories=[()])[0]
 
     def render_all(
@@ -108,16 +95,9 @@ class ChatRenderer:
         *,
         histories: Sequence[Sequence[Turn]],
     ) -> list[RenderedPrompt]:
-        """Render many prompts at once, which is faster than one by one.
-
-        Args:
-            questions: The last turn of each prompt, before the prompt template.
-            histories: The turns before each question. A system turn among them replaces the configured system prompt.
-
-        Raises:
-            ValueError: A prompt has not one place for each of its images and videos, or the chat template refuses it;
-                the message quotes the question.
-        """
+        """Many prompts at once, which is faster than one by one. A system turn in the history of a question replaces
+        the configured system prompt. Raises ValueError where a prompt has not one place for each of its images and
+        videos, or the chat template refuses it."""
         if not questions:
             return []
         texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
@@ -143,7 +123,6 @@ class ChatRenderer:
         return text
 
     def _expand(self, text: str, ids: Int32Array, media: Media) -> RenderedPrompt:
-        """The prompt with every placeholder replaced by the tokens of its image or video."""
         places = np.flatnonzero(np.isin(ids, [self.vision.image_token_id or -1, self.vision.video_token_id or -1]))
         is_video = ids[places] == self.vision.video_token_id
         for kind, found, given in (
@@ -163,16 +142,14 @@ class ChatRenderer:
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase", chat_template: str) -> tuple[str, ...]:
-    """Special tokens that have a meaning in a chat: tokens that its template writes, and tokens that begin, end or pad
-    a text."""
+    """Special tokens that the chat template writes, or that begin, end or pad a text."""
     ends = {tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token}
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     return tuple(token for token in special if token in ends or token in chat_template)
 
 
 def _chat_template(folder: Path) -> str | None:
-    """The chat template of the processor, which older vision-language checkpoints store apart from the tokenizer; None
-    where there is none."""
+    """The processor's chat template, which older vision-language checkpoints store apart from the tokenizer."""
     from transformers import ProcessorMixin
 
     template: str | dict[str, str] | None = ProcessorMixin.get_processor_dict(folder)[0].get("chat_template")
@@ -180,10 +157,8 @@ def _chat_template(folder: Path) -> str | None:
 
 
 def replace_chat_template(folder: Path, template: str) -> None:
-    """Make `template` the only chat template of a Hugging Face folder.
-
-    Files are replaced and never changed in place, so the files of a linked checkpoint stay as they are.
-    """
+    """Make `template` the only chat template of a Hugging Face folder. Files are replaced, never changed in place, so
+    those of a linked checkpoint stay as they are."""
     atomic_write_text(folder / _TEMPLATE_FILE, template)
     (folder / _OLDER_FILE).unlink(missing_ok=True)
     if (folder / _OTHERS_FOLDER).is_dir():

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from rl_core.answers import read_answer
 from rl_core.sources.columns import Columns, image_input, name_columns, nearest_columns
@@ -44,12 +43,9 @@ class NamedColumns:
 def guess_columns(
     place: str, names: Sequence[str], sample: Sequence[Values], named: NamedColumns
 ) -> tuple[Columns, list[str]]:
-    """The columns of a table, guessed from their `names` and a `sample` of rows, and sentences about guesses among
-    several possibilities. Messages call the table `place`.
-
-    Raises:
-        ValueError: A named column does not exist, or no column looks like the question or the answer.
-    """
+    """The columns of the table `place`, guessed from their `names` and a `sample` of rows, and sentences about guesses
+    among several possibilities. Raises ValueError where a named column does not exist, or no column looks like the
+    question or the answer."""
     _check_named(place, names, named)
     guesses = _Guesses(names=names, sample=sample)
     question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
@@ -62,8 +58,8 @@ def guess_columns(
             f"{place}: no column looks like the {' or the '.join(missing.values())}; its columns are "
             f"{name_columns(names)}; name it: {options}{guesses.why_not(question, answer)}"
         )
-    image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image, fallback=_is_surely_an_image)
-    video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video, fallback=_is_video)
+    image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image)
+    video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video)
     images_first = _puts_media_first(guesses, question, image=image, video=video)
     columns = Columns(
         prompt_key=question, image_key=image, video_key=video, answer_key=answer, images_first=images_first
@@ -81,28 +77,13 @@ class _Guesses:
     def __post_init__(self) -> None:
         self.doubts: list[str] = []
 
-    def find(
-        self,
-        key: str,
-        known: Sequence[str],
-        fits: Callable[[Any], bool],
-        *,
-        fallback: Callable[[Any], bool] | None = None,
-    ) -> str | None:
-        """The column with a usual name whose values fit; if there is none, the first other column whose values pass
-        `fallback`. Further columns that fit are noted as a doubt."""
+    def find(self, key: str, known: Sequence[str], fits: Callable[[Any], bool]) -> str | None:
+        """The column with a usual name whose values fit. Further ones are noted as a doubt."""
         usual = sorted((name for name in self.names if name.lower() in known), key=lambda one: known.index(one.lower()))
-        found = [name for name in usual if self._any(name, fits)]
-        if not found and fallback is not None:
-            found = [name for name in self.names if self._any(name, fallback)]
-            if len(found) == 1:
-                self.doubts.append(f"{key}: {found[0]!r} was chosen because of its values")
+        found = [name for name in usual if any(fits(values.get(name)) for values in self.sample)]
         if len(found) > 1:
             self.doubts.append(f"{key}: {found[0]!r} was chosen, {' and '.join(map(repr, found[1:]))} would fit too")
         return found[0] if found else None
-
-    def _any(self, name: str, fits: Callable[[Any], bool]) -> bool:
-        return any(fits(values.get(name)) for values in self.sample)
 
     def why_not(self, question: str | None, answer: str | None) -> str:
         """Why the first row does not fit a column with a usual name; empty where there is no such column."""
@@ -118,7 +99,6 @@ class _Guesses:
 
 
 def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
-    """Raises ValueError where a column that a person named does not exist."""
     problems = [
         f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
         for key, name in named.given().items()
@@ -129,8 +109,7 @@ def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
 
 
 def _guess_answer(guesses: _Guesses, question: str | None) -> str | None:
-    """The column of the answer, which is the column of the question where conversations end with the assistant's
-    turn."""
+    """The column of the answer: that of the question where conversations end with the assistant's turn."""
     if question is not None and any(_is_answered(values.get(question)) for values in guesses.sample):
         guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
         return question
@@ -216,18 +195,3 @@ def _is_image(value: Any) -> bool:
     except ValueError:
         return False
     return not isinstance(image, Path) or image.suffix.lower() in Image.registered_extensions()
-
-
-def _is_surely_an_image(value: Any) -> bool:
-    """Whether a value is an image although the column's name does not say so: bytes must begin like an image."""
-    item = _first_of(value)
-    if not _is_image(item):
-        return False
-    image = image_input(item, media_dir=Path("/"))
-    if not isinstance(image, bytes):
-        return True
-    try:
-        Image.open(BytesIO(image))
-    except (UnidentifiedImageError, OSError, ValueError):
-        return False
-    return True

@@ -1,7 +1,5 @@
-"""Digests of everything that prepared data depends on: sources, settings, and the model's tokenizer and processor.
-
-Imports neither transformers nor torch, because a plan compares fingerprints and must be quick.
-"""
+"""The digest of everything that prepared data depends on. Imports neither transformers nor torch, because a plan must
+be quick."""
 
 from pathlib import Path
 
@@ -32,7 +30,7 @@ _NAMED_CONTENT = {"train": True, "validation": True, "prompt_template": True, "o
 
 
 def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_source: DataSource | None) -> str:
-    """Identity of everything that the result of `prepare_dataset` depends on."""
+    """Digest of everything that `prepare_dataset` depends on."""
     template = data.prompt_template
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
     return digest_of(
@@ -40,14 +38,13 @@ def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_
             "format": FORMAT_VERSION,
             "settings": data.model_dump(mode="json", exclude={**ARRANGING, **_NAMED_CONTENT}),
             "template": None if template is None else file_digest(Path(template)),
-            "model": model_text_fingerprint(model_folder),
+            "model": _model_text_fingerprint(model_folder),
             "sources": {name: source.fingerprint() for name, source in sources.items() if source is not None},
         }
     )
 
 
-def model_text_fingerprint(model_folder: Path) -> str:
-    """Identity of a model's tokenizer, chat template and processor; its weights do not count."""
+def _model_text_fingerprint(model_folder: Path) -> str:
     paths = sorted({path for pattern in _TEXT_FILES for path in model_folder.glob(pattern) if path.is_file()})
     names = [path.relative_to(model_folder).as_posix() for path in paths]
     return digest_of(dict(zip(names, file_digests(paths), strict=True)))

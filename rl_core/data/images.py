@@ -29,7 +29,6 @@ class ImageStoreWriter:
         self._pending_bytes = 0
 
     def __len__(self) -> int:
-        """Number of different images that were added."""
         return len(self._known)
 
     def add(self, encoded: bytes) -> str:
@@ -65,8 +64,8 @@ class ImageStoreWriter:
 
 
 class ImageStore:
-    """Reads an image store. Bytes stay on disk until they are asked for. It is pickled as its path, so that it can be
-    sent to other processes. Raises ValueError where `path` is no complete image store."""
+    """Reads an image store; bytes stay on disk until they are asked for. It is pickled as its path. Raises ValueError
+    where `path` is no complete image store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,7 +92,7 @@ class ImageStore:
         return tuple(self._places)
 
     def encoded(self, uid: str) -> bytes:
-        """The PNG or JPEG bytes. Raises KeyError naming an unknown uid."""
+        """The PNG or JPEG bytes. Raises KeyError for an unknown uid."""
         if uid not in self._places:
             raise KeyError(f"no image {uid} in {self._path}")
         batch, row = self._places[uid]
@@ -101,7 +100,7 @@ class ImageStore:
         return value
 
     def image(self, uid: str) -> Image.Image:
-        """The decoded RGB image. Raises KeyError naming an unknown uid."""
+        """The decoded RGB image. Raises KeyError for an unknown uid."""
         return Image.open(BytesIO(self.encoded(uid))).convert("RGB")
 
     def __reduce__(self) -> tuple[Any, ...]:

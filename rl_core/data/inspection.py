@@ -22,15 +22,8 @@ _TRIED_FOLDERS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """What was found out about a user's data.
-
-    Attributes:
-        source: The data as a config names it, with the guessed columns.
-        kind: "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder" or "hub".
-        row_count: Number of rows.
-        columns: Names of all columns; empty for folders of items or classes.
-        doubts: A sentence about each guess among several possibilities.
-    """
+    """The data as a config names it, with the guessed columns; the `format` of a local source or "hub"; its rows; the
+    names of all columns; and a sentence about each guess among several possibilities."""
 
     source: LocalSource | HubSource
     kind: str
@@ -40,12 +33,8 @@ class Inspection:
 
 
 def inspect_data(source: LocalSource | HubSource, named: NamedColumns | None = None) -> Inspection:
-    """Look at a file, a folder or a dataset of the hub, and guess the columns that are not `named` and, unless it has
-    a `media_dir`, where its images are.
-
-    Raises:
-        ValueError: Nothing can be read, or no column looks like a question or an answer; the message names the columns.
-    """
+    """Look at data, and guess the columns that are not `named` and, unless it has a `media_dir`, where its images are.
+    Raises ValueError where nothing can be read, or no column looks like a question or an answer."""
     named = named or NamedColumns()
     if isinstance(source, HubSource):
         return _inspect_table(source.reader(), source, named, kind="hub")
@@ -75,11 +64,8 @@ def _inspect_table(
 
 
 def find_media_folder(table: TableReader, columns: Columns, *, folder_of_rows: Path) -> tuple[Path | None, str | None]:
-    """Find the `media_dir` of a table, whose relative paths start from `folder_of_rows` unless it is set.
-
-    Returns:
-        The folder, or None for the data file's own folder; and a sentence about the choice, or why none was made.
-    """
+    """The `media_dir` of a table, None for the data file's own folder; and a sentence about the choice, or why none was
+    made."""
     sample = list(islice(_named_paths(islice(table.raw_rows(), _SAMPLED_ROWS), columns), _TRIED_PATHS))
     if not sample:
         return None, None
@@ -93,7 +79,6 @@ def find_media_folder(table: TableReader, columns: Columns, *, folder_of_rows: P
 
 
 def _around(paths: Iterable[str], folder_of_rows: Path) -> tuple[Path | None, str | None]:
-    """The folder that contains the files of all absolute paths, and a sentence about it."""
     folders = {Path(os.path.normpath(path)).parent for path in paths if path.startswith("/")}
     folder = Path(os.path.commonpath(folders))
     if lies_below(folder, folder_of_rows):
@@ -104,7 +89,6 @@ def _around(paths: Iterable[str], folder_of_rows: Path) -> tuple[Path | None, st
 
 
 def _candidates(folder_of_rows: Path) -> Iterator[Path]:
-    """Folders from which relative paths usually start; the data file's own folder is the first."""
     yield folder_of_rows
     yield folder_of_rows.absolute().parent
     yield Path.cwd()

@@ -8,12 +8,8 @@ from rl_core.types import Int64Array, Prompt
 
 
 class PromptLoader:
-    """Endless batches of prompts. An epoch has as many batches as its rows fill; the remaining rows are left out of it.
-    Without an `arrangement` each row comes at most once in an epoch.
-
-    Raises:
-        ValueError: The rows do not fill one batch, or a source does not fill its share of one.
-    """
+    """Endless batches of prompts. An epoch has as many batches as its rows fill; the others are left out of it. Raises
+    ValueError where the rows do not fill one batch, or a source does not fill its share of one."""
 
     def __init__(
         self,
@@ -61,7 +57,7 @@ class PromptLoader:
         return batch
 
     def find(self, uids: Collection[str]) -> dict[str, Prompt]:
-        """The prompts with these uids, by uid; a uid that no row has is left out."""
+        """The prompts with these uids, as far as there are any."""
         return {prompt.uid: prompt for prompt in self._dataset if prompt.uid in uids}
 
     def state_dict(self) -> dict[str, Any]:
@@ -69,8 +65,7 @@ class PromptLoader:
         return {"epoch": self._epoch, "position": self._position, **self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a saved place. Raises ValueError where it was saved with other rows, or another batch size, seed
-        or order."""
+        """Continue at a saved place. Raises ValueError where its settings were others."""
         differences = [
             f"{name} was {state.get(name)} and is {value}"
             for name, value in self._settings().items()

@@ -12,7 +12,7 @@ MANIFEST_FILE = "manifest.json"
 
 
 class LengthSummary(BaseModel, frozen=True, extra="forbid"):
-    """Lengths of the prompts that are kept, in tokens, image tokens included."""
+    """Lengths of prompts in tokens, image tokens included."""
 
     shortest: int
     mean: float
@@ -27,18 +27,8 @@ class LengthSummary(BaseModel, frozen=True, extra="forbid"):
 
 
 class SplitSummary(BaseModel, frozen=True, extra="forbid"):
-    """The counts of one split.
-
-    Attributes:
-        source: Name of its source.
-        read: Rows that were read: the sum of the next three numbers.
-        rows: Rows that were kept.
-        rejected: Rows that cannot be used; rejected.jsonl names each of them.
-        overlong: Rows that are too long; rejected.jsonl names them too.
-        images: Different images of the rows that were kept, frames of videos included.
-        data_sources: Rows that were kept, by data source.
-        prompt_tokens: Lengths of the prompts that were kept.
-    """
+    """The counts of one split: of `read` rows, `rows` were kept, `rejected` cannot be used and `overlong` are too long;
+    rejected.jsonl names both. The other figures are of rows that were kept; frames of videos are images."""
 
     source: str
     read: int
@@ -51,14 +41,8 @@ class SplitSummary(BaseModel, frozen=True, extra="forbid"):
 
 
 class DataManifest(BaseModel, frozen=True, extra="forbid"):
-    """The manifest of all splits.
-
-    Attributes:
-        fingerprint: Identity of everything that the data depends on (rl_core.data.fingerprint).
-        splits: Summaries by name: "train", "validation", and "cold_start" where the config has a source for it.
-        images: Number of different images in the store.
-        files: By name.
-    """
+    """The splits ("train", "validation", and "cold_start" where it has a source of its own), the number of different
+    images, the files by name, and the fingerprint of all that they depend on."""
 
     fingerprint: str
     splits: dict[str, SplitSummary]

@@ -34,12 +34,7 @@ class Shuffle:
 
 
 def plain_order(num_rows: int, *, slots: int, epoch: int, shuffle: Shuffle, ranks: Float64Array | None) -> Int64Array:
-    """[slots] rows of an epoch, each at most once; the shuffle decides which ones are left out.
-
-    Args:
-        slots: Number of rows that fill whole batches, at most `num_rows`.
-        ranks: [num_rows] rows are sorted by rising rank; None leaves the order as it is.
-    """
+    """[slots] rows of an epoch, each at most once, by rising rank; the shuffle decides which ones are left out."""
     return _by_rank(shuffle.permutation(num_rows, epoch)[:slots], ranks)
 
 
@@ -53,18 +48,12 @@ def weighted_order(
     shuffle: Shuffle,
     ranks: Float64Array | None,
 ) -> Int64Array:
-    """[batches * batch_size] rows of an epoch, in which every batch has rows of each source in proportion to its
-    weight.
+    """[batches * batch_size] rows of an epoch, in which every batch has rows of each source (`members`) in proportion
+    to its weight, those of a source by rising rank.
 
     If an epoch takes fewer rows of a source than there are, the next epoch continues where it stopped. If it takes
-    more, every row comes once before any row comes again. No batch has a row twice.
-
-    Args:
-        members: Rows of each source.
-        ranks: [rows of all sources] the rows of a source are sorted by rising rank; None leaves the order as it is.
-
-    Raises:
-        ValueError: A source has fewer rows than its share of a batch.
+    more, every row comes once before any row comes again. No batch has a row twice. Raises ValueError where a source
+    has fewer rows than its share of a batch.
     """
     names = sorted(members)
     sources = _interleaved([weights[name] for name in names], batches * batch_size)
@@ -83,16 +72,9 @@ def weighted_order(
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """The order of rows beyond shuffling: weighted sources and a curriculum.
-
-    Attributes:
-        data_sources: [rows] the data source of each row.
-        source_weights: Weight of each source in every batch; None takes each row once an epoch.
-        ranks: [rows] rows with a lower rank come earlier; None for no curriculum.
-
-    Raises:
-        ValueError: The weights do not name the data sources.
-    """
+    """The order of rows beyond shuffling: the weights of their data sources in every batch, and [rows] a curriculum's
+    ranks, of which lower ones come earlier. Without weights each row comes once in an epoch. Raises ValueError unless
+    the weights name the data sources."""
 
     data_sources: Sequence[str]
     source_weights: Mapping[str, float] | None = None
@@ -135,8 +117,8 @@ def check_source_weights(weights: Mapping[str, float], data_sources: Sequence[st
 
 
 def check_weighted_batches(weights: Mapping[str, float], rows: Mapping[str, int], *, batch_size: int) -> None:
-    """Raises ValueError unless the weights name exactly the data sources of `rows` (number of rows by name), and each
-    of them has enough rows for its share of a batch."""
+    """Raises ValueError unless the weights name exactly the data sources of `rows` (numbers by name), and each has
+    enough rows for its share of a batch."""
     names = [name for name, count in rows.items() for _ in range(count)]
     arrangement = Arrangement(data_sources=names, source_weights=weights)
     in_order = Shuffle(seed=0, enabled=False)  # the shares of a batch do not depend on the shuffle
@@ -144,8 +126,7 @@ def check_weighted_batches(weights: Mapping[str, float], rows: Mapping[str, int]
 
 
 def _interleaved(weights: Sequence[float], slots: int) -> Int64Array:
-    """[slots] the number of the source of each slot, spread so evenly that every part of the epoch has nearly the
-    shares of the whole epoch."""
+    """[slots] the number of the source of each slot, spread evenly over the epoch."""
     counts = _shares(weights, slots)
     # Row j of the c rows of a source is placed in the middle of part j of c equal parts of the epoch.
     places = np.concatenate([(np.arange(number) + 0.5) / max(number, 1) for number in counts])

@@ -32,13 +32,8 @@ class StoredImage(NamedTuple):
 
 
 def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> StoredImage:
-    """Decode an image completely, convert it to RGB, scale it into the pixel limits, and encode it.
-
-    PNG and JPEG bytes that need no change are kept as they are; any other image becomes a PNG, without loss.
-
-    Raises:
-        ValueError: The image is missing or damaged; the message is the reason for a BadRow.
-    """
+    """Decode an image completely, convert it to RGB, scale it into the pixel limits, and encode it. PNG and JPEG bytes
+    that need no change are kept; any other image becomes a PNG. Raises ValueError as read_image does."""
     image, original = read_image(source)
     fitted = fit_pixels(image, min_pixels=min_pixels, max_pixels=max_pixels)
     unchanged = original if fitted.size == image.size else None
@@ -46,17 +41,9 @@ def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> St
 
 
 def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
-    """Decode every pixel of an image as RGB.
-
-    EXIF rotation is applied; transparent parts become white; 16-bit gray keeps its upper eight bits; of an animation
-    the first frame is taken.
-
-    Returns:
-        The image, and its encoded bytes if they are a PNG or JPEG of exactly these pixels.
-
-    Raises:
-        ValueError: The image is missing or damaged, or of a kind that has no RGB form.
-    """
+    """Every pixel of an image as RGB, and its encoded bytes if they are a PNG or JPEG of exactly these pixels. EXIF
+    rotation is applied; transparent parts become white; 16-bit gray keeps its upper eight bits; of an animation the
+    first frame is taken. Raises ValueError with the reason for a BadRow."""
     data = _read_file(source) if isinstance(source, Path) else source
     try:
         image = Image.open(BytesIO(data), formats=_READ_FORMATS) if isinstance(data, bytes) else data
@@ -72,9 +59,8 @@ def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
 
 
 def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image.Image:
-    """Scale an RGB image so that its area is within limits, with the same proportions. By EasyR1's rule it is reduced
-    first, then enlarged, and sides are cut to whole pixels. The model's processor rounds them further to whole
-    patches."""
+    """Scale an RGB image so that its area is within limits. By EasyR1's rule it is reduced first, then enlarged, and
+    sides are cut to whole pixels; the model's processor rounds them further to whole patches."""
     if image.width * image.height > max_pixels:
         image = _scale_to_area(image, max_pixels)
     if image.width * image.height < min_pixels:

@@ -35,18 +35,10 @@ def prepare_dataset(
     progress: Progress,
     cold_start_source: DataSource | None = None,
 ) -> DataManifest:
-    """Write the folder `out`, whole or not at all: train.parquet, validation.parquet, cold_start.parquet (if that
-    source is given), images.arrow, rejected.jsonl, manifest.json.
-
-    Args:
-        model_folder: Hugging Face folder whose tokenizer, chat template and processor are used.
-        out: Folder to make; an existing one is replaced.
-        cold_start_source: Rows for the cold start, if it has a source of its own.
-
-    Raises:
-        ValueError: A source or template is wrong; too many rows cannot be used or, with `overlong: error`, are too
-            long; no row is left; or training and held-out rows share an image. The message names all problems at once.
-    """
+    """Write the folder `out`, or replace it, whole or not at all: a Parquet file for each split, images.arrow,
+    rejected.jsonl, manifest.json. Raises ValueError, which names all problems at once, where a source or template is
+    wrong; too many rows cannot be used or, with `overlong: error`, are too long; no row is left; or training and
+    held-out rows share an image."""
     renderer = ChatRenderer(
         model_folder,
         prompt_template=data.prompt_template,
@@ -70,7 +62,6 @@ def prepare_dataset(
 
 
 def _open_all(data: DataConfig, cold_start_source: DataSource | None) -> dict[str, RowReader]:
-    """A reader for each split. Raises ValueError with the problems of every source."""
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
     readers, problems = {}, []
     for name, source in sources.items():
@@ -104,8 +95,7 @@ def _write_splits(
             prepared = prepare_rows(rows, renderer, limits=limits, images=images)
             split = SplitCounts(name=name, source=reader.name)
             with progress.bar(f"Preparing {name.replace('_', ' ')} rows", reader.row_count) as advance:
-                counted = _counting(prepared, advance)
-                _write_rows(folder / rows_file(name), _sort_out(counted, split, rejected))
+                _write_rows(folder / rows_file(name), _sort_out(prepared, split, rejected, advance))
             splits.append(split)
         return splits, len(images)
 
@@ -129,19 +119,14 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _counting(prepared: Iterator[PreparedRow | RejectedRow], advance: Advance) -> Iterator[PreparedRow | RejectedRow]:
-    for item in prepared:
-        advance()
-        yield item
-
-
 def _sort_out(
-    prepared: Iterator[PreparedRow | RejectedRow], split: SplitCounts, rejected: TextIO
+    prepared: Iterator[PreparedRow | RejectedRow], split: SplitCounts, rejected: TextIO, advance: Advance
 ) -> Iterator[PreparedRow]:
     """The rows to keep; the others are counted in `split` and written to the file of rejected rows."""
     for item in prepared:
+        advance()
         if isinstance(item, RejectedRow):
-            (split.bad if item.kind == "bad" else split.overlong).append(item)
+            (split.bad if item.kind == "bad" else split.overlong).append(item.row)
             record = {"split": split.name, "source": split.source, "kind": item.kind, **asdict(item.row)}
             rejected.write(json.dumps(record, ensure_ascii=False) + "\n")
         else:

@@ -58,7 +58,7 @@ class PreparedDataset(Sequence[Prompt]):
 
     @classmethod
     def open(cls, folder: Path, split: str) -> "PreparedDataset":
-        """Open a split as `open_all` does. Raises ValueError also where there is no such split."""
+        """One split. Raises ValueError as `open_all` does, and where there is no such split."""
         datasets = cls.open_all(folder)
         if split not in datasets:
             raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(datasets)}")

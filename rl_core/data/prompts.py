@@ -25,11 +25,8 @@ Content = str | list[Part]
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """A Jinja template with the variable `content`, which is wrapped around a question.
-
-    Raises:
-        ValueError: The text is no Jinja, uses another variable, or does not show `content` exactly once.
-    """
+    """A Jinja template that is wrapped around a question. Raises ValueError where it is no Jinja, or does not show the
+    variable `content`, its only one, exactly once."""
 
     source: str = "{{ content }}"
     _template: TextTemplate = field(init=False, repr=False, compare=False)
@@ -45,8 +42,7 @@ class PromptTemplate:
 
     @classmethod
     def load(cls, path: str | None) -> "PromptTemplate":
-        """The template in a file; None for the question alone. Raises ValueError, which names the file, where it cannot
-        be read or is no such template."""
+        """The template in a file; None for the question alone. Raises ValueError where it is no such template."""
         if path is None:
             return cls()
         try:
@@ -62,7 +58,7 @@ class PromptTemplate:
 
 
 def chat_content(text: str) -> Content:
-    """The content of a chat message: the text itself, or a list of parts where it has places of images or videos."""
+    """The content of a chat message: a list of parts where the text has places of images or videos."""
     pieces = _PLACE.split(text)
     if len(pieces) == 1:
         return text
@@ -70,9 +66,8 @@ def chat_content(text: str) -> Content:
 
 
 def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
-    """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first 2000 training rows
-    (the first 4000 letters of each text), the system prompt, and `extra_texts`. Raises ValueError where the source or
-    the template cannot be read."""
+    """Texts that a tokenizer can be trained on: turns, wrapped questions and answers of the first training rows, the
+    system prompt, and `extra_texts`."""
     template = PromptTemplate.load(data.prompt_template)
     if data.system_prompt:
         yield data.system_prompt

@@ -27,8 +27,7 @@ _LETTERS_PER_TOKEN = 100  # more than any tokenizer reaches on any text
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a prompt: tokens (image and video tokens included), the area of an image or frame in pixels, and the
-    frames of a video (each second, and in all)."""
+    """Limits of a prompt: tokens, the area of an image or frame in pixels, and the frames of a video."""
 
     max_prompt_length: int
     min_pixels: int
@@ -107,25 +106,17 @@ def _prepare_chunk(
 
 
 def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt | BadRow]:
+    rows = [item.row for item in items]
     try:
-        return _render_together(items, renderer)
-    except ValueError:  # of one row among them: one by one, each row has its own result
-        return [_render_alone(item, renderer) for item in items]
-
-
-def _render_alone(item: _LoadedRow, renderer: ChatRenderer) -> RenderedPrompt | BadRow:
-    try:
-        return _render_together([item], renderer)[0]
+        return renderer.render_all(
+            [row.question for row in rows],
+            [item.media for item in items],
+            histories=[row.history for row in rows],
+        )
     except ValueError as error:
-        return item.row.as_bad(item.row.question_column, str(error))
-
-
-def _render_together(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt]:
-    return renderer.render_all(
-        [item.row.question for item in items],
-        [item.media for item in items],
-        histories=[item.row.history for item in items],
-    )
+        if len(rows) == 1:
+            return [rows[0].as_bad(rows[0].question_column, str(error))]
+        return [_render_rows([item], renderer)[0] for item in items]
 
 
 def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedRow | RejectedRow:
@@ -144,7 +135,7 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         for image in images:
             renderer.vision.of_image(image.width, image.height)
         column = row.video_column
-        videos = tuple(prepare_video(video, limits) for video in row.videos)
+        videos = tuple(_prepare_video(video, limits) for video in row.videos)
         for video in videos:
             renderer.vision.of_video(video.shape)
     except ValueError as error:
@@ -153,8 +144,8 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
 
 
 def _hopeless_length(row: Row, limits: Limits) -> str | None:
-    """What makes a row longer than any prompt may be, without counting its tokens; None where they must be counted.
-    Megabytes of text or thousands of images would take minutes to prepare."""
+    """What makes a row longer than any prompt may be, without counting its tokens: megabytes of text or thousands of
+    images would take minutes to prepare."""
     letters = len(row.question) + sum(len(turn.content) for turn in row.history)
     if letters > _LETTERS_PER_TOKEN * limits.max_prompt_length:
         return f"{letters} letters"
@@ -167,8 +158,7 @@ def _overlong(row: Row, length: str, limits: Limits) -> RejectedRow:
     return RejectedRow(kind="overlong", row=row.as_bad(row.question_column, reason))
 
 
-def prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
-    """Sample frames of a video and prepare each as an image. Raises ValueError with the reason for a BadRow."""
+def _prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
     frames = read_video(source, fps=limits.video_fps, max_frames=limits.video_max_frames)
     stored = [
         prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in frames.images
@@ -214,7 +204,7 @@ def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedItems:
-    """The items of a source: prompts in order, and the items that were left out because they cannot be asked."""
+    """The items of a source as prompts, and those that cannot be asked."""
 
     prompts: Sequence[Prompt]
     left_out: Sequence[RejectedRow]
@@ -231,11 +221,7 @@ class RenderedItems:
 def render_items(
     source: DataSource, renderer: ChatRenderer, *, limits: Limits, images: ImageStoreWriter, progress: Progress
 ) -> RenderedItems:
-    """Render every item of a source.
-
-    Raises:
-        ValueError: the source cannot be read, or none of its items can be asked; the message names the first ones.
-    """
+    """Render every item of a source. Raises ValueError where it cannot be read, or none of its items can be asked."""
     reader = source.open()
     prompts: list[Prompt] = []
     left_out: list[RejectedRow] = []

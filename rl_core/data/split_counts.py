@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from rl_core.config.data import DataConfig
 from rl_core.data.manifest import LengthSummary, SplitSummary
 from rl_core.data.ordering import check_source_weights
-from rl_core.data.row_preparation import PreparedRow, RejectedRow
+from rl_core.data.row_preparation import PreparedRow
+from rl_core.sources.rows import BadRow
 
 _NAMED_PROBLEMS = 10
 
@@ -19,8 +20,8 @@ class SplitCounts:
     name: str
     source: str
     lengths: list[int] = field(default_factory=list)
-    bad: list[RejectedRow] = field(default_factory=list)
-    overlong: list[RejectedRow] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    overlong: list[BadRow] = field(default_factory=list)
     image_rows: dict[str, int] = field(default_factory=dict)  # image uid -> the first row with this image
     text_rows: dict[str, int] = field(default_factory=dict)  # prompt without images -> the first row with this prompt
     data_sources: Counter[str] = field(default_factory=Counter)
@@ -59,19 +60,15 @@ def split_problems(splits: Sequence[SplitCounts], data: DataConfig) -> list[str]
     problems = [problem for split in splits for problem in _row_problems(split, data)]
     by_name = {split.name: split for split in splits}
     if data.source_weights is not None:
-        problems += _weight_problems(data.source_weights, by_name["train"])
+        try:
+            check_source_weights(data.source_weights, list(by_name["train"].data_sources))
+        except ValueError as error:
+            problems.append(f"train: {error}")
     held_out = by_name.pop("validation")
     for split in by_name.values():
-        problems += _leaks(split, held_out)
+        problems += _shared("image", split, split.image_rows, held_out.image_rows)
+        problems += _shared("prompt", split, split.text_rows, held_out.text_rows)
     return problems
-
-
-def _weight_problems(weights: Mapping[str, float], train: SplitCounts) -> list[str]:
-    try:
-        check_source_weights(weights, list(train.data_sources))
-    except ValueError as error:
-        return [f"train: {error}"]
-    return []
 
 
 def _row_problems(split: SplitCounts, data: DataConfig) -> Iterator[str]:
@@ -99,25 +96,20 @@ def _row_problems(split: SplitCounts, data: DataConfig) -> Iterator[str]:
             yield from _named(split.overlong)
 
 
-def _named(rejected: list[RejectedRow]) -> Iterator[str]:
-    for item in rejected[:_NAMED_PROBLEMS]:
-        yield f"  {item.row}"
-    if len(rejected) > _NAMED_PROBLEMS:
-        yield f"  and {len(rejected) - _NAMED_PROBLEMS} more"
-
-
-def _leaks(split: SplitCounts, held_out: SplitCounts) -> Iterator[str]:
-    """Images, and prompts without images, that training and held-out rows share."""
-    yield from _shared("image", split, split.image_rows, held_out.image_rows)
-    yield from _shared("prompt", split, split.text_rows, held_out.text_rows)
+def _named(rows: Sequence[object]) -> Iterator[str]:
+    for row in rows[:_NAMED_PROBLEMS]:
+        yield f"  {row}"
+    if len(rows) > _NAMED_PROBLEMS:
+        yield f"  and {len(rows) - _NAMED_PROBLEMS} more"
 
 
 def _shared(what: str, split: SplitCounts, rows: Mapping[str, int], held_out_rows: Mapping[str, int]) -> Iterator[str]:
     shared = [content for content in held_out_rows if content in rows]
-    if not shared:
-        return
-    yield f"{split.name} and validation share {len(shared)} {what}(s); held-out rows must be unseen"
-    for content in shared[:_NAMED_PROBLEMS]:
-        yield f"  {what} {content}: {split.name} row {rows[content]}, validation row {held_out_rows[content]}"
-    if len(shared) > _NAMED_PROBLEMS:
-        yield f"  and {len(shared) - _NAMED_PROBLEMS} more"
+    if shared:
+        yield f"{split.name} and validation share {len(shared)} {what}(s); held-out rows must be unseen"
+    yield from _named(
+        [
+            f"{what} {content}: {split.name} row {rows[content]}, validation row {held_out_rows[content]}"
+            for content in shared
+        ]
+    )

@@ -37,12 +37,8 @@ class Frames(NamedTuple):
 
 
 def read_video(source: VideoInput, *, fps: float, max_frames: int) -> Frames:
-    """Decode frames of a video at equal intervals: `fps` from each second, fewer if the video has fewer or would give
-    more than `max_frames`, which is an even number.
-
-    Raises:
-        ValueError: The video is missing or damaged; the message is the reason for a BadRow.
-    """
+    """Frames of a video at equal intervals: `fps` from each second, fewer if the video has fewer or would give more
+    than `max_frames`, an even number. Raises ValueError with the reason for a BadRow."""
     with _file_of(source) as path:
         capture = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
         try:
@@ -73,12 +69,8 @@ def _sample(capture: Any, *, fps: float, max_frames: int) -> Frames:
 
 
 def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) -> tuple[list[int], float]:
-    """The frames that are taken of a video of `total` frames, `own_fps` in each second.
-
-    Returns:
-        An even number of rising indices (if the video has one frame only, this frame twice), and the frames that they
-        take from each second.
-    """
+    """An even number of rising indices of frames (of a single frame, this one twice), and how many there are in each
+    second."""
     seconds = total / own_fps
     pace = min(fps, own_fps)
     count = max(1, round(seconds * pace))
@@ -91,7 +83,7 @@ def frame_indices(total: int, own_fps: float, *, fps: float, max_frames: int) ->
 
 @contextmanager
 def _file_of(source: VideoInput) -> Iterator[Path]:
-    """The video as a file, because OpenCV reads only files. Raises ValueError where it is no file."""
+    # OpenCV reads only files.
     if isinstance(source, Path):
         try:
             check_regular(source)

@@ -30,15 +30,8 @@ class VideoShape(NamedTuple):
 
 
 class VisionTokens:
-    """The tokens that stand for images and videos in a vision-language model's prompts.
-
-    Args:
-        model_folder: Hugging Face folder; config and processors are read.
-        tokenizer: The model's tokenizer.
-
-    Raises:
-        ValueError: The folder is no model folder, or its processor cannot compute an image's tokens from its size.
-    """
+    """The tokens that stand for images and videos in a model's prompts. Raises ValueError where the folder is no model
+    folder, or its processor cannot compute tokens from sizes."""
 
     def __init__(self, model_folder: Path, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._folder = model_folder
@@ -66,22 +59,15 @@ class VisionTokens:
         return tuple(self._tokenizer.convert_ids_to_tokens(list(self._ids.values())))
 
     def _of_image(self, width: int, height: int) -> Int32Array:
-        """[t x h x w / merge_size^2] placeholders of an image's patch grid.
-
-        Raises:
-            ValueError: The model reads no images, or its processor refuses the size.
-        """
+        """[t x h x w / merge_size^2] placeholders of an image's patch grid. Raises ValueError where the model reads no
+        images, or its processor refuses the size."""
         if self._image_processor is None:
             raise ValueError(f"the model in {self._folder} reads no images")
         patches: int = self._image_processor.get_number_of_image_patches(height, width)
         return np.full(patches // self._image_processor.merge_size**2, self.image_token_id, np.int32)
 
     def _of_video(self, shape: VideoShape) -> Int32Array:
-        """The tokens of a video: its placeholders, and what the family writes between them.
-
-        Raises:
-            ValueError: The model reads no videos, or its processor refuses the size.
-        """
+        """A video's placeholders, and what the family writes between them. Raises ValueError as for an image."""
         processor = self._video_processor
         if processor is None:
             raise ValueError(f"the model in {self._folder} reads no videos")
@@ -92,8 +78,7 @@ class VisionTokens:
         return self._timed(placeholders, shape, merged=processor.temporal_patch_size)
 
     def _timed(self, placeholders: Int32Array, shape: VideoShape, *, merged: int) -> Int32Array:
-        """For each step of `merged` frames: its time in seconds as text, then its placeholders between vision
-        tokens."""
+        """For each step of `merged` frames: its time in seconds as text, and its placeholders between vision tokens."""
         steps = np.split(placeholders, shape.frames // merged)
         start, end = self._ids["vision_start_token_id"], self._ids["vision_end_token_id"]
         pieces = []
@@ -113,9 +98,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _processor(folder: Path, kind: str) -> Any:
-    """The part of the processor that knows the patch grid of images or of videos. For images it is the PIL
-    backend, which needs no torchvision and has the same grid. Raises ValueError where it cannot compute tokens from
-    sizes."""
+    # The PIL backend needs no torchvision and has the same grid.
     from transformers import AutoImageProcessor, AutoVideoProcessor
 
     if kind == "image":

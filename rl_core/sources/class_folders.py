@@ -24,7 +24,7 @@ _MOST_NAMED = 50
 
 
 def is_class_folder(folder: Path) -> bool:
-    """Whether a folder directly holds images or videos, so that it can be a class of the folder around it."""
+    """Whether a folder directly holds images or videos."""
     return next(_media_in(folder), None) is not None
 
 
@@ -70,7 +70,7 @@ class ClassFolderReader:
         """There are no columns that could be missing."""
 
     def content(self) -> dict[str, Any]:
-        """What identifies the rows: the files, and their folders and names, which are the answers."""
+        """What identifies the rows: the files, and their folders, which are the answers."""
         return {"files": file_digests(self.files), "names": self._names}
 
     def glance(self) -> Glance:
@@ -79,7 +79,6 @@ class ClassFolderReader:
 
     @property
     def _names(self) -> list[str]:
-        """`class/file` of every row."""
         return [f"{file.parent.name}/{file.name}" for file in self.files]
 
     def __iter__(self) -> Iterator[Row | BadRow]:

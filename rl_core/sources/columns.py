@@ -1,10 +1,10 @@
 """Turns a row of a table (names and values) into a Row, as the configured columns say."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
@@ -16,6 +16,8 @@ from rl_core.sources.rows import BadRow, ImageInput, Row, Turn, VideoInput, cut_
 
 _NAMED_COLUMNS = 30
 _LONGEST_NAME = 60
+
+Medium = TypeVar("Medium")
 
 
 class Columns(Section):
@@ -48,14 +50,8 @@ class Columns(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowParser:
-    """Reads the rows of one table.
-
-    Attributes:
-        columns: Names of the columns.
-        data_source: Name of the source, which rows without a column for it get.
-        media_dir: Folder that relative paths of images and videos start from. No path may lead out of it.
-        caches: Further folders that absolute paths may lead into: where `datasets` puts the files that it fetches.
-    """
+    """Reads the rows of one table. No path of an image or video may lead out of `media_dir`, from which relative paths
+    start, and `caches`, where `datasets` puts the files that it fetches."""
 
     columns: Columns
     data_source: str
@@ -63,7 +59,7 @@ class RowParser:
     caches: tuple[Path, ...] = ()
 
     def parse(self, values: Mapping[str, Any], *, index: int, origin: str = "") -> Row | BadRow:
-        """Read one row. A row that cannot be used becomes a BadRow; no exception is raised."""
+        """A row, or why it cannot be used."""
         # Before anything else, because no message may quote such a text either.
         if (bad := unwritable_row(values, index=index, origin=origin)) is not None:
             return bad
@@ -75,9 +71,9 @@ class RowParser:
             column = keys.answer_key
             answer = read_answer(asked.answer if is_answered else values.get(keys.answer_key))
             column = keys.image_key or ""
-            images = self._images(items_of(values, keys.image_key), asked.images)
+            images = self._media(items_of(values, keys.image_key), asked.images, "images", image_input)
             column = keys.video_key or ""
-            videos = self._videos(items_of(values, keys.video_key), asked.videos)
+            videos = self._media(items_of(values, keys.video_key), asked.videos, "videos", video_input)
             column = keys.prompt_key
             question = self._with_places(asked.question, asked.history, images=len(images), videos=len(videos))
             column = keys.data_source_key or ""
@@ -108,13 +104,12 @@ class RowParser:
             raise ValueError("the data source is missing or no text")
         return value
 
-    def _images(self, items: Sequence[Any], in_turns: Sequence[Any]) -> tuple[ImageInput, ...]:
-        chosen = _one_place(items, in_turns, kind="images")
-        return tuple(image_input(item, media_dir=self.media_dir, caches=self.caches) for item in chosen)
-
-    def _videos(self, items: Sequence[Any], in_turns: Sequence[Any]) -> tuple[VideoInput, ...]:
-        chosen = _one_place(items, in_turns, kind="videos")
-        return tuple(video_input(item, media_dir=self.media_dir, caches=self.caches) for item in chosen)
+    def _media(
+        self, items: Sequence[Any], in_turns: Sequence[Any], kind: str, read: Callable[..., Medium]
+    ) -> tuple[Medium, ...]:
+        if items and in_turns:  # their order is unknown
+            raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
+        return tuple(read(item, media_dir=self.media_dir, caches=self.caches) for item in items or in_turns)
 
     def _with_places(self, question: str, history: Sequence[Turn], *, images: int, videos: int) -> str:
         """The question, with a place for every image and video of the row."""
@@ -129,14 +124,8 @@ class RowParser:
 
 
 def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:
-    """Check that a whole source has the configured columns.
-
-    The default image and video columns may be absent (a text-only source), unless there is a column with a similar
-    name.
-
-    Raises:
-        ValueError: A column is missing; the message names the nearest columns that exist.
-    """
+    """Raises ValueError, which names the nearest columns, where a source lacks a configured column. The default image
+    and video columns may be absent, unless there is a column with a similar name."""
     required = {
         "prompt_key": columns.prompt_key,
         "answer_key": columns.answer_key,
@@ -165,14 +154,6 @@ def items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _one_place(items: Sequence[Any], in_turns: Sequence[Any], *, kind: str) -> Sequence[Any]:
-    """The images or videos of a row. Raises ValueError where both its column and its turns have some, because their
-    order is then unknown."""
-    if items and in_turns:
-        raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
-    return items or in_turns
-
-
 def _may_be_absent(key: str, name: str, available: Collection[str]) -> bool:
     return name == Columns.model_fields[key].default and not _close(name, available)
 
@@ -191,27 +172,22 @@ def nearest_columns(name: str, available: Collection[str]) -> str:
 
 
 def name_columns(available: Collection[str]) -> str:
-    """Names of columns for a message, cut to a readable length: a damaged file may have thousands of long ones."""
+    """Names of columns for a message: a damaged file may have thousands of long ones."""
     named = [repr(cut_text(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
     more = len(available) - _NAMED_COLUMNS
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
 def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> ImageInput:
-    """An image from a row: a PIL image, encoded bytes, a path, or a mapping with `bytes` or `path`.
-
-    Raises:
-        ValueError: The value is none of these, or the path leads out of `media_dir` and `caches`; the message is the
-            reason for a BadRow.
-    """
+    """An image from a row: a PIL image, encoded bytes, a path, or a mapping with `bytes` or `path`. Raises ValueError
+    for anything else, and for a path that leads out of `media_dir` and `caches`."""
     if isinstance(value, Image.Image):
         return value
     return _medium(value, media_dir, caches, kind="image", forms="bytes, a path or a PIL image")
 
 
 def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
-    """A video from a row: encoded bytes, a path, or a mapping with `bytes` or `path`. Raises ValueError as
-    `image_input` does."""
+    """A video from a row, as `image_input` reads an image."""
     return _medium(value, media_dir, caches, kind="video", forms="bytes or a path")
 
 
@@ -232,8 +208,7 @@ def _medium(value: Any, media_dir: Path, caches: Sequence[Path], *, kind: str, f
 
 
 def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
-    """The file that a row names. Raises ValueError where it is in neither `media_dir` nor `caches`: rows from elsewhere
-    must not choose which files of this machine are read."""
+    """The file that a row names, which must not be any file of this machine."""
     if "\0" in str(path):
         raise ValueError(f"the path {str(path)!r} holds a NUL character, which no file's name has")
     file = media_dir / path

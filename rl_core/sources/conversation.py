@@ -22,15 +22,8 @@ _PLACES = {"image": IMAGE_PLACE, "image_url": IMAGE_PLACE, "video": VIDEO_PLACE,
 
 
 class Conversation(NamedTuple):
-    """A conversation up to the question.
-
-    Attributes:
-        history: The turns before the question.
-        question: The last turn of the user.
-        answer: The assistant's turn after the question, where it is read as the answer.
-        images: The images that the parts of the turns name, as paths or bytes; empty where the parts only mark places.
-        videos: The videos that the parts of the turns name.
-    """
+    """The turns before the question; the question; the assistant's turn after it, where that is read as the answer; and
+    the images and videos that parts of the turns name, as paths or bytes."""
 
     history: tuple[Turn, ...]
     question: str
@@ -40,13 +33,8 @@ class Conversation(NamedTuple):
 
 
 def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
-    """The conversation in a row's column, which holds a text or a list of turns. The last turn is the user's or, with
-    `is_answered`, the assistant's, which is the answer.
-
-    Raises:
-        ValueError: The question is missing, or neither text nor such a conversation; the message is the reason for a
-            BadRow.
-    """
+    """The conversation in a row's column, a text or a list of turns, of which the last one is the user's or, with
+    `is_answered`, the assistant's. Raises ValueError with the reason for a BadRow."""
     if value is None or value in ("", []):
         raise ValueError("the question is missing")
     if isinstance(value, str):
@@ -71,7 +59,6 @@ def without_places(text: str) -> str:
 
 
 def _take_answer(turns: list[Turn]) -> str:
-    """Remove the last turn and return its text, the answer."""
     if turns[-1].role != "assistant":
         raise ValueError(f"the conversation ends with the {turns[-1].role}'s turn, and not with the assistant's answer")
     if len(turns) == 1:

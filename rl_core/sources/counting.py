@@ -113,13 +113,8 @@ class CountingSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class CountingReader:
-    """Scenes 0 .. size-1 of a source; the answer is the number of objects.
-
-    `extra` of a row holds the `objects` with shape, colour, material, place and radius.
-
-    Raises:
-        ValueError: The configured numbers contradict each other.
-    """
+    """Scenes 0 .. size-1 of a source; the answer is the number of objects, and `extra` has the `objects` themselves.
+    Raises ValueError where the configured numbers contradict each other."""
 
     source: CountingSource
 

@@ -37,8 +37,7 @@ class CsvReader(WholeTable):
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The number of its last line and the values of every row that is not empty, beginning with the names of the
-    columns. Raises ValueError where the file is no CSV."""
+    """The last line's number and the values of every row that is not empty, beginning with the names of the columns."""
     csv.field_size_limit(sys.maxsize)  # for the whole process; the default refuses long texts
     reader = csv.reader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
     try:
@@ -58,7 +57,6 @@ def _why_unreadable(cells: Sequence[str], width: int) -> str | None:
 
 
 def _typed(column: Sequence[str]) -> list[Any]:
-    """The values of a column, all converted to the same type; empty values become None."""
     kind = _kind([text for text in column if text])
     return [kind(text) if text else None for text in column]
 

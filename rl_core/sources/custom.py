@@ -21,8 +21,7 @@ from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
 from rl_core.user_code.function import UserFunction, file_named, find_function, function_problems
 
 FINGERPRINT: Final = "fingerprint"
-"""Name of an optional function of the same file, `fingerprint(**kwargs) -> str`, which tells what else the rows depend
-on."""
+"""Optional function of the same file, `fingerprint(**kwargs) -> str`: what else the rows depend on."""
 
 _ROWS_TRIED = 8
 _END = object()
@@ -50,9 +49,8 @@ class CustomSource(DataSource):
     def open(self) -> "CustomReader":
         return CustomReader(source=self, function=find_function(self.function))
 
+    @override
     def fingerprint(self) -> str:
-        """Made from the function's code and arguments, and from the result of its file's function `fingerprint`, which
-        is called. Raises ValueError where the function does not exist, or `fingerprint` fails."""
         function = find_function(self.function)
         try:
             code = function.code
@@ -129,7 +127,6 @@ class CustomSource(DataSource):
         return self.model_copy(update={"function": f"{place}:{self.function_name}", "media_dir": media_dir})
 
     def _own_fingerprint(self, function: UserFunction) -> str | None:
-        """The result of the file's `fingerprint`; None for a file without such a function, which is not run."""
         neighbour = function.load_beside(FINGERPRINT) if function.text.may_define(FINGERPRINT) else None
         if neighbour is None:
             return None
@@ -145,8 +142,7 @@ class CustomSource(DataSource):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomReader:
-    """Reads the rows that a user's function yields. A row that cannot be used becomes a BadRow. A function that fails
-    ends the reading with an error that names the row and the line. Raises ValueError where its import fails."""
+    """Reads the rows that a user's function yields. Raises ValueError, with the row and the line, where it fails."""
 
     source: CustomSource
     function: UserFunction
@@ -188,8 +184,7 @@ class CustomReader:
             return self._loaded(**self.source.kwargs)
 
     def _iterator(self) -> Iterator[object]:
-        """An iterator that begins with the first row: the function is called again for a generator, a list is iterated
-        over again."""
+        # From the first row each time: a generator is made again, a list iterated over again.
         rows = self._called
         with self._named("the call"):
             if isinstance(rows, Iterator):
@@ -213,7 +208,6 @@ class CustomReader:
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Turns any exception of the user's code into a ValueError that says which part failed, and names the line."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -222,7 +216,6 @@ class CustomReader:
 
 
 def _plain(value: object) -> object:
-    """A number of NumPy as a number of Python; any other value as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -238,6 +231,5 @@ def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) 
 
 
 def _usable(rows: Sequence[Row | BadRow]) -> list[Row | int]:
-    """The rows; a row that cannot be used is replaced by its number, because its reason may name an object's
-    address."""
+    # A row that cannot be used is its number, because its reason may name an object's address.
     return [row if isinstance(row, Row) else row.index for row in rows]

@@ -106,8 +106,7 @@ def _read_item(path: Path) -> dict[str, Any]:
 
 
 def _diagram(folder: Path) -> Path:
-    """The item's diagram. Raises ValueError for a link out of the folder: a downloaded folder must not choose which
-    files of this machine are read."""
+    # A downloaded folder must not choose which files of this machine are read.
     path = folder / DIAGRAM_FILE
     if not lies_below(path, folder):
         raise ValueError(f"it is a link out of the item's folder, to {path.readlink()}")

@@ -68,7 +68,7 @@ class HubSource(DataSource):
     def fingerprint(self) -> str:
         content = {
             "settings": self.model_dump(mode="json", exclude={"revision", "media_dir"}),
-            "content": repository_content(self.repository_name, self.revision),
+            "content": _content_of(self.repository_name, self.revision),
             "media": None if self.media_dir is None else media_digests(self.reader()),
         }
         return digest_of(content)
@@ -163,19 +163,13 @@ class HubReader(TableReader):
         return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
 
 
-def repository_content(repository: str, revision: str | None) -> str | list[str | None]:
-    """What identifies the content of a dataset: its commit, or the digests of the files of a local folder.
-
-    Raises:
-        ValueError: The dataset or revision does not exist, or the hub cannot be reached.
-    """
+def _content_of(repository: str, revision: str | None) -> str | list[str | None]:
     folder = Path(repository)
     return file_digests(files_below(folder)) if folder.is_dir() else resolve_commit(repository, revision)
 
 
 def split_names(repository: str) -> list[str]:
-    """The names of the splits of a dataset on the hub. Raises ValueError where it does not exist or cannot be
-    reached."""
+    """The splits of a dataset. Raises ValueError where it does not exist or cannot be reached."""
     import datasets
 
     try:
@@ -187,12 +181,8 @@ def split_names(repository: str) -> list[str]:
 
 
 def resolve_commit(repository: str, revision: str | None) -> str:
-    """The commit that a revision stands for (None: the main branch), from the hub or, when offline, from its local
-    cache.
-
-    Raises:
-        ValueError: The dataset or revision does not exist, or the hub cannot be reached and the cache has no answer.
-    """
+    """The commit of a revision (None: the main branch), from the hub or, when offline, from its local cache. Raises
+    ValueError where neither knows it."""
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
@@ -233,8 +223,7 @@ def _load(place: str, revision: str | None) -> "Dataset":
 
 
 def _check_commit(dataset: "Dataset", place: str, commit: str) -> None:
-    """Raises ValueError where `datasets` has read another commit: when the hub cannot be reached, it takes the newest
-    cached copy, whatever revision was asked for."""
+    # When the hub cannot be reached, `datasets` takes its newest copy, whatever revision was asked for.
     folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
     if folders != {commit}:
         raise ValueError(

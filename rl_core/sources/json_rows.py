@@ -18,12 +18,8 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 def parse_json(text: str) -> Any:
-    """The value that a JSON text stands for; where json.loads would silently choose, it raises an error.
-
-    Raises:
-        ValueError: The text is no JSON, nested too deeply, or has an object with the same key twice. The message is
-            the end of a sentence that begins with "the line" or the like.
-    """
+    """The value of a JSON text. Raises ValueError where it is no JSON, nested too deeply, or has a key twice; the
+    message is the end of a sentence that begins with "the line" or the like."""
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
@@ -80,13 +76,12 @@ class JsonReader(WholeTable):
 
 
 def is_json_array(path: Path) -> bool:
-    """Whether a JSON file is one array, and not one object on each line. Raises OSError where it cannot be read."""
+    """Whether a JSON file is one array, and not one object on each line."""
     return read_start(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
 
 
 def check_json_lines(path: Path) -> None:
-    """Raises ValueError for a file that cannot be JSONL, and says what it is. All of its lines would be unreadable for
-    the same reason."""
+    """Raises ValueError for a file that cannot be JSONL, and says what it is."""
     start = read_start(path)
     kind = foreign_kind(start) or _other_json(start)
     if kind is not None:

@@ -154,19 +154,17 @@ def _find_kind(path: Path) -> str:
 
 
 def _has_classes(path: Path) -> bool:
-    """Whether a folder holds folders of classes, and not images with a table of rows."""
+    # Otherwise they are images beside a table of rows.
     tables = [child for child in path.iterdir() if child.suffix in (".json", ".csv")]
     return not tables and sum(child.is_dir() and is_class_folder(child) for child in path.iterdir()) > 1
 
 
 def _files_of(path: Path, ending: str) -> list[Path]:
-    """The files with this ending, each checked. Raises ValueError where there are none, a shard is missing, or a file
-    is of another kind. A file that is named by itself may be one of several shards."""
     files = sorted(path.glob(f"*{ending}")) if path.is_dir() else files_named(path)
     if not files:
         raise ValueError(f"data source {path}: no {ending} file in the folder")
     try:
-        if files != [path]:
+        if files != [path]:  # a file that is named by itself may be one of several shards
             check_shards(files)
         for file in files:
             check_regular(file)

@@ -34,8 +34,7 @@ class MixtureSource(DataSource):
 
     @property
     def parts(self) -> Mapping[str, DataSource]:
-        """The sources in the order of their names, so that mixtures of equal sources have their rows in the same
-        order."""
+        """The sources in the order of their names."""
         return dict(sorted(self.sources.items()))
 
     @override
@@ -79,8 +78,7 @@ class MixtureSource(DataSource):
 
 
 def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
-    """What is known about a mixture, from what is known about each part, and whether a column of any part names the
-    data source of its rows."""
+    """What is known about a mixture; `names_rows`: a column of some part names the data source of its rows."""
     columns = [part.columns for part in parts.values() if part.columns is not None]
     return Glance(
         rows=_sum_of_all([part.rows for part in parts.values()]),
@@ -91,8 +89,8 @@ def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:
 
 @dataclass(frozen=True, slots=True)
 class MixtureReader:
-    """The rows of all parts, numbered consecutively. The data source of a row is the name of its part in the mixture,
-    unless a column names another one."""
+    """The rows of all parts, numbered consecutively. The name of a part is the data source of its rows, unless a column
+    names another one."""
 
     readers: Mapping[str, RowReader]
 
@@ -103,7 +101,7 @@ class MixtureReader:
 
     @property
     def row_count(self) -> int | None:
-        """The sum of the parts' rows; None where it is not known for all of them."""
+        """The sum of the parts' rows, if all are known."""
         return _sum_of_all([reader.row_count for reader in self.readers.values()])
 
     def __iter__(self) -> Iterator[Row | BadRow]:

@@ -32,8 +32,8 @@ class Unreadable(NamedTuple):
 
 
 def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
-    """The rows of an Arrow table or batch. A row is unreadable if Python has no form for one of its values, such as a
-    text that is not UTF-8, which Parquet does not check, or a time in the year 292277026596."""
+    """The rows of an Arrow table or batch. A row is unreadable if Python has no form for a value: a text that is not
+    UTF-8, which Parquet does not check, or a time in the year 292277026596."""
     try:
         rows = table.to_pylist()
     except _CONVERSION_ERRORS:  # of one row or several
@@ -93,7 +93,6 @@ class ParquetReader(FileTable):
 
 
 def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], folder: Path, *, origin: str) -> RawRow:
-    """A row with the texts of its JSON columns, which `packed` names, replaced by their values."""
     if isinstance(values, Unreadable):
         return RawRow(values.reason, folder, origin, column=values.column)
     texts = {name: text for name in packed if (text := values.pop(name)) is not None}

@@ -40,16 +40,12 @@ class Row:
 
     Attributes:
         index: Number of the row in its source, from 0; unreadable rows are counted too.
-        question: The text that is asked, with one `<image>` for each image and one `<video>` for each video; of a
-            conversation, its last turn.
-        images: The row's images in the order of their places in the whole conversation. None has been opened yet.
+        question: The last turn, with one `<image>` for each image and one `<video>` for each video.
+        images, videos: In the order of their places in the whole conversation. None has been opened yet.
         answer: Ground truth, with the type that its column has.
-        data_source: Name of the source.
-        videos: The row's videos, in the order of their places.
         history: The turns before the question, a system turn only at the start.
         extra: Every further column that JSON can hold.
         origin: Where a person finds the row: file and line, or item folder.
-        question_column, image_column, video_column: Names of these columns, for messages about them.
     """
 
     index: int
@@ -67,7 +63,7 @@ class Row:
 
     @property
     def answer_text(self) -> str:
-        """The answer if it is text, otherwise its JSON."""
+        """The answer; its JSON if it is no text."""
         return answer_text(self.answer)
 
     def as_bad(self, column: str, reason: str) -> "BadRow":
@@ -77,8 +73,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadRow:
-    """A row that cannot be used: where it is, which column is at fault, and why. Long texts are cut, because they may
-    quote megabytes of the row."""
+    """A row that cannot be used, and why. Long texts are cut, because they may quote megabytes of the row."""
 
     index: int
     column: str
@@ -95,8 +90,7 @@ class BadRow:
 
 
 def cut_text(text: str, longest: int) -> str:
-    """The text; if it has more than `longest` characters, without its middle, because its end often says what is
-    wrong."""
+    """The text; a longer one without its middle, because its end often says what is wrong."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -104,7 +98,7 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> BadRow | None:
-    """A BadRow if a column holds a value that no tokenizer and no file accepts; None otherwise."""
+    """A BadRow if a column holds a value that no tokenizer and no file accepts."""
     for name, value in values.items():
         try:
             _check_writable((name, value), depth=0)
@@ -115,8 +109,8 @@ def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> Bad
 
 
 def _check_writable(value: Any, *, depth: int) -> None:
-    """Raises ValueError for a text with half a surrogate pair, which JSON can express, and for values that are nested
-    too deeply."""
+    """Raises ValueError for half a surrogate pair, which JSON can express, and for values that are nested too
+    deeply."""
     if depth > _DEEPEST:
         raise ValueError(f"lists and mappings are nested more than {_DEEPEST} deep")
     match value:
@@ -135,13 +129,13 @@ def _check_writable(value: Any, *, depth: int) -> None:
 
 
 def media_digests(rows: Iterable[Row | BadRow]) -> list[str | None]:
-    """The digest of each file, in the order of the rows; None for a file that does not exist."""
+    """The digest of each image and video file; None for a file that does not exist."""
     shown = (medium for row in rows if isinstance(row, Row) for medium in (*row.images, *row.videos))
     return file_digests(medium for medium in shown if isinstance(medium, Path))
 
 
 def with_files_checked(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
-    """The rows; a row whose image or video is no file becomes a BadRow. No image or video is opened."""
+    """The rows; a row whose image or video is no file becomes a BadRow."""
     for row in rows:
         yield row if isinstance(row, BadRow) else _checked(row)
 
@@ -173,11 +167,8 @@ class RowReader(Protocol):
 
 
 def json_value(value: Any) -> Any:
-    """The JSON form of a value in a table: times as ISO 8601, decimals as text, non-finite floats as null.
-
-    Raises:
-        TypeError: JSON has no form for it (bytes, images).
-    """
+    """The JSON form of a value in a table: times as ISO 8601, decimals as text, non-finite floats as null. Raises
+    TypeError for others, such as bytes and images."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -196,7 +187,7 @@ def json_value(value: Any) -> Any:
 
 
 def json_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that JSON can hold, in their JSON form; other columns (encoded media) are left out."""
+    """The columns that JSON can hold, in their JSON form."""
     columns = {}
     for name, value in values.items():
         try:

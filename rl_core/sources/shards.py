@@ -11,22 +11,14 @@ _NAMED = 5
 
 
 def shards_pattern(file: Path) -> Path | None:
-    """The pattern that matches a shard and its siblings, for the `path` of a local source; None for a file that is no
-    shard."""
+    """The pattern that matches a shard and its siblings, for the `path` of a local source; None for any other file."""
     match = _SHARD.fullmatch(file.name)
     return match and file.with_name(f"{match['split']}-*-of-{match['count']}{match['ending']}")
 
 
 def check_shards(files: Sequence[Path]) -> None:
-    """Check whether files that are read together belong together, and whether all of them are there.
-
-    Args:
-        files: The files of one folder, in any order. Files that are no shards are ignored.
-
-    Raises:
-        ValueError: the files belong to several splits, so that held-out rows would be trained on; a split is there
-            twice, in different numbers of shards; or a shard is missing.
-    """
+    """Raises ValueError where the shards among the files of a folder belong to several splits, so that held-out rows
+    would be trained on, are there twice, in different numbers of shards, or are not all there."""
     shards = [match for file in files if (match := _SHARD.fullmatch(file.name))]
     splits = sorted({shard["split"] for shard in shards})
     if len(splits) > 1:
@@ -43,11 +35,7 @@ def check_shards(files: Sequence[Path]) -> None:
 
 
 def check_splits(files: Iterable[Path]) -> None:
-    """`check_shards` for files of any folders and splits, each folder and split by itself.
-
-    Raises:
-        ValueError: a split is there twice, in different numbers of shards, or a shard is missing.
-    """
+    """`check_shards` for each folder and split by itself."""
     groups: dict[tuple[Path, str], list[Path]] = {}
     for file in files:
         if match := _SHARD.fullmatch(file.name):

@@ -12,7 +12,7 @@ from rl_core.sources.rows import RowReader
 
 
 class NamedPath(NamedTuple):
-    """A path that a source's settings name: its key, and the kind of thing that must be there."""
+    """A path in a source's settings: its key, and the kind of thing that must be there."""
 
     key: str
     path: Path
@@ -20,8 +20,8 @@ class NamedPath(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A dataset that is fetched from the hub: the key that names it, `owner/name`, and a branch, tag or commit (None is
-    the main branch)."""
+    """A dataset of the hub: the key that names it, `owner/name`, and a branch, tag or commit (None: the main
+    branch)."""
 
     key: str
     name: str
@@ -40,14 +40,9 @@ class SourceFiles(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glance:
-    """What is known about a source without reading all of it.
-
-    Attributes:
-        rows: Number of rows, usable or not; None where only a preparation can tell.
-        names: The data sources that its rows belong to; None where a column names them.
-        columns: The further columns of its rows, without question, answer and media; None where they are not known.
-        problem: Why the source cannot be read, so that nothing else is known; None where it can be read.
-    """
+    """What is known about a source without preparing it: the number of rows, usable or not; the data sources that they
+    belong to, unless a column names these; their columns without question, answer and media; or why it cannot be
+    read."""
 
     rows: int | None = None
     names: frozenset[str] | None = None
@@ -56,52 +51,47 @@ class Glance:
 
 
 class DataSource(Section, ABC):
-    """A source of rows as a config describes it.
-
-    A kind of source is a subclass in a file of its own, with its settings as fields, and is listed in
-    `rl_core.sources.mixture`. It must implement the abstract methods; the others have answers that fit most sources.
-    """
+    """A source of rows as a config describes it. A kind of source is a subclass with its settings as fields, listed in
+    `rl_core.sources.mixture`."""
 
     type: str
 
     @abstractmethod
     def open(self) -> RowReader:
-        """Open the source. Each iteration over the reader yields the same rows from the first one on. Raises ValueError
-        where the source does not exist, cannot be read, or lacks a configured column altogether."""
+        """A reader, of which each iteration yields the same rows. Raises ValueError where the source does not exist,
+        cannot be read, or lacks a configured column altogether."""
 
     @abstractmethod
     def fingerprint(self) -> str:
         """Identity of the content: it changes where any row, image or video may have changed, and not when the source
-        is moved. A run takes over the prepared data of another run if their fingerprints are equal. Raises ValueError
-        as `open` does."""
+        is moved. Raises ValueError as `open` does."""
 
     @abstractmethod
     def first_rows(self, count: int) -> Self:
-        """The same source limited to its first rows, at most `count` of them."""
+        """The source of the first `count` rows."""
 
     @abstractmethod
     def glance(self) -> Glance:
-        """What can be found out about the rows in little time, however many there are, and without running a user's
-        code. Raises ValueError or OSError where the source cannot be read."""
+        """What can be found out without running a user's code. Raises ValueError or OSError where the source cannot be
+        read."""
 
     @property
     def known_rows(self) -> int | None:
-        """Number of rows where the settings alone determine it; None where the source must be read."""
+        """Number of rows where the settings alone determine it."""
         return None
 
     @property
     def names_its_rows(self) -> bool:
-        """Whether a column says which data source a row belongs to, in place of the name of this source."""
+        """Whether a column says which data source a row belongs to."""
         return False
 
     @property
     def parts(self) -> Mapping[str, "DataSource"]:
-        """The sources that a mixture consists of, by name; empty for a source that reads rows itself."""
+        """The sources of a mixture by name; empty for a source that reads rows itself."""
         return {}
 
     def trial_problems(self) -> Iterator[Problem]:
-        """Problems that only the first rows show. A run looks for them before it starts; a plan, which is to be quick,
-        does not."""
+        """Problems that only the first rows show, for which a run looks before it starts."""
         yield from ()
 
     def paths(self) -> Iterator[NamedPath]:
@@ -109,17 +99,15 @@ class DataSource(Section, ABC):
         yield from ()
 
     def code_paths(self) -> Iterator[str]:
-        """The files with a user's code, as the settings name them. A run keeps copies of them."""
+        """The files with a user's code, as the settings name them."""
         yield from ()
 
     def repository(self) -> Repository | None:
-        """The dataset that is fetched from the hub unless a folder on this machine has its name; None for other
-        sources."""
+        """The dataset that is fetched from the hub, unless a folder on this machine has its name."""
         return None
 
     def shared_with(self, other: "DataSource") -> str | None:
-        """Why another source of the same kind has the same rows, as far as the settings show it; None where they do not
-        show it."""
+        """Why another source has the same rows, as far as the settings show it."""
         return None
 
     def located(self, files: SourceFiles) -> Self:

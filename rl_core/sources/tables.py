@@ -17,14 +17,9 @@ from rl_core.sources.source import Glance
 
 
 class RawRow(NamedTuple):
-    """A row before its columns are given a meaning.
-
-    Attributes:
-        values: Values by column, or the reason why the row cannot be read.
-        folder: The folder of its file, from which relative paths start unless `media_dir` is set.
-        origin: Where a person finds the row.
-        column: The column at fault, if a single one makes the row unreadable.
-    """
+    """A row before its columns are given a meaning: its values by column, or the reason why it cannot be read; the
+    folder from which relative paths start unless `media_dir` is set; where a person finds it; and the column at fault,
+    if it is a single one."""
 
     values: dict[str, Any] | str
     folder: Path
@@ -34,14 +29,7 @@ class RawRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader(ABC):
-    """Reads the rows of a table.
-
-    Attributes:
-        place: The path or the name by which the config names the table.
-        columns: The meanings of the columns.
-        media_dir: Folder that relative paths of images and videos start from; None for the folder of the rows.
-        limit: Take only the first rows.
-    """
+    """Reads the rows of the table that the config names `place`."""
 
     place: str
     columns: Columns
@@ -55,11 +43,11 @@ class TableReader(ABC):
 
     @abstractmethod
     def column_names(self) -> set[str]:
-        """Names of all columns. Raises ValueError, which names the file, where one cannot be read."""
+        """Names of all columns. Raises ValueError where a file cannot be read."""
 
     @abstractmethod
     def raw_rows(self) -> Iterator[RawRow]:
-        """Every row. Raises ValueError, which names the file, where one is damaged."""
+        """Every row. Raises ValueError where a file is damaged."""
 
     @abstractmethod
     def count(self) -> int:
@@ -111,7 +99,7 @@ class FileTable(TableReader):
         return self.files[0].suffix.removeprefix(".")
 
     def check_rows(self) -> None:
-        """Raises ValueError where there is no row, or none that can be read; the message names the first row."""
+        """Raises ValueError where there is no row, or none that can be read."""
         names, first = self.column_names(), next(iter(self.raw_rows()), None)
         if first is None:
             raise ValueError(f"data source {self.place}: it holds no row")
@@ -129,7 +117,7 @@ class FileTable(TableReader):
         return {"files": file_digests(self.files)}
 
     def glance(self) -> Glance:
-        """What the files show at a glance. Raises ValueError or OSError where nothing can be read."""
+        """What the files show. Raises ValueError or OSError where nothing can be read."""
         self.check()
         return self._glance(columns=self.column_names())
 
@@ -146,7 +134,7 @@ class WholeTable(FileTable):
 
     @abstractmethod
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
-        """The rows of one file. Raises ValueError, which names the file, where it is damaged."""
+        """The rows of one file. Raises ValueError where it is damaged."""
 
     @cached_property
     def _rows(self) -> list[RawRow]:

@@ -34,13 +34,8 @@ S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A folder. Names are relative to it, with `/`. Every method raises OSError if the file system does not answer.
-
-    Attributes:
-        system: The file system of fsspec.
-        root: The folder's path on it.
-        kind: "folder" for a path on this machine, "objects" for an object store, "other" for anything else.
-    """
+    """The folder `root` of a file system of fsspec. Names are relative to it, with `/`. Every method raises OSError if
+    the file system does not answer. `kind` is "folder" on this machine, "objects" for an object store, else "other"."""
 
     system: Any
     root: str
@@ -48,8 +43,7 @@ class Place:
 
     @classmethod
     def at(cls, address: str) -> Self:
-        """The place of an address: a path, or `protocol://...`. Raises ValueError where no installed package knows the
-        protocol."""
+        """The place of a path or `protocol://...`. Raises ValueError where no package knows the protocol."""
         protocol, _, path = address.partition("://")
         if not path:
             return cls(system=fsspec.filesystem("file"), root=str(Path(address).absolute()), kind="folder")
@@ -78,7 +72,7 @@ class Place:
         return sorted(name for name in last if name and name != folder.rpartition("/")[2])
 
     def read(self, name: str) -> bytes:
-        """The content of a small file. Raises FileNotFoundError if it does not exist."""
+        """The content of a small file. Raises FileNotFoundError."""
         return bytes(self.system.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
@@ -97,8 +91,8 @@ class Place:
             return
 
     def put(self, file: Path, name: str, *, size: int) -> str:
-        """Copy the first `size` bytes of a file to this place; a copy that fails may leave a part. Returns their
-        SHA-256."""
+        """Copy the first `size` bytes of a file to this place, and return their SHA-256. A copy that fails may leave a
+        part."""
         digest = hashlib.sha256()
         with file.open("rb") as source, self._writing(name) as target:
             for block in _blocks(source, size):
@@ -110,13 +104,13 @@ class Place:
         return digest.hexdigest()
 
     def get(self, name: str, file: Path) -> str:
-        """Copy a file from this place. Returns its SHA-256. Raises FileNotFoundError if it does not exist."""
+        """Copy a file from this place, and return its SHA-256. Raises FileNotFoundError."""
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as target:
             return self._read_through(name, target.write)
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of a file in this place, hexadecimal. Raises FileNotFoundError if it does not exist."""
+        """The SHA-256 of a file in this place. Raises FileNotFoundError."""
         return self._read_through(name, lambda block: None)
 
     def _read_through(self, name: str, take: Callable[[bytes], object]) -> str:

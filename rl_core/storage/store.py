@@ -39,13 +39,8 @@ Locate = Callable[[str], Path]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A set of files that belong together. It is the commit marker of its files: if it exists, they are complete.
-
-    Attributes:
-        name: Its name in the storage.
-        facts: JSON values.
-        files: By their path relative to the run's folder.
-    """
+    """A set of files by their path relative to the run's folder, with some facts. It is their commit marker: if it
+    exists, they are complete."""
 
     name: str
     facts: Mapping[str, Any]
@@ -73,24 +68,20 @@ def parse_record(data: bytes) -> Record | None:
 
 
 class StorageDamaged(ValueError):
-    """The content in the storage does not match its record; the message names the object."""
+    """The content in the storage does not match its record."""
 
 
 class TakenOver(RuntimeError):
-    """Another process now copies this run: it was continued elsewhere."""
+    """Another process now copies this run."""
 
 
 class SourceChanged(ValueError):
-    """A file of the run no longer matches its manifest, so it is not copied; the message names it."""
+    """A file of the run no longer matches its manifest, so it is not copied."""
 
 
 class RunStore:
-    """The records and objects of one run, with a single writer. Only reading is thread-safe.
-
-    Args:
-        place: The run's folder in the storage.
-        verify: Whether to read back and hash every copied file.
-    """
+    """The records and objects of one run, with a single writer. `verify`: read back and hash every copied file. Only
+    reading is thread-safe."""
 
     def __init__(self, place: "Place", *, verify: bool) -> None:
         self._place = place
@@ -100,7 +91,7 @@ class RunStore:
         self._records: dict[str, Record] | None = None
 
     def records(self) -> Mapping[str, Record]:
-        """The records by name, read only once, because there is a single writer."""
+        """The records by name, read only once."""
         if self._records is None:
             names = [name for name in self._place.names("records") if name.endswith(".json")]
             found = _each(self._read, names)
@@ -108,12 +99,12 @@ class RunStore:
         return self._records
 
     def known(self) -> set[str]:
-        """Hashes of the content in the storage, as far as records were read; the storage is not asked."""
+        """Hashes of the content in the storage, as far as records were read."""
         return self._named_objects((self._records or {}).values())
 
     def claim(self) -> None:
-        """Make this process the writer. The first call also removes objects that no record names, which a process has
-        left that ended while it copied. Raises TakenOver if another process became the writer later."""
+        """Make this process the writer. The first call also removes objects that no record names, left by a process
+        that ended while it copied. Raises TakenOver if another process became the writer later."""
         if not self._is_claimed:
             writer = {"id": self._identity, "host": socket.gethostname(), "pid": os.getpid()}
             self._place.write(_WRITER, json.dumps(writer).encode())
@@ -130,11 +121,7 @@ class RunStore:
 
     def save(self, record: Record, locate: Locate) -> None:
         """Copy the files of a record that no other record names, then write the record or replace an earlier one.
-
-        Raises:
-            SourceChanged: a file does not match the record.
-            StorageDamaged: the storage does not return the content that was written.
-        """
+        Raises SourceChanged, and StorageDamaged where the storage does not return what was written."""
         earlier = self.records().get(record.name)
         present = self._named_objects(self.records().values())
         missing = {file.sha256: (path, file) for path, file in record.files.items() if file.sha256 not in present}
@@ -155,8 +142,7 @@ class RunStore:
             self._remove_objects(self._named_objects([record]))
 
     def fetch(self, files: Mapping[str, FileRecord], locate: Locate) -> None:
-        """Copy files of records to the paths that `locate` returns. Raises StorageDamaged where an object is missing or
-        differs."""
+        """Copy files of records. Raises StorageDamaged where an object is missing or differs."""
         _each(lambda one: self._get(one[1], locate(one[0])), files.items())
 
     def _read(self, name: str) -> Record | None:
@@ -185,14 +171,12 @@ class RunStore:
         return {file.sha256 for record in records for file in record.files.values()}
 
     def _remove_objects(self, names: set[str]) -> None:
-        """Remove the objects that no record names any more."""
         for name in sorted(names - self._named_objects(self.records().values())):
             self._place.remove(f"objects/{name}")
 
 
 def _each(action: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """The results of the action, which runs for several items at a time. After a failure, as of a store that is down,
-    no further item is started."""
+    """The results of the action, which runs for several items at a time. After a failure no further one is started."""
     with ThreadPoolExecutor(_THREADS) as threads:
         begun = [threads.submit(action, item) for item in items]
         try:

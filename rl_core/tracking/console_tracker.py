@@ -15,8 +15,7 @@ _ONE_OF = {GENERATIONS: "a response", VAL_GENERATIONS: "an answer to a held-out 
 
 
 class ConsoleTracker(Tracker):
-    """The log, one record for each step and each response. A terminal cannot be asked for the last step that it has, so
-    the caller says after which one to show; -1 shows all steps."""
+    """The log, one record for each step and each response, `after` the step that was shown last (-1: none)."""
 
     def __init__(self, *, after: int) -> None:
         self._last = after

@@ -24,18 +24,9 @@ call."""
 
 
 class TrackerFollower:
-    """Keeps one tracker up to date with a run's metrics file.
-
-    The file is the truth, and the server says which steps it has: resume, outage and late sending are one case. Only
-    TrackerUnavailable is caught; it is reported once for each outage.
-
-    Args:
-        metrics_path: The run's metrics.jsonl.
-        generations: Returns, for a step, tables of some of its responses, by name; empty where there is nothing to
-            show.
-        log_event: Records an outage as an event.
-        clock: A monotonic clock in seconds.
-    """
+    """Keeps one tracker up to date with a run's metrics.jsonl, of which the server says which steps it has: resume,
+    outage and late sending are one case. An outage is reported once. `generations` returns, for a step, tables of some
+    of its responses, by name."""
 
     def __init__(
         self,
@@ -56,12 +47,12 @@ class TrackerFollower:
         self._is_out = False
 
     def follow(self) -> None:
-        """Send the steps that the server does not have yet, for at most a few seconds. Call it after each step."""
+        """Send the steps that the server does not have yet, for a few seconds at most."""
         if self._clock() >= self._retry_at:
             self._attempt(seconds=SENDING_SECONDS)
 
     def catch_up(self) -> None:
-        """Send all missing steps, however long it takes."""
+        """Send all missing steps."""
         self._attempt(seconds=math.inf)
 
     def finish(self) -> None:

@@ -15,7 +15,7 @@ GENERATIONS, VAL_GENERATIONS = "generations", "val_generations"
 
 
 def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) -> dict[str, Table]:
-    """[name] -> table of a step that the trackers are to show. Step 0 has a validation at most."""
+    """[name] -> table of a step that the trackers are to show."""
     tables = {
         GENERATIONS: read_generations(run.rollouts(step), tracking.generations_to_log),
         VAL_GENERATIONS: read_val_generations(run.validation(step), tracking.val_generations_to_log),
@@ -24,15 +24,13 @@ def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) ->
 
 
 def read_generations(path: Path, count: int) -> Table | None:
-    """The first response to each of the first `count` prompts of a step, in the order of the loader, from its rollout
-    file. `reward` is the component `overall`, `advantage` the mean advantage of a token; each is None for a response
-    that has none. None when there is no such file (step 0) or `count` is 0."""
+    """The first response to each of the first `count` prompts of a rollout file, with its component `overall` and the
+    mean advantage of a token. None without such a file (step 0), and if `count` is 0."""
     return _table(path, count, column="advantages", shown="advantage", value=_mean)
 
 
 def read_val_generations(path: Path, count: int) -> Table | None:
-    """The first response to each of the first `count` held-out prompts, which are the same at every step, from the
-    step's validation file. None when there was no validation at that step or `count` is 0."""
+    """The first response to each of the first `count` held-out prompts of a validation file, the same at every step."""
     return _table(path, count, column="verdict", shown="right", value=bool)
 
 

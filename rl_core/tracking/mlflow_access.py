@@ -39,8 +39,8 @@ class MlflowAccess:
         self._client: MlflowClient | None = None
 
     def call(self, action: Callable[[MlflowClient], Result]) -> Result:
-        """Return `action(client)`. Raises TrackerUnavailable for every error of MLflow, its transport or its database,
-        since an error of a tracker must not end the run."""
+        """Return `action(client)`. Raises TrackerUnavailable for every error of MLflow, its transport or its
+        database."""
         try:
             if self._client is None:
                 self._client = self._open()
@@ -50,19 +50,17 @@ class MlflowAccess:
 
     @property
     def is_server(self) -> bool:
-        """Whether the store is a server, which decides itself where artifacts are stored, and not a database."""
+        """Whether the store is a server and not a database."""
         return self.uri.startswith(("http://", "https://"))
 
     def artifact_location(self, experiment: str) -> str | None:
-        """Where the artifacts of an experiment are stored: beside the database file. None for a server, which decides
-        itself."""
+        """Where the artifacts of an experiment are stored: beside the database. A server decides itself."""
         if not self.uri.startswith(_SQLITE):
             return None
         return (self._database().parent / "mlruns" / experiment).as_uri()
 
     def _open(self) -> MlflowClient:
-        """Open the store. MLflow retries a database that cannot be opened for 101 seconds, so this tries it once
-        before."""
+        # MLflow retries a database that cannot be opened for 101 seconds, so this tries it once before.
         if self.uri.startswith(_SQLITE):
             self._database().parent.mkdir(parents=True, exist_ok=True)
         if re.match(rf"({'|'.join(DATABASE_ENGINES)})(\+\w+)?:", self.uri):

@@ -7,7 +7,7 @@ is the artifact folder `merged`, in which `location.json` has the path and the h
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +39,10 @@ class ModelRegistry:
         self.name = name
 
     def find(self, tags: Mapping[str, str]) -> RegisteredVersion | None:
-        """Find the newest version that has all these tags; None where there is none."""
-
-        def find(client: MlflowClient) -> RegisteredVersion | None:
-            found = client.search_model_versions(f"name = '{self.name}'", max_results=_PAGE)
-            matching = [version for version in found if tags.items() <= version.tags.items()]
-            return _newest(matching)
-
-        return self._access.call(find)
+        """The newest version that has all these tags."""
+        matching = [version for version in self._access.call(self._versions) if tags.items() <= version.tags.items()]
+        newest = max(matching, key=lambda version: int(version.version), default=None)
+        return None if newest is None else RegisteredVersion(version=str(newest.version), tags=dict(newest.tags))
 
     def register(
         self,
@@ -57,14 +53,8 @@ class ModelRegistry:
         tags: Mapping[str, str],
         description: str,
     ) -> RegisteredVersion:
-        """Register a version.
-
-        Args:
-            run: The MLflow run that the model came from.
-            folder: Folder of the weights.
-            files: [name] -> SHA-256 of the files in the folder.
-            description: For people, in Markdown.
-        """
+        """Register a version of the model that came from `run`. `files`: [name] -> SHA-256 of the files in the folder
+        of its weights; `description` is Markdown."""
         run_id = run.run_id
         source = folder.absolute().as_uri()
         if self._access.is_server:
@@ -91,7 +81,7 @@ class ModelRegistry:
         self._access.call(tag)
 
     def champion(self) -> RegisteredVersion | None:
-        """The version that has the alias `champion`; None when no version has it."""
+        """The version that has the alias `champion`."""
 
         def find(client: MlflowClient) -> RegisteredVersion | None:
             if not client.search_registered_models(f"name = '{self.name}'"):
@@ -113,19 +103,28 @@ class ModelRegistry:
             of_version: dict[str, list[str]] = {}
             for alias, number in client.get_registered_model(self.name).aliases.items():
                 of_version.setdefault(str(number), []).append(alias)
-            for version in _all_versions(client, self.name):
+            for version in self._versions(client):
                 aliases = found.setdefault(version.tags.get("sightline.run", ""), [])
                 aliases.extend(of_version.get(str(version.version), []))
             return {run: sorted(aliases) for run, aliases in found.items()}
 
         return self._access.call(read)
 
+    def _versions(self, client: MlflowClient) -> list[ModelVersion]:
+        found: list[ModelVersion] = []
+        token: str | None = None
+        while True:
+            page = client.search_model_versions(f"name = '{self.name}'", max_results=_PAGE, page_token=token)
+            found += page
+            if not (token := page.token):
+                return found
+
     def set_champion(self, version: RegisteredVersion) -> None:
         """Move the alias `champion` to a version."""
         self._access.call(lambda client: client.set_registered_model_alias(self.name, CHAMPION, version.version))
 
     def table(self, run_id: str, file: str) -> Table | None:
-        """Read a table that `MlflowRun.log_table` wrote in any run; None when it is not there."""
+        """The table that `MlflowRun.log_table` wrote as `file` in a run."""
 
         def read(client: MlflowClient) -> Table | None:
             if file not in {artifact.path for artifact in client.list_artifacts(run_id)}:
@@ -136,20 +135,3 @@ class ModelRegistry:
             return {name: [row[place] for row in table["data"]] for place, name in enumerate(table["columns"])}
 
         return self._access.call(read)
-
-
-def _all_versions(client: MlflowClient, name: str) -> Iterator[ModelVersion]:
-    token: str | None = None
-    while True:
-        page = client.search_model_versions(f"name = '{name}'", max_results=_PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-def _newest(versions: list[ModelVersion]) -> RegisteredVersion | None:
-    if not versions:
-        return None
-    newest = max(versions, key=lambda version: int(version.version))
-    return RegisteredVersion(version=str(newest.version), tags=dict(newest.tags))

@@ -1,9 +1,8 @@
-"""One MLflow run for each pipeline, and a nested run for each stage. After a crash or in another process, they are
-found again by their tags.
+"""One MLflow run for each pipeline, and a nested run for each stage, which are found again by their tags.
 
-Everything goes through MlflowClient with explicit run ids (MLflow's "active run" belongs to a thread and is lost
-between tasks). Every method raises TrackerUnavailable when MLflow does not answer, and may be called again with the
-same values, so that a run that is continued shows everything once.
+MLflow's "active run" belongs to a thread and is lost between tasks: run ids are explicit. Every method raises
+TrackerUnavailable when MLflow does not answer, and may be called again with the same values, so that a run that is
+continued shows everything once.
 """
 
 import json
@@ -46,8 +45,7 @@ MAX_DIGEST_LENGTH = 36
 
 
 class MlflowRun:
-    """One MLflow run, which is looked up or created when it is first needed, as is its experiment. Two runs with equal
-    `tags` are the same run; `name` is what people see."""
+    """One MLflow run, which is looked up by its `tags` or created when it is first needed, as is its experiment."""
 
     def __init__(
         self,
@@ -75,7 +73,7 @@ class MlflowRun:
 
     @property
     def address(self) -> str:
-        """Address of the run for a browser: on the server, or where `sightline ui` serves the pages of a database."""
+        """Address of the run for a browser."""
         run_id = self._call(lambda client, run_id: run_id)
         return f"{self.experiment_address}/runs/{run_id}"
 
@@ -86,20 +84,20 @@ class MlflowRun:
         return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}"
 
     def set_status(self, status: RunStatus) -> None:
-        """Set the status. RUNNING also reopens a run that had ended or that a killed process left behind."""
+        """Set the status. RUNNING also reopens a run that had ended."""
         if status == "RUNNING":
             self._call(lambda client, run_id: client.update_run(run_id, status=status))
         else:
             self._call(lambda client, run_id: client.set_terminated(run_id, status=status))
 
     def log_params(self, config: Mapping[str, Any]) -> None:
-        """Log a nested configuration as parameters with dotted names. The value of a parameter cannot change."""
+        """Log a nested configuration as parameters with dotted names, whose values cannot change."""
         params = [Param(_key(name), _cut(text, MAX_PARAM_LENGTH)) for name, text in flatten(config).items()]
         for batch in _batches(params, MAX_PARAMS_A_BATCH):
             self._log_batch(params=batch)
 
     def set_tags(self, tags: Mapping[str, object]) -> None:
-        """Set tags. They may change between attempts, unlike parameters, and runs are found by them."""
+        """Set tags, which may change."""
         entities = [RunTag(_key(name), _cut(str(value), MAX_TAG_LENGTH)) for name, value in tags.items()]
         for batch in _batches(entities, MAX_PARAMS_A_BATCH):
             self._log_batch(tags=batch)
@@ -112,23 +110,17 @@ class MlflowRun:
             self._log_batch(metrics=batch)
 
     def latest_metric(self, name: str) -> float | None:
-        """The value of a metric at its highest step; None when it was never logged."""
+        """The value of a metric at its highest step."""
         value = self._call(lambda client, run_id: client.get_run(run_id).data.metrics.get(_key(name)))
         return None if value is None else float(value)
 
     def tag(self, name: str) -> str | None:
-        """The value of a tag; None when it was never set."""
+        """The value of a tag."""
         value = self._call(lambda client, run_id: client.get_run(run_id).data.tags.get(_key(name)))
         return None if value is None else str(value)
 
     def log_dataset(self, *, name: str, digest: str, source: Path, context: str, rows: int) -> None:
-        """Log the prepared data as an input of the run.
-
-        Args:
-            digest: Fingerprint of the data; runs with equal data are found by it.
-            source: Folder of the prepared data.
-            context: What the data is used for ("training", "evaluation").
-        """
+        """Log the prepared data in the folder `source` as an input of the run, used for "training" or "evaluation"."""
         dataset = Dataset(
             name=name,
             digest=digest[:MAX_DIGEST_LENGTH],
@@ -140,10 +132,8 @@ class MlflowRun:
         self._call(lambda client, run_id: client.log_inputs(run_id, datasets=[entry]))
 
     def log_table(self, file: str, columns: Table) -> None:
-        """Log a table that MLflow's pages show (`mlflow.load_table` reads it), as the artifact `file`, which ends in
-        `.json`. It replaces an earlier table of that name, while MLflow's own `log_table` would append the rows to it.
-        Of more than about a hundred tables the pages show only the newest; the others are artifacts like any other
-        file."""
+        """Log a table that MLflow's pages show, as the artifact `file`, which ends in `.json`. It replaces an earlier
+        one, to which MLflow's own `log_table` would append. Of more than about a hundred the pages show the newest."""
         table = {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
 
         def log(client: MlflowClient, run_id: str) -> None:
@@ -156,7 +146,7 @@ class MlflowRun:
         self._call(log)
 
     def log_image(self, file: str, image: Image.Image) -> None:
-        """Log an image as the artifact `file` (`samples/000.png`)."""
+        """Log an image as the artifact `file`."""
         self._call(lambda client, run_id: client.log_image(run_id, image, artifact_file=file))
 
     def log_text(self, file: str, text: str) -> None:
@@ -170,8 +160,7 @@ class MlflowRun:
     def show_page(
         self, page: Path, *, tags: Mapping[str, str], metrics: Mapping[str, float], status: RunStatus = "FINISHED"
     ) -> None:
-        """Show a page, with its figures in the file beside it that ends in `.json`, its tags and its metrics. It
-        replaces an earlier state; a metric that has not changed is not sent again."""
+        """Show a page, with its figures in the file beside it that ends in `.json`, its tags and its metrics."""
         self.set_status("RUNNING")
         self.set_tags(tags)
         self.log_metrics({name: value for name, value in metrics.items() if self.latest_metric(name) != value})
@@ -208,26 +197,20 @@ class MlflowRun:
 
 
 class MlflowPipeline:
-    """The MLflow runs of one pipeline: a parent, and a nested run for each stage. The same `run_name`, the name of the
-    run's folder, continues the same MLflow runs. Every run gets `tags` when it is shown, since MLflow's search sees
-    only a run's own tags."""
+    """The MLflow runs of the pipeline `run_name`: a parent, and a nested run for each stage. Each of them gets `tags`,
+    since MLflow's search sees only a run's own."""
 
     def __init__(
         self, uri: str, *, experiment: str, run_name: str, tags: Callable[[], Mapping[str, str]] = dict
     ) -> None:
-        self._access = MlflowAccess(uri)
+        self.access = MlflowAccess(uri)
         self._experiment = experiment
         self._run_name = run_name
         self._tags = tags
         self.parent = self._run(PIPELINE, name=run_name)
 
-    @property
-    def access(self) -> MlflowAccess:
-        """The tracking store of the runs."""
-        return self._access
-
     def stage(self, stage: str) -> MlflowRun:
-        """The nested run of a stage; nothing is sent before it is used."""
+        """The nested run of a stage."""
         return self._run(stage, name=stage, parent=self.parent)
 
     @contextmanager
@@ -239,7 +222,7 @@ class MlflowPipeline:
         killed_by: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
     ) -> Iterator[MlflowRun]:
         """Show `run` as running during the block, and after it as finished, failed, or killed (by an exception of
-        `killed_by`). An outage is reported and changes nothing else."""
+        `killed_by`)."""
         self._show(run, "RUNNING", log_event)
         status: RunStatus = "FAILED"
         try:
@@ -258,7 +241,7 @@ class MlflowPipeline:
 
     def _run(self, stage: str, *, name: str, parent: MlflowRun | None = None) -> MlflowRun:
         tags = {RUN_TAG: self._run_name, STAGE_TAG: stage}
-        return MlflowRun(self._access, experiment=self._experiment, name=name, tags=tags, parent=parent)
+        return MlflowRun(self.access, experiment=self._experiment, name=name, tags=tags, parent=parent)
 
 
 def _pages_of(uri: str) -> str:

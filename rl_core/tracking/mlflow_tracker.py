@@ -49,8 +49,8 @@ class MlflowTracker(Tracker):
 
 
 def system_metrics(line: Mapping[str, Any]) -> dict[str, float]:
-    """[`system/worker_0/busy_share`, ...] -> value, of a line of timings.jsonl: seconds and peaks of memory of each
-    worker, and its busy share, a share of 1. A step without timings, such as a validation before training, has none."""
+    """[`system/worker_0/busy_share`, ...] -> value, of a line of timings.jsonl: seconds, peaks of memory and busy share
+    (of 1) of each worker."""
     columns = line.get("workers", {})
     found = {
         f"{PREFIX}worker_{worker}/{name}": float(value)

@@ -12,12 +12,8 @@ from rl_core.tracking.tracker import Tracker
 
 
 def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
-    """Create the trackers; their servers are contacted later. The libraries are imported here, since most runs need
-    none of them.
-
-    Raises:
-        ImportError: the extra `trackers` is not installed; `sightline plan` reports this before.
-    """
+    """Create the trackers; their servers are contacted later. Raises ImportError where the extra `trackers` is not
+    installed, which `sightline plan` reports before."""
     tracking = config.tracking
     shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage"}))
     if tracking.console:

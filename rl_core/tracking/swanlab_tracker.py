@@ -12,8 +12,7 @@ from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
 
 class SwanlabTracker(Tracker):
-    """A folder that `swanlab watch` shows. SwanLab's records cannot be continued: each process writes them from the
-    first step on, and replaces earlier records. SwanLab allows one run in a process."""
+    """A folder that `swanlab watch` shows. SwanLab's records cannot be continued: each process writes them anew."""
 
     def __init__(self, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]) -> None:
         self._folder = folder

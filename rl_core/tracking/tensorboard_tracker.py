@@ -12,9 +12,8 @@ from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
 
 class TensorboardTracker(Tracker):
-    """A folder of event files; the steps in them are the steps that are shown. Every process writes its own file. It
-    begins with a record that makes TensorBoard ignore later steps of earlier files, since a killed process may have
-    left an incomplete step."""
+    """A folder of event files. Every process writes its own, which begins with a record that makes TensorBoard ignore
+    later steps of earlier files, since a killed process may have left an incomplete step."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -21,13 +21,11 @@ class Tracker(Protocol):
     """Shows a run's metrics elsewhere. An outage raises TrackerUnavailable; the missing steps are then sent later."""
 
     def last_step(self) -> int:
-        """The last step that the server has, -1 for none (step 0 is the validation before training); without a server,
-        the last step that was written. Called when the tracker opens and after an outage, so that resume and late
-        sending need no state."""
+        """The last step that the server has, or without a server that was written; -1 for none. Asked when the tracker
+        opens and after an outage."""
 
     def log_generations(self, step: int, name: str, table: Table) -> None:
-        """Send a table of some responses of a step (rl_core.tracking.generations). It is called before `log_step` of
-        the same step, and again after an outage."""
+        """Send a table of some responses of a step: before `log_step`, and again after an outage."""
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send the metrics of a step; when this returns, the step counts as sent."""
@@ -37,14 +35,12 @@ class Tracker(Protocol):
 
 
 class TrackerUnavailable(RuntimeError):
-    """The tracker's server does not answer. Training goes on, and missing steps are sent when the server answers
-    again."""
+    """The tracker's server does not answer."""
 
 
 @contextmanager
 def tolerated_outage(what: str, log_event: LogEvent | None = None) -> Iterator[None]:
-    """Catch TrackerUnavailable in the block, with a warning that `what` ("the evaluation table") is not shown and the
-    event `tracker-unavailable`. The rest of the block is skipped."""
+    """Catch TrackerUnavailable in the block: a warning and an event say that `what` is not shown."""
     try:
         yield
     except TrackerUnavailable as outage:

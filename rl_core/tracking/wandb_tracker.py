@@ -19,12 +19,9 @@ PATIENCE = {"WANDB_INIT_TIMEOUT": "10", "WANDB_FINISH_TIMEOUT": "60"}
 
 
 class WandbTracker(Tracker):
-    """One W&B run, which is found again by an id made from `run_name`. W&B writes to a folder `wandb` in `folder`.
-
-    Online, the server says which steps it has. Offline there is no server, and the files may lack the last steps of a
-    killed process. So each process writes the run from its first step on and replaces the earlier files; `wandb sync`
-    then sends each step once.
-    """
+    """One W&B run, which is found again by an id made from `run_name`. Online, the server says which steps it has.
+    Offline, files may lack the last steps of a killed process: each process writes the run from its first step on and
+    replaces the earlier files, so that `wandb sync` sends each step once."""
 
     def __init__(
         self, config: WandbConfig, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]

@@ -11,13 +11,8 @@ _LONGEST = 2000
 
 
 def failure_text(error: BaseException, folder: Path | None) -> str:
-    """An exception of a user's code as a text of limited length that any file can hold; every sample may raise one.
-
-    Args:
-        error: The exception.
-        folder: The folder of the user's code; the text ends with the innermost line in this folder that the exception
-            passed. None for code that is not the user's.
-    """
+    """An exception of a user's code as a text of limited length that any file can hold. It ends with the innermost line
+    in `folder` that the exception passed."""
     try:
         message = f"{type(error).__name__}: {error}"
     except BaseException:  # noqa: BLE001 - a stranger's exception may fail to describe itself

@@ -8,21 +8,20 @@ from rl_core.user_code.text import parse
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file and all files that it imports from its own folder, directly or not, sorted. Raises OSError where one
-    cannot be read."""
+    """A file and all files that it imports from its own folder, directly or not. Raises OSError."""
     return _closure([path], path.parent, package=None)
 
 
 def files_of_module(name: str, root: Path) -> list[Path]:
-    """An installed module below `root`, the packages that hold it, and what they import from the outermost of these
-    packages, sorted. Raises OSError where one cannot be read."""
+    """An installed module below `root`, the packages that hold it, and what these import from the outermost one. Raises
+    OSError."""
     package = name.partition(".")[0]
     return _closure(list(_files_named(name, root)), root, package=package)
 
 
 def imported_names(files: Iterable[Path], root: Path) -> set[str]:
-    """Dotted names that files below `root` import and that lead to none of them; some name functions. Raises OSError
-    where one cannot be read."""
+    """Dotted names that files below `root` import and that lead to none of them; some name functions. Raises
+    OSError."""
     known = set(files)
     names = {name for file in known for name in _imported(file, root)}
     return {name for name in names if known.isdisjoint(_files_named(name, root))}

@@ -27,11 +27,9 @@ FORMS: Final = "path/to/file.py:function, or package.module:function of an insta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserFunction:
-    """A user's function that was found. None of its code has run yet.
+    """A user's function that was found, `written` as in the config. None of its code has run yet.
 
     Attributes:
-        written: As the config names it.
-        name: The part after the colon.
         file: Absolute path of the file that defines it, or imports it from elsewhere.
         module: Dotted name of its module where that is installed; None where the config names a file by its path.
         text: The top level of the file.
@@ -53,18 +51,17 @@ class UserFunction:
 
     @property
     def files(self) -> list[Path]:
-        """Its own file, and all that this file imports from the same folder or package. Raises OSError where one cannot
-        be read."""
+        """Its own file, and all that this imports from the same folder or package. Raises OSError."""
         return files_of(self.file) if self.module is None else files_of_module(self.module, self.root)
 
     @property
     def code(self) -> Mapping[str, str]:
-        """SHA-256 of each of `files`, by its path below `root`. Raises OSError where a file cannot be read."""
+        """SHA-256 of each of `files`, by its path below `root`. Raises OSError."""
         return {file.relative_to(self.root).as_posix(): hash_file(file) for file in self.files}
 
     def load(self) -> Callable[..., Any]:
-        """Import the function. Raises ValueError where the import fails (the message names the line), or gives nothing
-        that can be called."""
+        """Import the function. Raises ValueError where that fails, with the line, or gives nothing that can be
+        called."""
         function = self.load_beside(self.name)
         if function is None:
             raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
@@ -99,8 +96,8 @@ def file_named(written: str) -> str | None:
 
 
 def find_function(written: str) -> UserFunction:
-    """Find a function without running any of its code. Raises ValueError where there is none; the message names the
-    nearest name."""
+    """Find a function without running any of its code. Raises ValueError, with the nearest name, where there is
+    none."""
     place, _, name = written.rpartition(":")
     path = file_named(written)
     if not name.isidentifier() or not (path or all(part.isidentifier() for part in place.split("."))):
@@ -116,14 +113,8 @@ def find_function(written: str) -> UserFunction:
 
 
 def function_problems(written: str, kwargs: Mapping[str, object], *, takes_input: bool) -> Iterator[Problem]:
-    """Why the function of a section cannot be called with the section's `kwargs`, as far as its source shows. It is not
-    run.
-
-    Args:
-        written: The function as the config names it.
-        kwargs: Its keyword arguments.
-        takes_input: Whether it is called with one more argument, its input, before these.
-    """
+    """Why a function cannot be called with `kwargs`, as far as its source shows; `takes_input`: with one more argument
+    before these."""
     try:
         function = find_function(written)
     except ValueError as error:
@@ -181,7 +172,7 @@ def _module_file(written: str, name: str) -> Path:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that there is not: the nearest one, or all."""
+    """The end of a sentence about an unknown name: the nearest one, or all."""
     names = list(names)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

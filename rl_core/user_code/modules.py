@@ -1,10 +1,8 @@
-"""Imports a user's file under a name by which other processes can import it too.
+"""Imports a user's file under a name by which the processes that it starts can import it too.
 
-`multiprocessing` sends a function as the names of its module and itself, so processes that a reward starts must be able
-to import the module. They inherit the import path, on which the file's folder comes last, so that a file never replaces
-a library. A file with the name of a library (EasyR1's own example is math.py) is therefore imported under another name
-(math_py), which an environment variable tells the other processes.
-"""
+These inherit the import path, on which the file's folder comes last, so that a file never replaces a library. A file
+with the name of a library (EasyR1's own example is math.py) is therefore imported under another name (math_py), which
+an environment variable tells the other processes."""
 
 import importlib
 import importlib.util
@@ -45,7 +43,7 @@ def find_user_files() -> None:
 
 
 def _name_of(path: Path) -> str:
-    """The file's own name where an import of it leads to this file; otherwise a similar one, which child processes know
+    """The file's own name where an import of it leads to this file; else a similar one, which child processes know
     too."""
     renamed = _renamed()
     for name, file in renamed.items():
@@ -61,7 +59,6 @@ def _name_of(path: Path) -> str:
 
 
 def _renamed() -> dict[str, str]:
-    """Module name -> file, for the files whose own names were taken."""
     renamed: dict[str, str] = json.loads(os.environ.get(_VARIABLE, "{}"))
     return renamed
 

@@ -12,13 +12,8 @@ _ANY_NAME = "*"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceText:
-    """The top level of a Python file.
-
-    Attributes:
-        names: Names that are bound when the file is imported; a star import adds "*".
-        constants: The values of the names that are plain literals.
-        functions: The functions that the file defines.
-    """
+    """The top level of a Python file: the names that its import binds (a star import binds "*"), the values of those
+    that are plain literals, and its functions."""
 
     names: frozenset[str]
     constants: Mapping[str, object]
@@ -33,7 +28,7 @@ class SourceText:
         return isinstance(self.functions.get(function), ast.AsyncFunctionDef)
 
     def parameters(self, function: str) -> list[str]:
-        """Names of a function's parameters; empty for a function that the file does not define."""
+        """Names of a function's parameters, as far as the file defines it."""
         definition = self.functions.get(function)
         if definition is None:
             return []
@@ -42,7 +37,7 @@ class SourceText:
 
 
 def read_source(path: Path) -> SourceText:
-    """Parse a file. Raises ValueError where it is no Python, and names the line, or where its encoding is wrong."""
+    """Parse a file. Raises ValueError where it is no Python, or its encoding is wrong."""
     text = _text_of(path)
     try:
         tree = parse(text, filename=str(path))
@@ -74,8 +69,6 @@ def parse(code: str | bytes, *, filename: str = "<unknown>") -> ast.Module:
 
 
 def _text_of(path: Path) -> str:
-    """The file's text in the encoding that its first lines name, or in UTF-8. Raises ValueError where it cannot be
-    decoded."""
     try:
         with tokenize.open(path) as file:
             return file.read()

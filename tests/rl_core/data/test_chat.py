@@ -157,13 +157,6 @@ def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
             renderer.check_question(f"what is {token}?")
 
 
-def test_an_image_for_a_text_model_or_of_an_odd_shape_is_refused(tiny_folder):
-    with pytest.raises(ValueError, match="reads no images"):
-        make(tiny_folder("llama")).vision.of_image(84, 84)
-    with pytest.raises(ValueError, match="aspect ratio"):
-        make(tiny_folder("qwen2_5_vl")).vision.of_image(3000, 10)
-
-
 def copy_folder(source, target):
     target.mkdir()
     for path in source.iterdir():

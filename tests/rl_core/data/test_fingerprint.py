@@ -4,7 +4,6 @@ import os
 import pytest
 
 from rl_core.data.fingerprint import preparation_fingerprint
-from rl_core.digests import file_digest
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
 from rl_core.sources.mixture import MixtureSource
@@ -70,11 +69,6 @@ def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):
     assert local(copy / illustrated.name).fingerprint() == local(illustrated).fingerprint()
 
 
-def test_counting_sources_differ_by_their_settings_alone():
-    assert counting(5).fingerprint() == counting(5).fingerprint()
-    assert counting(5).fingerprint() != counting(5, scene_seed=2).fingerprint()
-
-
 def test_a_mixture_changes_with_its_parts_and_their_names():
     def mixture(**sources):
         return MixtureSource(type="mixture", sources=sources).fingerprint()
@@ -99,11 +93,6 @@ def test_a_local_folder_as_hub_source_is_its_content(tmp_path):
     before = source.fingerprint()
     rewrite(tmp_path / "train.jsonl", b"[]")
     assert source.fingerprint() != before
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ValueError, match="nothing cannot be read: No such file"):
-        file_digest(tmp_path / "nothing")
 
 
 @pytest.fixture

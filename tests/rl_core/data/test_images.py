@@ -41,11 +41,6 @@ def test_many_batches_read_like_one(tmp_path, monkeypatch):
     assert [store.encoded(uid) for uid in uids] == items
 
 
-def test_a_store_without_images_can_be_opened(tmp_path):
-    write(tmp_path / "images.arrow")
-    assert len(ImageStore(tmp_path / "images.arrow")) == 0
-
-
 def test_a_store_crosses_processes_as_its_path(tmp_path):
     (red,) = write(tmp_path / "images.arrow", RED)
     pickled = pickle.dumps(ImageStore(tmp_path / "images.arrow"))

@@ -61,13 +61,6 @@ def test_places_without_an_image_column_are_a_doubt(write_jsonl):
     assert isinstance(next(iter(found.source.open())), BadRow)
 
 
-def test_embedded_images_of_parquet_are_found(tmp_path):
-    rows = [{"problem": "<image>?", "images": [{"bytes": png_bytes(), "path": None}], "answer": "1"}]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    found = inspect_data(local(tmp_path))
-    assert (found.kind, found.source.columns, found.doubts) == ("parquet", columns(), ())
-
-
 def test_item_folders_need_no_columns(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "data.json").write_text('{"annotat_text": "x", "choices": ["7"], "answer": "A"}')
@@ -97,11 +90,6 @@ def test_a_conversation_with_its_answer_is_recognised(write_jsonl, name, turns):
     assert (row.answer, row.images[0].name) == ("A cat.", "a.png")
 
 
-def test_a_conversation_that_ends_with_the_question_has_its_answer_elsewhere(write_jsonl):
-    found = inspect_data(local(write_jsonl([{"messages": OPENAI[:1], "image": "a.png", "label": "A cat."}])))
-    assert found.source.columns == columns(prompt_key="messages", answer_key="label", image_key="image")
-
-
 def test_images_inside_the_turns_need_no_column(write_jsonl, write_image):
     path = write_image("a.png")
     parts = [{"type": "image", "image": str(path)}, {"type": "text", "text": "What?"}]
@@ -111,15 +99,13 @@ def test_images_inside_the_turns_need_no_column(write_jsonl, write_image):
     assert row.images == (path,)
 
 
-def test_columns_of_unusual_names_are_found_by_what_they_hold_or_named(write_jsonl):
+def test_columns_of_unusual_names_are_named(write_jsonl):
     row = {"q": "What?", "shown": ["a.png"], "gold_label": "A cat."}
     with pytest.raises(ValueError, match="name it: --prompt-key COLUMN --answer-key COLUMN"):
         inspect_data(local(write_jsonl([row])))
-    found = inspect_data(local(write_jsonl([row])), NamedColumns(prompt_key="q", answer_key="gold_label"))
-    assert found.source.columns == columns(
-        prompt_key="q", answer_key="gold_label", image_key="shown", images_first=True
-    )
-    assert found.doubts[0] == "image_key: 'shown' was chosen because of its values"
+    named = {"prompt_key": "q", "answer_key": "gold_label", "image_key": "shown"}
+    found = inspect_data(local(write_jsonl([row])), NamedColumns(**named))
+    assert found.source.columns == columns(**named, images_first=True)
 
 
 def test_a_named_column_that_is_not_there_is_refused_with_the_nearest(write_jsonl):
@@ -186,16 +172,6 @@ def test_relative_paths_are_looked_for_around_the_rows(found_for, tmp_path, plac
     folder, doubt = found_for(["a/1.png", "a/2.png", "gone.png"])
     assert folder == tmp_path / place
     assert str(folder) in doubt
-
-
-def test_relative_paths_are_looked_for_where_the_command_is_called(found_for, tmp_path, monkeypatch):
-    lay(tmp_path / "elsewhere", "a/1.png")
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert found_for(["a/1.png"])[0] == tmp_path / "elsewhere"
-
-
-def test_where_nothing_is_found_nothing_is_chosen(found_for):
-    assert found_for(["a/1.png"]) == (None, None)
 
 
 def test_the_source_that_is_proposed_reads_the_images(write_jsonl, tmp_path):

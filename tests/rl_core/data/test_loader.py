@@ -39,12 +39,6 @@ def test_every_epoch_shows_a_row_at_most_once_and_fills_every_batch(rows, batch_
         assert len(shown) == len(set(shown)) == rows - rows % batch_size
 
 
-@given(rows=st.integers(1, 40), seed=st.integers(0, 5))
-def test_an_epoch_is_a_permutation_when_batches_divide_it(rows, seed):
-    stream = loader(rows, batch_size=1, seed=seed)
-    assert sorted(uids(stream.next_batch() for _ in range(rows))) == sorted(str(number) for number in range(rows))
-
-
 def test_epochs_and_seeds_have_orders_of_their_own():
     streams = [loader(50, batch_size=50, seed=seed) for seed in (1, 2)]
     orders = [tuple(uids([stream.next_batch()])) for stream in streams for _ in range(2)]

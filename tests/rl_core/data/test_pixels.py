@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rl_core.data.pixels import encode_png, fit_pixels, prepare_image, read_image
-from tests.rl_core.data.samples import png_bytes
+from rl_core.data.pixels import fit_pixels, prepare_image, read_image
 
 
 def encode(image, kind, **options):
@@ -136,8 +135,8 @@ def test_an_animation_gives_its_first_frame():
         assert kept is None
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("share", [0.02, 0.6])
 def test_a_truncated_image_is_refused_wherever_it_ends(kind, share):
     data = encode(noise(size=(64, 64)), kind)
     with pytest.raises(ValueError, match="the image is"):
@@ -158,13 +157,3 @@ def test_no_image_and_no_file_are_refused(tmp_path):
         read_image(tmp_path / "nothing.png")
     with pytest.raises(ValueError, match="floating-point"):
         read_image(encode(Image.new("F", (4, 4)), "TIFF"))
-
-
-def test_a_file_and_its_bytes_are_the_same_image(tmp_path):
-    (tmp_path / "a.png").write_bytes(png_bytes())
-    assert read_image(tmp_path / "a.png")[1] == read_image(png_bytes())[1] == png_bytes()
-
-
-def test_png_encoding_loses_nothing():
-    image = noise()
-    assert np.array_equal(np.asarray(Image.open(BytesIO(encode_png(image)))), np.asarray(image))

@@ -23,11 +23,6 @@ def test_a_dataset_is_a_sequence_of_prompts(folder):
         dataset[12]
 
 
-def test_an_unknown_split_is_refused_with_those_that_exist(folder):
-    with pytest.raises(ValueError, match="no split 'test'; it has train, validation"):
-        PreparedDataset.open(folder, "test")
-
-
 @pytest.mark.parametrize("name", ["train.parquet", "images.arrow", "rejected.jsonl"])
 def test_a_missing_or_altered_file_is_named(folder, name):
     data = (folder / name).read_bytes()

@@ -1,16 +1,12 @@
 import pytest
 
 from rl_core.data.prompts import PromptTemplate, chat_content, corpus
-from tests.rl_core.data.samples import counting, data_config, local
+from tests.rl_core.data.samples import counting, data_config
 
 
 def test_a_template_wraps_the_question():
     assert PromptTemplate(" {{ content }} Think first.\n").render("Why?") == "Why? Think first."
     assert PromptTemplate().render("Why?") == "Why?"
-
-
-def test_a_question_is_not_read_as_a_template_or_as_html():
-    assert PromptTemplate().render("{{ 7 }} <b> & {% x %}") == "{{ 7 }} <b> & {% x %}"
 
 
 @pytest.mark.parametrize(
@@ -19,8 +15,6 @@ def test_a_question_is_not_read_as_a_template_or_as_html():
         ("no variable", "does not show the question: write {{ content }}"),
         ("{{ content }} {{ name }}", "names the unknown variable name; there is content"),
         ("{{ content ", "not valid Jinja, line 1"),
-        ("{{ content / 2 }}", "cannot be rendered: unsupported operand"),
-        ("{% include 'other.jinja' %}{{ content }}", "uses another template in line 1"),
         ("{{ content }} {{ content }}", "show `content` once"),
         ("<image> {{ content }}", "add no <image>"),
         ("{{ content | upper }}", "unchanged"),
@@ -59,8 +53,3 @@ def test_the_corpus_is_what_the_model_will_read_and_write(tmp_path):
     assert texts[:2] == ["Be brief.", "How many objects are there? Answer!"]
     assert texts[-1] == "<answer>"
     assert len(texts) == 2 + 2 * 3
-
-
-def test_the_corpus_stops_after_two_thousand_rows(write_jsonl):
-    path = write_jsonl([{"problem": str(n), "answer": "x"} for n in range(2500)])
-    assert len(list(corpus(data_config(train=local(path))))) == 4000

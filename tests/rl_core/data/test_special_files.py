@@ -1,6 +1,5 @@
 """What is no regular file is named wherever data may lead to it: opening it would wait for ever."""
 
-import contextlib
 import os
 import signal
 import socket
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from rl_core.data.pixels import read_image
-from rl_core.data.prompts import PromptTemplate
 from rl_core.data.videos import read_video
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow
@@ -96,12 +94,6 @@ def test_as_an_items_file_it_costs_its_row(lay) -> None:
     assert f"data.json is {lay.kind}, not a file" in row.reason
 
 
-def test_as_a_prompt_template_it_is_refused(lay) -> None:
-    path = lay("template.jinja")
-    with pytest.raises(ValueError, match=f"data.prompt_template {path}: {path} is {lay.kind}, not a file"):
-        PromptTemplate.load(str(path))
-
-
 @pytest.mark.parametrize("name", ["x" * 5000 + ".png", "x/" * 3000 + "a.png", "\0.png", "a\0"])
 def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_jsonl, name: str) -> None:
     source = local(write_jsonl([{"problem": "<image>", "images": [name], "answer": "1"}]))
@@ -150,14 +142,3 @@ def test_a_video_that_names_other_files_is_none(tmp_path: Path, name: str, kind:
     (tmp_path / name).write_text(LISTS[name].format(name=shown.name))
     with pytest.raises(ValueError, match="the video is of no known format"):
         read_video(tmp_path / name, fps=1.0, max_frames=2)
-
-
-def test_a_video_whose_numbers_make_no_sense_costs_its_row(tmp_path: Path) -> None:
-    path = tmp_path / "a.avi"
-    write_video(path, np.zeros((8, 32, 32, 3), np.uint8), fps=4)
-    data = bytearray(path.read_bytes())
-    for place in range(32, 300):
-        broken = bytearray(data)
-        broken[place : place + 4] = b"\xff\xff\xff\x7f"
-        with contextlib.suppress(ValueError):
-            read_video(bytes(broken), fps=2.0, max_frames=4)

@@ -30,7 +30,6 @@ def note(sample: RewardSample, pid: int) -> None:
 
 
 leaves_with_0 = harmful(lambda sample: os._exit(0))
-leaves_with_7 = harmful(lambda sample: os._exit(7))
 kills_itself = harmful(lambda sample: os.kill(os.getpid(), signal.SIGKILL))
 stops_itself = harmful(lambda sample: os.kill(os.getpid(), signal.SIGSTOP))
 kills_its_parent = harmful(lambda sample: os.kill(os.getppid(), signal.SIGKILL) or time.sleep(60))
@@ -40,14 +39,7 @@ kills_its_group = harmful(lambda sample: os.killpg(0, signal.SIGKILL))
 kills_its_parents_group = harmful(lambda sample: os.killpg(os.getpgid(os.getppid()), signal.SIGKILL) or time.sleep(60))
 interrupts_its_group = harmful(lambda sample: os.killpg(0, signal.SIGINT) or time.sleep(60))
 closes_what_is_open = harmful(lambda sample: os.closerange(3, 256))
-hangs_in_the_kernel = harmful(lambda sample: signal.pause())
 exits = harmful(lambda sample: sys.exit(3))
-recurses = harmful(lambda sample: recurses_for_ever())
-is_verbose = harmful(lambda sample: {"overall": 1.0, "x" * 10_000_000: 1.0})
-
-
-def recurses_for_ever() -> None:
-    recurses_for_ever()
 
 
 @harmful

@@ -16,7 +16,7 @@ def pool_of(function: str, **settings) -> RewardPool:
     return RewardPool(RewardConfig(function=f"{FILE}:{function}", **settings))
 
 
-@pytest.mark.parametrize("calls", [1, 4, 16])
+@pytest.mark.parametrize("calls", [1, 4])
 def test_a_process_has_as_many_calls_under_way_as_allowed_and_no_more(calls: int) -> None:
     naps = ["0.5"] * 2 + ["0.05"] * 32  # the first two keep both processes busy until the others wait in full number
     with pool_of("nap", workers=2, async_calls=calls, timeout_seconds=60.0) as pool:

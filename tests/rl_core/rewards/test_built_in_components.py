@@ -1,7 +1,5 @@
 """What planning says of the built-in rewards is what they return."""
 
-import pytest
-
 from rl_core.config.reward import COMPONENTS, RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.registry import BUILTIN
@@ -42,8 +40,3 @@ def test_each_returns_the_components_that_planning_knows() -> None:
 def test_nothing_is_known_of_a_function_of_a_persons_own() -> None:
     config = RewardConfig.model_validate({"mixture": [term("count"), term("own.py:score")]})
     assert config.components is None
-
-
-@pytest.mark.parametrize("name", COMPONENTS)
-def test_every_reward_has_an_overall(name: str) -> None:
-    assert COMPONENTS[name][0] == "overall"

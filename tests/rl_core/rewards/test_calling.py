@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.calling import BatchFailed, RewardCaller, easyr1_input, load_scorer
+from rl_core.rewards.calling import BatchFailed, RewardCaller, load_scorer
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
@@ -39,21 +39,6 @@ def results_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[Cal
 
 def failure(reason: str) -> CallResult:
     return CallResult({}, None, reason)
-
-
-def test_easyr1_gets_its_three_keys_and_no_more() -> None:
-    assert easyr1_input(make_sample("hello", "7", length=3)) == {
-        "response": "hello",
-        "response_length": 3,
-        "ground_truth": "7",
-    }
-
-
-@pytest.mark.parametrize("name", ["easyr1_batch.py", "easyr1_sequential.py"])
-def test_both_easyr1_types_give_one_outcome_a_sample(judge_of, name: str) -> None:
-    judge = judge_of(f"{name}:compute_score")
-    results = results_of(judge, [make_sample("<answer>3</answer>"), make_sample("3")])
-    assert [result.components["accuracy"] for result in results] == [1.0, 0.0]
 
 
 def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of) -> None:
@@ -98,14 +83,6 @@ def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) ->
         CallResult({"overall": 1.0}, None, None),
         failure("KeyError: 'the reason' (asynchronous.py line 24)"),
     ]
-
-
-def test_a_wrong_keyword_argument_of_an_async_function_costs_each_sample(judge_of) -> None:
-    (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER}/asynchronous.py:nap", kwargs={"wieght": 1})).specs
-    judge = judge_of("asynchronous.py:nap")
-    judge = RewardCaller(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=judge.runner)
-    results = results_of(judge, [make_sample("0")] * 2)
-    assert all("unexpected keyword argument 'wieght'" in str(result.error) for result in results)
 
 
 def test_a_file_that_fails_halfway_is_not_found_again_half_loaded(tmp_path: Path) -> None:

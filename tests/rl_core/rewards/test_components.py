@@ -1,4 +1,6 @@
+from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -15,13 +17,14 @@ NUMBERS = st.floats(-LARGEST, LARGEST)
 
 @given(st.dictionaries(NAMES, NUMBERS), st.integers(-100, 100))
 def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: int) -> None:
-    result = components_of(components | {"overall": overall})
+    result = components_of(MappingProxyType(components | {"overall": overall}))
     assert result == components | {"overall": overall}
     assert all(type(value) is float for value in result.values())
 
 
 @pytest.mark.parametrize(
-    "number", [1, True, 0.5, Fraction(1, 2), np.float32(0.25), np.int64(2), np.bool_(True), np.array(0.5)]
+    "number",
+    [1, True, 0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.25), np.int64(2), np.bool_(True), np.array(0.5)],
 )
 def test_a_bare_number_is_the_overall(number) -> None:
     assert components_of(number) == {"overall": float(number)}
@@ -31,6 +34,8 @@ def test_a_bare_number_is_the_overall(number) -> None:
     ("result", "named"),
     [
         (None, "NoneType"),
+        ("0.5", "returned str"),
+        (1j, "returned complex"),
         ([1.0], "list"),
         ({"accuracy": 1.0}, "no `overall`"),
         ({}, "no `overall`"),

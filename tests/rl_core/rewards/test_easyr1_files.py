@@ -1,6 +1,5 @@
 """EasyR1's reward files, unchanged, in real processes; and what happens when one fails."""
 
-import logging
 import random
 import time
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.rl_core.rewards.samples import make_sample, supervisors, without_plac
 
 FILES = Path(__file__).parent
 BATCH = FILES / "easyr1_batch.py"
-SEQUENTIAL = FILES / "easyr1_sequential.py"
 LIMITS = {
     "workers": 2,
     "timeout_seconds": 1.0,
@@ -35,13 +33,12 @@ def good(count: int = 6) -> list[str]:
     return ["<answer>3</answer>", "<answer>4</answer>", "3"] * (count // 3)
 
 
-@pytest.mark.parametrize(("file", "weight"), [(BATCH, 0.1), (SEQUENTIAL, 0.5)])
-def test_a_file_of_each_type_runs_unchanged(file: Path, weight: float) -> None:
-    with pool_of(file) as pool:
+def test_a_file_runs_unchanged() -> None:
+    with pool_of(BATCH) as pool:
         scores = pool.score_all([make_sample(response, length=7, index=i) for i, response in enumerate(good())])
         assert not pool.has_parser("test")
     right = Score(components={"overall": 1.0, "accuracy": 1.0, "length": 7.0})
-    wrong = Score(components={"overall": weight, "accuracy": 0.0, "length": 7.0})
+    wrong = Score(components={"overall": 0.1, "accuracy": 0.0, "length": 7.0})
     nothing = Score(components={"overall": 0.0, "accuracy": 0.0, "length": 7.0})
     assert scores == [right, wrong, nothing] * 2
 
@@ -81,13 +78,6 @@ def test_a_batch_is_one_call_in_one_order_whoever_came_first() -> None:
         assert pool.score_all(samples[:2])[1].components == {"overall": 1.0, "size": 2.0}, "the next batch is its own"
 
 
-def test_a_wrong_number_of_results_is_a_failed_batch(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING), pool_of(BATCH, "short") as pool:
-        scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
-    assert [score.overall for score in scores] == [1.0] * 3
-    assert "failed on a batch of 3 (ValueError: returned 2 results for a batch of 3" in caplog.text
-
-
 def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
     before = supervisors()
     with pool_of(BATCH, "place", workers=1) as pool:
@@ -97,21 +87,3 @@ def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
         scoring.kill()
         scores = pool.score_all([make_sample("x", index=i) for i in range(3)])
     assert [score.components for score in scores] == [{"overall": float(i), "size": 3.0} for i in range(3)]
-
-
-def test_a_file_of_an_older_easyr1_is_called_as_the_config_says(tmp_path: Path) -> None:
-    path = tmp_path / "old.py"
-    path.write_text("def main(reward_inputs):\n    return [{'overall': len(r['response'])} for r in reward_inputs]\n")
-    with pool_of(path, "main", reward_type="batch") as pool:
-        assert [score.overall for score in pool.score_all([make_sample("abc"), make_sample("a")])] == [3.0, 1.0]
-
-
-def test_a_file_named_like_a_library_takes_nobodys_place(tmp_path: Path) -> None:
-    """EasyR1's own example is called math.py."""
-    path = tmp_path / "math.py"
-    path.write_text(
-        "import fractions, random\nREWARD_TYPE = 'sequential'\n"
-        "def compute_score(reward_input):\n    import math\n    return {'overall': math.sqrt(16.0)}\n"
-    )
-    with pool_of(path) as pool:
-        assert pool.score_all([make_sample("x")])[0] == Score(components={"overall": 4.0})

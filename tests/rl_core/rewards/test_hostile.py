@@ -20,7 +20,6 @@ DIED = "the process died in the call: "
 
 COSTS = {
     "leaves_with_0": DIED + "exit code 0",
-    "leaves_with_7": DIED + "exit code 7",
     "kills_itself": DIED + "signal SIGKILL",
     "stops_itself": "no result within reward.timeout_seconds = 3",
     "kills_its_parent": DIED + "signal SIGKILL to its parent process",
@@ -28,10 +27,7 @@ COSTS = {
     "kills_its_parents_group": DIED + "signal SIGKILL to its parent process",
     "interrupts_its_group": "KeyboardInterrupt: ",
     "closes_what_is_open": DIED + "exit code 1",
-    "hangs_in_the_kernel": "no result within reward.timeout_seconds = 3",
     "exits": "SystemExit: 3 (hostile.py line ",
-    "recurses": "RecursionError: maximum recursion depth exceeded",
-    "is_verbose": "ValueError: the component name 'xxxxxxxxxxxxxxxxxxxx'... has 10000000 characters, not 1 to 100",
     "raises_what_cannot_be_said": "Speechless, whose text cannot be made",
     "returns_what_exits": "SystemExit: from a result (hostile.py line ",
     "writes_where_it_may_not": DIED + "it sent something else than a report",
@@ -105,7 +101,6 @@ def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("while True: pass", "its import took longer than reward.load_timeout_seconds = 2"),
         ("import time; time.sleep(600)", "its import took longer than reward.load_timeout_seconds = 2"),
         ("import os; os._exit(0)", "its import ended the process: exit code 0"),
         (
@@ -113,7 +108,6 @@ def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
             "its import ended the process: signal SIGKILL to its parent process",
         ),
         ("import sys; sys.exit('no model server')", "SystemExit: no model server (importing.py line 1)"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt:  (importing.py line 1)"),
     ],
 )
 def test_an_import_that_does_not_end_well_is_told_and_costs_its_own_samples(
@@ -164,16 +158,6 @@ def test_a_first_call_that_hangs_is_ended_when_another_shows_that_none_needs_lon
     with pool_of(path, workers=2, timeout_seconds=0.5, load_timeout_seconds=1000.0) as pool:
         hanging, fine = pool.score_all([make_sample("hang", "0"), make_sample("fine", "0")])
     assert (hanging.error, fine.overall) == ("no result within reward.timeout_seconds = 0.5", 1.0)
-
-
-def test_a_first_call_that_never_ends_is_told_and_the_next_gets_no_more_time(tmp_path: Path) -> None:
-    path = tmp_path / "slow_start.py"
-    path.write_text(SLOW_START)
-    with pool_of(path, timeout_seconds=0.5, load_timeout_seconds=1.0) as pool:
-        first, second = pool.score_all([make_sample("hang", "0")] * 2)
-    keys = "reward.load_timeout_seconds + reward.timeout_seconds"
-    assert first.error == f"no result of the first call within {keys} = 1.5"
-    assert second.error == "no result within reward.timeout_seconds = 0.5"
 
 
 def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_background() -> None:

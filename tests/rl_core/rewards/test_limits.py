@@ -90,12 +90,6 @@ def test_an_import_that_no_process_came_through_in_time_is_given_up_at_once(reco
     assert [record.took_too_long(0) for _ in range(MAX_FAILURES)] == [None] * (MAX_FAILURES - 1) + [reason]
 
 
-def test_a_success_forgets_failures(record: LoadingRecord) -> None:
-    for _ in range(10):
-        assert record.ended(0, "exit code 1") is None
-        record.succeeded(0)
-
-
 def test_processes_that_never_start_end_the_pool(record: LoadingRecord) -> None:
     record.ended(None, "exit code 1")
     record.succeeded(None)

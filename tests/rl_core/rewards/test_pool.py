@@ -18,12 +18,10 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
-from rl_core.records.metrics_log import RunLogs, read
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
 from rl_core.rewards.sample_queue import SampleQueue, Task
-from rl_core.run_directory import RunDirectory
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.rewards.samples import make_sample, supervisors
@@ -197,17 +195,6 @@ def test_half_a_character_that_a_reward_reads_is_spelt_out(tmp_path: Path) -> No
     with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
         (score,) = pool.score_all([make_sample(HALF)])
     assert score == Score(components={"overall": 1.0, SPELT_OUT: 1.0}, parsed=SPELT_OUT)
-
-
-def test_half_a_character_in_the_reason_of_a_failed_batch_can_be_written_down(tmp_path: Path) -> None:
-    path = tmp_path / "batch.py"
-    path.write_text(f"REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError({HALF})\n")
-    run = RunDirectory(tmp_path / "run")
-    with RewardPool(RewardConfig(function=f"{path}:score"), log_event=RunLogs(run).log_event) as pool:
-        scores = pool.score_all([make_sample("x")] * 2)
-    reason = f"ValueError: {SPELT_OUT} (batch.py line 2)"
-    assert [score.error for score in scores] == [reason] * 2
-    assert [event["reason"] for event in read(run.events)] == [reason]
 
 
 def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

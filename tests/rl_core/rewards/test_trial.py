@@ -95,10 +95,6 @@ def boxed(response):
     found = re.findall(r"\\boxed\{{(.*)\}}", response)
     return found[-1] if found else None
 
-def tagged(response):
-    found = re.search(r"<answer>(.*?)</answer>", response)
-    return found and found.group(1)
-
 def last_line(response):
     found = re.findall(r"(?i)Answer\s*:\s*([^\n]+)", response[-300:])
     return found[-1] if found else None
@@ -119,7 +115,7 @@ def own_form(folder: Path, kind: str) -> str:
     return f"{path}:score"
 
 
-@pytest.mark.parametrize("kind", ["bare", "boxed", "tagged", "last_line"])
+@pytest.mark.parametrize("kind", ["bare", "boxed", "last_line"])
 def test_a_reward_of_the_users_is_asked_in_the_form_that_it_reads(tmp_path: Path, kind: str) -> None:
     result = trial(own_form(tmp_path, kind), "12", "x^{2}", "[3, 4]")
     assert (result.problems, result.warnings) == ([], [])

@@ -52,13 +52,6 @@ def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch)
     assert len(results) == 2
 
 
-def test_a_failure_says_which_sample_it_cost() -> None:
-    functions = load(f"{Path(__file__).with_name('strangers.py')}:judge", weight=2.0)
-    _, results, _ = answer(functions, "good", "raise", "good")
-    good = CallResult({"overall": 2.0, "length": 5.0}, None, None)
-    assert results == [good, CallResult({}, None, "KeyError: 'the reason' (strangers.py line 33)"), good]
-
-
 def test_a_full_memory_names_the_limit() -> None:
     assert load("count").callers[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 

@@ -78,10 +78,3 @@ def test_a_folder_of_images_with_a_table_of_rows_is_no_class(tmp_path, name):
     (tmp_path / name).unlink()
     (row,) = local(tmp_path, columns={"image_key": "file_name"}).open()
     assert row.images == (tmp_path / "images" / "a.png",)
-
-
-def test_one_folder_of_images_is_no_choice(tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.png").write_bytes(png_bytes())
-    with pytest.raises(ValueError, match="no folder of images"):
-        local(tmp_path).open()

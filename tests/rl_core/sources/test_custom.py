@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from pydantic import TypeAdapter, ValidationError
 
-from rl_core.config.data import Source
 from rl_core.sources.custom import CustomSource
-from rl_core.sources.mixture import MixtureSource
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import counting, png_bytes
 
@@ -134,7 +131,6 @@ def rows():
         (SUMS + "        number / (number - 1)\n", "row 2: ZeroDivisionError: division by zero (source_of_mine.py"),
         ("def rows():\n    yield {}\n    raise SystemExit(1)\n", "row 1: SystemExit: 1 (source_of_mine.py line 3)"),
         ("def rows():\n    return 3\n", "the call: TypeError: it returned int, which yields no rows"),
-        ("def rows():\n    open('/nowhere/at/all')\n", "the call: FileNotFoundError"),
         ("import nowhere_at_all\ndef rows(): ...\n", "its import failed: ModuleNotFoundError"),
         ("class rows:\n    __len__ = __iter__ = lambda self: 1 / 0\n", "ZeroDivisionError"),
     ],
@@ -154,12 +150,9 @@ ENDLESS = "import itertools\ndef rows():\n    return ({'problem': f'{n}?', 'answ
 
 def test_a_source_without_end_has_a_limit(written: Written) -> None:
     assert len(list(written(ENDLESS, limit=5).open())) == 5
+    assert len(list(written(SUMS + "    raise OSError\n", limit=3).open())) == 3, "it is asked for no row more"
     assert written(ENDLESS, limit=5).first_rows(2).limit == written(ENDLESS).first_rows(2).limit == 2
     assert problems(written(ENDLESS)) == [], "it is tried without being read to its end"
-
-
-def test_a_limit_asks_for_no_row_more(written: Written) -> None:
-    assert len(list(written(SUMS + "    raise OSError\n", limit=3).open())) == 3
 
 
 @pytest.mark.parametrize(
@@ -169,22 +162,13 @@ def test_a_limit_asks_for_no_row_more(written: Written) -> None:
         (SUMS, {"name": "row"}, [("function", "did you mean `rows`?")]),
         (SUMS, {"kwargs": {"cuont": 3}}, [("kwargs", "`rows` takes no cuont; did you mean `count`?")]),
         ("def rows(a, b=1, *, c, d=2): ...\n", {"kwargs": {"b": 2}}, [("kwargs", "`rows` wants a, c")]),
-        ("def rows(a, /, **more): yield {}\n", {"kwargs": {"b": 2}}, [("kwargs", "`rows` wants a")]),
         ("async def rows(): yield {}\n", {}, [("function", "`rows` is an `async def`")]),
-        ("def rows(:\n", {}, [("function", "source_of_mine.py is no Python: line 1")]),
         ("def rows(): yield from ()\n", {}, [("function", "it yields no row")]),
         ("def rows(): yield {'answer': 1}\n", {}, [("function", "none of its first 1 row(s) can be used; row 0")]),
         (
             "import random\ndef rows(): yield {'problem': f'{random.random()}?', 'answer': 1}\n",
             {},
             [("function", "it yields other rows the second time; draw them from a seed")],
-        ),
-        (
-            "import os\nfrom PIL import Image\n"
-            "def rows(): yield {'problem': '<image>?', 'images': Image.frombytes('L', (8, 8), os.urandom(64)),"
-            " 'answer': 1}\n",
-            {},
-            [("function", "it yields other rows the second time")],
         ),
     ],
 )  # fmt: skip
@@ -278,23 +262,3 @@ def test_equal_calls_give_equal_rows(written: Written) -> None:
     assert train.shared_with(train.model_copy(update={"limit": 3})) is not None
     assert train.shared_with(train.model_copy(update={"kwargs": {"start": 9}})) is None
     assert train.shared_with(counting()) is None
-
-
-def test_it_is_a_part_of_a_mixture(written: Written) -> None:
-    own = written(SUMS)
-    mixture = MixtureSource(type="mixture", sources={"own": own, "drawn": counting(2)})
-    reader = mixture.open()
-    assert [(row.index, row.data_source) for row in reader] == [
-        *((0, "drawn"), (1, "drawn")),
-        *((2, "own"), (3, "own"), (4, "own")),
-    ]
-    assert (reader.row_count, mixture.known_rows, mixture.glance().rows) == (None, None, None)
-    assert len(list(mixture.first_rows(1).open())) == 2
-    changed = mixture.model_copy(update={"sources": {"own": written(SUMS + "#\n"), "drawn": counting(2)}})
-    assert changed.fingerprint() != mixture.fingerprint()
-
-
-def test_an_argument_that_looks_like_a_secret_is_refused() -> None:
-    settings = {"type": "custom", "function": "a.py:rows", "kwargs": {"api_key": "x"}}
-    with pytest.raises(ValidationError, match="looks like a secret"):
-        TypeAdapter(Source).validate_python(settings)

@@ -57,20 +57,11 @@ def test_one_split_is_read_through_datasets_without_decoding_an_image(dataset_fo
     assert all(isinstance(row, Row) and row.answer == row.index for row in rows)
 
 
-def test_a_limit_takes_the_first_rows(dataset_folder):
-    reader = hub(f"{dataset_folder}@train", limit=2).open()
-    assert reader.row_count == len(list(reader)) == 2
-
-
 def test_a_misspelt_key_and_a_missing_split_are_refused(dataset_folder):
     with pytest.raises(ValueError, match="did you mean 'answer'"):
         hub(f"{dataset_folder}@train", columns=Columns(answer_key="anser")).open()
     with pytest.raises(ValueError, match="Unknown split"):
         hub(f"{dataset_folder}@validation").open()
-
-
-def test_a_commit_stands_for_itself():
-    assert resolve_commit("owner/name", COMMIT) == COMMIT
 
 
 def test_offline_the_local_cache_knows_the_commit_of_a_branch(tmp_path):

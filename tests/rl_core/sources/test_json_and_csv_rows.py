@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.data.inspection import inspect_data
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
@@ -150,9 +149,3 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: b
 
 def test_every_format_of_the_config_is_a_kind_of_file_or_of_folder() -> None:
     assert get_args(LocalSource.model_fields["format"].annotation) == ("auto", *FILE_KINDS, "geometry3k", "imagefolder")
-
-
-def test_init_reads_them_too(tmp_path: Path) -> None:
-    for path in (write_csv(tmp_path / "rows.csv", ROWS), write_json(tmp_path / "rows.json", ROWS)):
-        found = inspect_data(LocalSource(type="local", path=str(path)))
-        assert (found.row_count, found.kind) == (2, path.suffix[1:])

@@ -52,11 +52,6 @@ def test_what_would_be_read_twice_is_refused():
         check_shards([*shards([0], 1), *shards([0], 1, split="test")])
 
 
-def test_other_files_are_no_matter():
-    check_shards([])
-    check_shards([Path("/data/rows.jsonl"), Path("/data/train-of-3.jsonl"), *shards([0, 1], 2)])
-
-
 def test_the_pattern_of_a_shard_names_its_siblings():
     assert shards_pattern(*shards([1], 3)) == Path("/data/train-*-of-00003.jsonl")
     assert shards_pattern(Path("/data/train.jsonl")) is None

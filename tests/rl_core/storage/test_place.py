@@ -1,10 +1,7 @@
 """A path of this machine, an object store and any other file system of fsspec are one kind of place."""
 
 import hashlib
-import threading
-import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
@@ -87,32 +84,3 @@ def test_a_store_that_is_away_is_an_error_of_the_system(s3: S3Server, tmp_path: 
     finally:
         s3.start()
     assert place.read("a") == b"one"
-
-
-def test_a_bucket_that_is_not_there_is_an_error_of_the_system(s3: S3Server) -> None:
-    with pytest.raises(OSError, match="no-such-bucket"):
-        Place.at("s3://no-such-bucket/runs").write("a", b"one")
-
-
-class SlowHandler(BaseHTTPRequestHandler):
-    """Answers every question after a store's bad moment."""
-
-    def do_HEAD(self) -> None:
-        time.sleep(4)
-        self.send_response(404)
-        self.end_headers()
-
-    do_GET = do_HEAD
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.mark.slow
-def test_a_store_that_is_slow_is_not_away(monkeypatch: pytest.MonkeyPatch, s3: S3Server) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), SlowHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(FileNotFoundError):
-            Place.at("s3://runs/slow").read("a")
-        server.shutdown()

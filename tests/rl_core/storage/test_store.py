@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from rl_core.digests import FileRecord
 from rl_core.storage.place import Place
 from rl_core.storage.store import Record, RunStore, SourceChanged, StorageDamaged, TakenOver
-from tests.rl_core.storage.servers import S3Server
 
 
 def record_of(folder: Path, name: str, contents: Mapping[str, bytes], **facts: Any) -> Record:
@@ -119,29 +117,6 @@ def test_an_outage_leaves_the_earlier_record_or_the_new_one_and_the_next_try_men
         assert fetched(reader, new, root / "copy") == later
         RunStore(here, verify=True).claim()  # removes what a process left that ended while it copied
         assert set(here.names("objects")) == {file.sha256 for file in new.files.values()}
-
-
-def test_a_store_that_goes_away_in_the_middle_is_no_half_record(s3: S3Server, tmp_path: Path) -> None:
-    place = Place.at(f"s3://runs/{uuid4().hex}")
-    store = RunStore(place, verify=True)
-    store.claim()
-    old = record_of(tmp_path, "stage", {"a": b"1" * 10, "b": b"2" * 20})
-    store.save(old, lambda path: tmp_path / path)
-    new = record_of(tmp_path / "new", "stage", {name: name.encode() * 100_000 for name in "abcdefgh"})
-
-    def stops_at_d(path: str) -> Path:
-        if path == "d":
-            s3.stop()
-        return tmp_path / "new" / path
-
-    with pytest.raises(OSError):
-        store.save(new, stops_at_d)
-    s3.start()
-    assert RunStore(place, verify=True).records() == {"stage": old}
-    assert fetched(RunStore(place, verify=True), old, tmp_path / "copy")["b"] == b"2" * 20
-    store.save(new, lambda path: tmp_path / "new" / path)
-    assert fetched(RunStore(place, verify=True), new, tmp_path / "copy")["h"] == b"h" * 100_000
-    assert len(place.names("objects")) == len(new.files)
 
 
 def test_content_that_two_records_name_is_copied_once_and_stays_until_both_are_gone(tmp_path: Path) -> None:

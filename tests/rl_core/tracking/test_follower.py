@@ -65,19 +65,6 @@ def sent(tracker: ListTracker) -> list[int]:
     return [step for step, _ in tracker.steps]
 
 
-def test_steps_go_out_as_they_are_written_starting_with_the_validation_before_training(run: RunDirectory) -> None:
-    tracker, logs = ListTracker(), RunLogs(run)
-    follower = TrackerFollower(tracker, run.metrics, clock=tracker.clock)
-    follower.follow()
-    for step in (0, 1, 2):
-        logs.log_step(step, {"loss": step / 2})
-        follower.follow()
-        assert tracker.steps[-1] == (step, {"loss": step / 2})
-    follower.finish()
-    assert sent(tracker) == [0, 1, 2]
-    assert tracker.closed
-
-
 def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
     events: list[str] = []
     tracker, logs = ListTracker(), RunLogs(run)

@@ -17,10 +17,10 @@ from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.mlflow_access import MlflowAccess, absolute_uri
-from rl_core.tracking.mlflow_runs import MlflowPipeline, flatten
+from rl_core.tracking.mlflow_runs import MlflowPipeline
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
 from rl_core.tracking.tracker import TrackerUnavailable, tolerated_outage
-from tests.servers import free_port, mlflow_server
+from tests.servers import free_port
 
 NewDatabase = Callable[[], str]
 
@@ -172,26 +172,6 @@ def test_a_database_given_relative_to_the_working_directory_is_one_place_with_it
     assert MlflowAccess("http://127.0.0.1:5000").artifact_location("quickstart") is None
 
 
-def test_a_deleted_database_loses_nothing(new_database: NewDatabase, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    logs = RunLogs(run)
-    for step in range(4):
-        logs.log_step(step, {"loss": step / 7})
-    first, second = new_database(), new_database()
-    for uri in (first, second):
-        follow(uri, run)
-        stage = open_pipeline(uri).stage("train")
-        got = history(MlflowClient(tracking_uri=uri), stage.run_id, "loss")
-        assert got == [(step, step / 7) for step in range(4)]
-
-
-def test_flat_names_lose_nothing_of_a_configuration() -> None:
-    config = {"a": {"b": {"c": 1}, "d": [1, {"e": None}]}, "f": "text", "g": {}, "h": True}
-    flat = flatten(config)
-    assert flat == {"a.b.c": "1", "a.d": '[1, {"e": null}]', "f": "text", "g": "{}", "h": "true"}
-    assert json.loads(flat["a.d"]) == config["a"]["d"]
-
-
 class SilentServer:
     """Takes connections and never answers, as a server behind a broken network does."""
 
@@ -276,32 +256,6 @@ def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_fo
     for name in ("folder.db", "torn.db", "torn.db/below.db"):
         with pytest.raises(TrackerUnavailable, match=name):
             _ = open_pipeline(f"sqlite:///{tmp_path}/{name}").parent.run_id
-
-
-@pytest.mark.slow
-def test_a_server_that_is_stopped_and_started_again_ends_with_every_step_once(tmp_path: Path) -> None:
-    port = free_port()
-    run = RunDirectory(tmp_path / "run")
-    logs = RunLogs(run)
-    pipeline = open_pipeline(f"http://127.0.0.1:{port}")
-    train = pipeline.stage("train")
-    follower = TrackerFollower(MlflowTracker(train), run.metrics, log_event=logs.log_event)
-
-    def take_steps(*steps: int) -> None:
-        for step in steps:
-            logs.log_step(step, {"loss": step / 7})
-            follower.follow()
-
-    with mlflow_server(tmp_path, port):
-        take_steps(*range(4))
-    take_steps(*range(4, 8))
-    with mlflow_server(tmp_path, port):
-        take_steps(*range(8, 12))
-        follower.finish()
-        train.log_text("note.txt", "artifacts go through the server")
-        client = MlflowClient(tracking_uri=pipeline.access.uri)
-        assert history(client, train.run_id, "loss") == [(step, step / 7) for step in range(12)]
-    assert [event["kind"] for event in read(run.events)] == ["tracker-unavailable"]
 
 
 def test_generations_of_a_long_run_all_become_artifacts_and_the_pages_show_the_newest(

@@ -59,9 +59,3 @@ def test_a_continued_run_is_one_experiment_with_each_step_once(run: RunDirectory
     assert records(run)["reward/overall"] == [(step, step / 7) for step in (1, 2, 3, 4)]
     with sqlite3.connect(run.swanlab / "runs.swanlab") as database:
         assert database.execute("select name from experiment").fetchall() == [(run.name,)]
-
-
-def test_it_says_nothing_on_the_terminal(run: RunDirectory, capfd: pytest.CaptureFixture[str]) -> None:
-    take_steps(run, 1)
-    follower(run).finish()
-    assert capfd.readouterr().out == ""

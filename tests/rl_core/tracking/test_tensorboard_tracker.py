@@ -7,7 +7,6 @@ import pytest
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
-from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
@@ -61,21 +60,3 @@ def test_a_killed_and_continued_run_shows_each_step_once(run: RunDirectory) -> N
     for tag in ("reward/overall", STEP_KEY):
         assert [step for step, _ in values(run, tag)] == [1, 2, 3, 4]
     assert [event.step for event in shown(run).Tensors("generations/text_summary")] == [1, 2, 3, 4]
-
-
-def test_a_run_that_was_cut_back_writes_nothing_twice(run: RunDirectory) -> None:
-    take_steps(run, 1, 2, 3)
-    follower(run).finish()
-    RunLogs(run).cut_back(1)
-    take_steps(run, 2, 3, 4)
-    follower(run).finish()
-    assert [step for step, _ in values(run, "reward/overall")] == [1, 2, 3, 4]
-
-
-def test_a_deleted_folder_is_made_anew(run: RunDirectory) -> None:
-    take_steps(run, 1, 2)
-    follower(run).finish()
-    for path in run.tensorboard.iterdir():
-        path.unlink()
-    follower(run).finish()
-    assert [step for step, _ in values(run, "reward/overall")] == [1, 2]

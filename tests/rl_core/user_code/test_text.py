@@ -1,8 +1,11 @@
+import ast
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from rl_core.user_code.text import read_source
+from rl_core.user_code.text import parse, read_source
 
 TEXT = """
 from typing import Any as Anything
@@ -69,3 +72,28 @@ def test_a_file_in_an_encoding_that_it_does_not_name_is_refused_with_what_to_do(
     path.write_bytes(f"{first_line}\n\nWORD = 'größe'\n".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"{path} .*: save it as UTF-8, or name its encoding"):
         read_source(path)
+
+
+@pytest.fixture
+def often_collecting() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(20, 2, 2)
+    yield
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.usefixtures("often_collecting")
+def test_no_garbage_is_looked_for_while_a_text_is_parsed() -> None:
+    code = "\n".join(f"value_{number} = [{number}, ({number} + 1) * 2]" for number in range(300))
+
+    def searches(parsing: Callable[[str], ast.Module]) -> int:
+        seen: list[str] = []
+        note = lambda phase, info: seen.append(phase)  # noqa: E731
+        gc.callbacks.append(note)
+        parsing(code)
+        gc.callbacks.remove(note)
+        return seen.count("start")
+
+    assert searches(ast.parse) > 10, "the control"
+    assert searches(parse) <= 1, "one that was due before or after"
+    assert gc.isenabled()

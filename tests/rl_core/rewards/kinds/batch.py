@@ -12,29 +12,9 @@ def several(reward_inputs, scale=0.5):
     return [{"overall": scale * len(i["response"]), "length": i["response_length"]} for i in reward_inputs]
 
 
-def numbers(reward_inputs):
-    return [len(i["response"]) for i in reward_inputs]
-
-
-def as_a_tuple(reward_inputs):
-    return tuple(several(reward_inputs))
-
-
 def as_a_generator(reward_inputs):
     for reward_input in reward_inputs:
         yield {"overall": len(reward_input["response"])}
-
-
-def as_an_expression(reward_inputs):
-    return ({"overall": len(i["response"])} for i in reward_inputs)
-
-
-def as_a_map(reward_inputs):
-    return map(len, [i["response"] for i in reward_inputs])
-
-
-def as_values(reward_inputs):
-    return dict(enumerate(several(reward_inputs))).values()
 
 
 def as_an_array(reward_inputs):
@@ -44,11 +24,6 @@ def as_an_array(reward_inputs):
 async def asynchronous(reward_inputs):
     await asyncio.sleep(0.01)
     return several(reward_inputs)
-
-
-def compares_with_the_others(reward_inputs):
-    lengths = np.array([len(i["response"]) for i in reward_inputs], float)
-    return [{"overall": value} for value in (lengths - lengths.mean()) / (lengths.std() + 1.0)]
 
 
 def place(reward_inputs):
@@ -65,11 +40,3 @@ class Judge:
 
 
 object_with_state = Judge()
-
-
-def with_tables(reward_inputs, table, names):
-    return [{"overall": table[names[0]]} for _ in reward_inputs]
-
-
-def types_of_truths(reward_inputs):
-    return [{"overall": len(type(i["ground_truth"]).__name__)} for i in reward_inputs]

@@ -2,22 +2,14 @@
 test_kinds.py compares each with calling it directly."""
 
 import asyncio
-import collections
 import contextlib
-import decimal
-import fractions
-import functools
 import json
 import logging
 import multiprocessing
-import operator
-import os
 import random
 import subprocess
 import tempfile
-import threading
 import time
-import types
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -35,10 +27,6 @@ def number(sample: RewardSample) -> float:
     return len(sample.response) / 7
 
 
-def whole_number(sample: RewardSample) -> int:
-    return len(sample.response)
-
-
 def truth_value(sample: RewardSample) -> bool:
     return sample.response == sample.ground_truth_text
 
@@ -47,62 +35,8 @@ def several(sample: RewardSample) -> dict[str, float]:
     return {"overall": number(sample), "accuracy": truth_value(sample), "length": sample.response_length}
 
 
-def numpy_number(sample):
-    return np.float32(number(sample))
-
-
 def numpy_several(sample):
     return {"overall": np.float64(number(sample)), "flag": np.bool_(True), "count": np.int64(3)}
-
-
-def numpy_array_without_axes(sample):
-    return np.array(number(sample))
-
-
-def fraction(sample):
-    return fractions.Fraction(len(sample.response), 3)
-
-
-def decimal_number(sample):
-    return decimal.Decimal("0.1") * len(sample.response)
-
-
-def ordered_mapping(sample):
-    return collections.OrderedDict(sorted(several(sample).items()))
-
-
-def read_only_mapping(sample):
-    return types.MappingProxyType(several(sample))
-
-
-class Components(dict):
-    pass
-
-
-def subclass_of_dict(sample):
-    return Components(several(sample))
-
-
-nameless = lambda sample: len(sample.response) * 0.5  # noqa: E731
-
-
-def weighted_by(weight: float):
-    def judge(sample):
-        return weight * len(sample.response)
-
-    return judge
-
-
-closure = weighted_by(0.25)
-first_of_two, second_of_two = weighted_by(1.0), weighted_by(2.0)
-with_bound_argument = functools.partial(operator.mul, 2.0)
-partly_applied = functools.partial(lambda weight, sample: weight * len(sample.response), 3.0)
-
-if os.name:
-    defined_in_a_branch = closure
-
-with contextlib.nullcontext(closure) as bound_by_a_with:
-    pass
 
 
 class Judge:
@@ -112,57 +46,12 @@ class Judge:
     def __call__(self, sample):
         return {"overall": self.weight * len(sample.response)}
 
-    def method(self, sample):
-        return self.weight + len(sample.response)
-
-    @staticmethod
-    def static(sample):
-        return len(sample.response) - 1
-
-    @classmethod
-    def of_the_class(cls, sample):
-        return len(cls.__name__)
-
 
 callable_object = Judge(0.125)
-bound_method = Judge(0.5).method
-static_method = Judge.static
-class_method = Judge.of_the_class
 
 
-def logged(function):
-    @functools.wraps(function)
-    def judge(*args, **kwargs):
-        return function(*args, **kwargs)
-
-    return judge
-
-
-@logged
-def decorated(sample):
-    return several(sample)
-
-
-@functools.cache
 def text_score(text):
     return sum(map(ord, text)) % 11 / 11
-
-
-def cached(sample):
-    return text_score(sample.response)
-
-
-class Memory:
-    """State that makes no difference: what was judged before is remembered."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, float] = {}
-
-    def __call__(self, sample):
-        return self.known.setdefault(sample.response, text_score(sample.response))
-
-
-with_memory = Memory()
 
 
 async def asynchronous(sample):
@@ -181,15 +70,6 @@ def runs_a_loop(sample):
 def with_arguments(sample, weights, table, nothing, *, flag=False, name="x"):
     assert nothing is None
     return {"overall": sum(weights) + table["inner"]["deep"][1], "flag": flag, "name": len(name)}
-
-
-def takes_anything(*args, **kwargs):
-    return len(args) + len(kwargs) + kwargs["number"]
-
-
-def with_a_mutable_default(sample, seen=[]):  # noqa: B006
-    seen.append(sample)
-    return float(bool(seen))
 
 
 def imports_a_neighbour(sample):
@@ -245,12 +125,8 @@ def in_threads(sample):
         return sum(threads.map(len, sample.response.split()))
 
 
-def in_a_thread_of_its_own(sample):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(len(sample.response)))
-    thread.start()
-    thread.join()
-    return found[0]
+def in_one_piece(sample):
+    return text_score(sample.response)
 
 
 def in_this_process(sample):
@@ -296,13 +172,6 @@ def loads_a_model_at_its_first_call(sample):
     return _model[0]
 
 
-def writes_files(sample):
-    with tempfile.NamedTemporaryFile("w+") as file:
-        file.write(sample.response)
-        file.flush()
-        return Path(file.name).stat().st_size
-
-
 def goes_elsewhere(sample):
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         return len(list(Path().iterdir()))
@@ -323,12 +192,6 @@ def unicode_names(sample):
     return {"overall": 1.0, "größe": 2.0, "长度": 3.0, "with space/slash": 4.0}
 
 
-def raises(sample):
-    if " " in sample.response:
-        raise ValueError(f"cannot judge {sample.response}")
-    return 1.0
-
-
 def raises_its_own(sample):
     class Own(Exception):
         pass
@@ -338,38 +201,7 @@ def raises_its_own(sample):
 
 def asserts(sample):
     assert sample.response == "other", "the reason"
-
-
-def divides_by_zero(sample):
-    return 1 / 0
-
-
-def not_a_number(sample):
-    return {"overall": 1.0, "x": float("nan")}
-
-
-def infinite(sample):
-    return float("inf")
-
-
-def nothing(sample):
-    return None
-
-
-def text(sample):
-    return "0.5"
-
-
-def without_overall(sample):
-    return {"accuracy": 1.0}
-
-
-def several_in_one(sample):
-    return [1.0, 2.0]
-
-
-def complex_number(sample):
-    return 1j
+    return 1.0
 
 
 def takes_nothing():

@@ -3,8 +3,6 @@
 import asyncio
 import re
 
-import numpy as np
-
 REWARD_NAME = "kinds"
 REWARD_TYPE = "sequential"
 
@@ -19,14 +17,6 @@ def several(reward_input, format_weight=0.1):
     }
 
 
-def numpy_several(reward_input):
-    return {"overall": np.float32(len(reward_input["response"])), "accuracy": np.bool_(False)}
-
-
-def number(reward_input):
-    return len(reward_input["response"])
-
-
 def its_keys(reward_input):
     return {"overall": 1.0} | dict.fromkeys(reward_input, 1.0)
 
@@ -39,11 +29,6 @@ def changes_its_input(reward_input):
 async def asynchronous(reward_input):
     await asyncio.sleep(0.01)
     return several(reward_input)
-
-
-def overlap_of_boxes(reward_input):
-    truth = reward_input["ground_truth"]
-    return {"overall": sum(map(sum, truth)) if isinstance(truth, list) else 0.0}
 
 
 def reads_a_missing_key(reward_input):
