@@ -1,7 +1,7 @@
 """What a training step of the quickstart spends its time on: `python -m benchmarks.step_profile` (under a minute).
 
 Runs Sightline's side of `benchmarks.versus_trl` alone, on the same rows, weights and processor cores, and gives the
-median milliseconds of each phase of a step and of its parts. docs/benchmarks.md says what is left and why.
+median milliseconds of each phase of a step and of its parts. docs/benchmarks.md has the result.
 """
 
 import argparse
