@@ -209,29 +209,9 @@ def _parts_per_longest_group(config: RunConfig) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
-    """How many of a number of things a worker gets, at the least and at the most. The numbers of two workers differ by
-    one if the things are equally large; otherwise they are balanced by size."""
-
-    least: int
-    most: int
-
-    @classmethod
-    def of(cls, things: int, workers: int) -> "Share":
-        """The share of one of the workers to whom `things` are dealt."""
-        return cls(least=things // workers, most=-(-things // workers))
-
-    def times(self, each: int) -> "Share":
-        """The share if every thing is `each` others."""
-        return Share(least=self.least * each, most=self.most * each)
-
-    def __str__(self) -> str:
-        return f"{self.least}" if self.least == self.most else f"{self.least} or {self.most}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerShare:
-    """The part of one worker.
+    """The most that one worker gets. What two workers get differs by one prompt or group if these are equally large;
+    otherwise they are balanced by size.
 
     Attributes:
         engines: Number of generators: workers that generate / `cluster.tensor_parallel_size`.
@@ -242,8 +222,8 @@ class WorkerShare:
 
     engines: int
     learners: int
-    prompts: Share
-    groups: Share
+    prompts: int
+    groups: int
 
     @classmethod
     def of(cls, config: RunConfig) -> "WorkerShare":
@@ -254,6 +234,6 @@ class WorkerShare:
         return cls(
             engines=engines,
             learners=learners,
-            prompts=Share.of(config.data.rollout_batch_size, engines),
-            groups=Share.of(config.actor.global_batch_size, learners),
+            prompts=-(-config.data.rollout_batch_size // engines),
+            groups=-(-config.actor.global_batch_size // learners),
         )

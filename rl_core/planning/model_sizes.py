@@ -185,12 +185,12 @@ def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _described(fields: str) -> Mapping[str, Any] | None:
-    file = _cache_file(fields)
-    remembered = None if file is None else _read(file)
-    if remembered is not None:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    file = cache / "sightline" / "models" / f"{_digest(fields)}.json"
+    if (remembered := _read(file)) is not None:
         return remembered
     described = _built_here(fields) if "torch" in sys.modules else _built_elsewhere(fields)
-    if file is not None and described is not None and "error" not in described:
+    if described is not None and "error" not in described:
         _write(file, described)
     return described
 
@@ -221,15 +221,6 @@ def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
         return None
     described: Mapping[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
     return described
-
-
-def _cache_file(fields: str) -> Path | None:
-    """Where the result is kept; None for a user without a home."""
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    except RuntimeError:
-        return None
-    return cache / "sightline" / "models" / f"{_digest(fields)}.json"
 
 
 def _digest(fields: str) -> str:

@@ -114,7 +114,7 @@ class CardTime:
         weights = self.sizes.parameters * BYTES[config.model.dtype]
         sent = weights / (LINK * self.card.link) if cluster.is_split or shards(cluster) > 1 else 0.0
         return StepTime(
-            generate=self.generate(share.prompts.most, in_flight),
+            generate=self.generate(share.prompts, in_flight),
             update=update,
             sync=LAYER_SYNC * len(self.sizes.linear_layers) + 2 * weights / (BANDWIDTH * self.card.bandwidth) + sent,
             is_overlapped=cluster.is_split and config.rollout.staleness > 0,

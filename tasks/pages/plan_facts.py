@@ -60,19 +60,19 @@ def work_rows(config: RunConfig, plan: BatchPlan) -> list[WorkRow]:
         return []
     share, n, cluster = WorkerShare.of(config), config.rollout.n, config.cluster
     groups = plan.samples_per_optimizer_step // n
-    passes = most_passes(config, plan, share.groups.most)
+    passes = most_passes(config, plan, share.groups)
     return [
         WorkRow(
             what="generation",
             together=f"{plan.prompts_per_step:,} prompts = {plan.samples_per_step:,} responses",
-            each=f"{_owner('generator', share.engines, cluster.tensor_parallel_size)}: {share.prompts} prompts "
-            f"= {share.prompts.times(n)} responses",
+            each=f"{_owner('generator', share.engines, cluster.tensor_parallel_size)}: up to {share.prompts} prompts "
+            f"= {share.prompts * n} responses",
         ),
         WorkRow(
             what=f"an optimizer step, {plan.optimizer_steps_per_step} in a step",
             together=f"{groups:,} groups of {n} = {plan.samples_per_optimizer_step:,} responses",
-            each=f"{_owner('learner', share.learners, cluster.sequence_parallel_size)}: {share.groups} groups "
-            f"= {share.groups.times(n)} responses" + ("; some take none and wait" if not share.groups.least else ""),
+            each=f"{_owner('learner', share.learners, cluster.sequence_parallel_size)}: up to {share.groups} groups "
+            f"= {share.groups * n} responses" + ("; some take none and wait" if groups < share.learners else ""),
         ),
         WorkRow(
             what="its forward and backward passes",

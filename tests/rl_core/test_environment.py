@@ -129,24 +129,3 @@ def test_the_hardware_threads_of_a_core_count_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 6, 7})
     monkeypatch.setattr(environment, "_hardware_threads", lambda processor: f"{processor % 6},{processor % 6 + 6}")
     assert usable_cores() == 3
-
-
-CORES_AND_THREADS = """
-import torch
-from rl_core.environment import usable_cores
-print(usable_cores(), torch.get_num_threads())
-"""
-
-
-def test_torch_by_itself_takes_as_many_threads_as_there_are_cores() -> None:
-    """So a number that is not asked for is the one that was always taken."""
-    inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    printed = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CORES_AND_THREADS],
-        env=inherited,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    cores, threads = printed.stdout.split()
-    assert cores == threads

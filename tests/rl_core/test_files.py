@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core import files
@@ -21,16 +21,6 @@ KillRunner = Callable[..., int]
 
 def hidden(parent: Path) -> list[str]:
     return [path.name for path in parent.iterdir() if path.name.startswith(".")]
-
-
-def test_a_written_file_holds_the_new_bytes_and_leaves_no_temporary(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "deep" / "file"
-    files.atomic_write_bytes(path, b"one")
-    files.atomic_write_bytes(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert hidden(path.parent) == []
 
 
 def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_else(
@@ -193,25 +183,6 @@ def test_json_that_no_other_reader_would_take_is_refused_before_anything_is_writ
     assert not path.exists()
 
 
-@given(
-    contents=st.dictionaries(st.sampled_from(["a", "b", "inner/a", "inner/deep/c"]), st.binary(max_size=9), min_size=1)
-)
-@settings(deadline=None, max_examples=30)
-def test_folder_records_tell_apart_any_two_contents(contents: dict[str, bytes]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for relative, data in contents.items():
-            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-            (folder / relative).write_bytes(data)
-        before = folder_records(folder)
-        assert list(before) == sorted(contents)
-        for relative in contents:
-            (folder / relative).write_bytes(contents[relative] + b"\0")
-            after = folder_records(folder)
-            assert {name for name in before if after[name] != before[name]} == {relative}
-            before = after
-
-
 def _check(holds: bool) -> None:
     assert holds
 
@@ -245,15 +216,6 @@ def test_a_manifests_name_is_refused_when_it_could_climb(parts: list[str]) -> No
         assert files.relative_name(name) == name
 
 
-def test_a_file_that_is_cut_keeps_its_first_bytes_and_stays_the_same_file(tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b"whole\ntorn")
-    before = path.stat().st_ino
-    files.cut_file(path, 6)
-    assert path.read_bytes() == b"whole\n"
-    assert path.stat().st_ino == before
-
-
 def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path) -> None:
     for name in ("a[1]-2", "a[1]-1", "a1-1", "b*", "bc"):
         (tmp_path / name).touch()
@@ -262,15 +224,6 @@ def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path)
     assert files.files_named(tmp_path / "b*") == [tmp_path / "b*"], "what is there is meant"
     assert files.files_named(tmp_path) == [tmp_path]
     assert files.files_named(tmp_path / "gone") == files.files_named(tmp_path / "gone" / "*") == []
-
-
-def test_a_text_of_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "latin.txt"
-    path.write_bytes("one\r\ntwo\ngröße".encode("latin-1"))
-    with pytest.raises(ValueError, match=rf"{path} is not UTF-8 text \(line 3\): save it as UTF-8"):
-        files.read_utf8(path)
-    path.write_text("größe\n", encoding="utf-8")
-    assert files.read_utf8(path) == "größe\n"
 
 
 @pytest.mark.parametrize("name", ["model", "my model", "my [old] runs *", "a?b", "[x", "ö"])
@@ -283,12 +236,3 @@ def test_files_are_found_by_a_pattern_below_the_folder(tmp_path: Path, name: str
         assert Path(found).read_text() == "weights"
     assert (folder / "model.safetensors").exists(), "what is linked stays"
     assert plain == folder or not plain.is_symlink()
-
-
-def test_a_relative_folder_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = Path("runs [1]")
-    folder.mkdir()
-    (folder / "config.json").touch()
-    with files.plain_path(folder) as plain:
-        assert (plain / "config.json").is_file()

@@ -112,11 +112,6 @@ def test_an_owner_whose_folder_was_removed_is_told(lock_file: Path) -> None:
         assert not lock_file.parent.exists()
 
 
-def test_who_holds_no_lock_writes_as_ever(lock_file: Path) -> None:
-    ensure_held(lock_file)
-    assert not lock_file.exists()
-
-
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
     lock_file: Path, after: int, monkeypatch: pytest.MonkeyPatch

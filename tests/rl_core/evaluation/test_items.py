@@ -1,9 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-import pytest
-
 from rl_core.evaluation.items import graded_item, read_items, write_items
 from rl_core.types import Score
 from tests.rl_core.builders import make_prompt
@@ -30,18 +27,6 @@ def test_equal_items_give_equal_bytes(tmp_path: Path) -> None:
     for name, item in (("a", ITEM), ("b", turned)):
         write_items(tmp_path / name, [item, FAILED])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_the_column_that_says_what_is_right_keeps_its_name(tmp_path: Path) -> None:
-    """Trackers and the champion's table in MLflow have it under this name."""
-    path = tmp_path / "items.parquet"
-    write_items(path, make_items("+-"))
-    assert pq.read_table(path)["verdict"].to_pylist() == [True, False]
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_items(tmp_path / "none.parquet")
 
 
 def test_columns_of_a_row_become_categories() -> None:

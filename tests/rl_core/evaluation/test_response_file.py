@@ -92,15 +92,6 @@ def test_a_finished_one_asks_for_nothing(path: Path) -> None:
     assert engine.asked == []
 
 
-def test_a_line_that_was_cut_off_is_drawn_again(path: Path) -> None:
-    interrupted(path, 3)
-    path.write_bytes(path.read_bytes()[:-20])
-    engine = Engine()
-    assert len(drawn(path, engine)) == len(REQUESTS)
-    assert engine.asked == [request.seed for request in REQUESTS[:-2]]
-    assert drawn(path, Engine()).keys() == {request_key(request) for request in REQUESTS}
-
-
 @pytest.mark.parametrize("unreadable", [b"\0\0\0", b"\0\0\0\n", b"7\n", b"[]\n", b'{"seed": 1}\n', b'{"key": "k"}\n'])
 def test_what_comes_after_the_last_readable_line_is_drawn_again(
     path: Path, unreadable: bytes, caplog: pytest.LogCaptureFixture

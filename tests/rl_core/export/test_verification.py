@@ -42,15 +42,6 @@ def test_a_process_that_verifies_keeps_its_own_environment() -> None:
     assert done.stdout.strip() == "True"
 
 
-@pytest.mark.slow  # the finished run of tests/e2e is proven by both
-def test_a_faithful_folder_is_proven_by_both_engines(merged: GetMerged) -> None:
-    family = merged("qwen2_5_vl")
-    verified = verify_merged(family.folder, family.probe_folder, TOLERANCE)
-    assert set(verified.largest_difference) == {"transformers", "vllm"}
-    assert max(verified.largest_difference.values()) < 2e-5
-    assert verified.num_tokens == sum(len(item.response_ids) for item in family.probe.items) == 22
-
-
 def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged, tmp_path: Path) -> None:
     family = merged("qwen2_5_vl")
     folder = perturbed(family, tmp_path / "perturbed")

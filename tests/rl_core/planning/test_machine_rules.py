@@ -92,11 +92,6 @@ def test_workers_without_work_are_a_warning_for_each_batch() -> None:
     assert "2 prompt(s) at a time for 3 workers leave 1 of them without work" in found[0].what
 
 
-def test_ray_has_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert where(problems("cluster.devices=2", gpu=GPU), fatal=True) == ["cluster"]
-
-
 @pytest.mark.parametrize("variables", ["{NCCL_IB_DISABLE: 1}", "[NCCL_DEBUG]"])
 def test_variables_that_ray_would_refuse_are_found_before(variables: str) -> None:
     found = problems("cluster.devices=2", f"cluster.runtime_env={{env_vars: {variables}}}", gpu=GPU)

@@ -4,25 +4,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rl_core.config.run import RunConfig
 from rl_core.models import pixels
 from rl_core.planning.engine_memory import engine_part
 from rl_core.planning.memory import (
-    HOLES_ON_CPU,
-    HOLES_RECOMPUTED,
-    HOLES_WITH_ADAPTERS,
     KEPT_ON_CPU,
-    LIBRARIES_BYTES,
     USABLE,
     memory_forecast,
 )
-from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE, MemoryRow, largest_moment, total_gib
+from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.update_memory import Pass, kept_bytes, layer_bytes, logit_bytes, update_pass, vision_kept_bytes
+from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, vision_kept_bytes
 
 Configure = Callable[..., RunConfig]
 
@@ -88,15 +82,6 @@ def test_weights_gradients_and_optimizer_follow_from_the_parameters(
     assert rows["optimizer state"] == pytest.approx(optimizer * parameters)
 
 
-def test_activations_in_bfloat16_take_more_than_half_because_norms_compute_in_float32(configure: Configure) -> None:
-    single, half = rows_of(configure("model.dtype=float32")), rows_of(configure("model.dtype=bfloat16"))
-    name = "activations of the language model"
-    assert single[name] / 2 < half[name] < single[name]
-    recomputed = "model.gradient_checkpointing=true"
-    kept = [rows_of(configure(f"model.dtype={dtype}", recomputed))[name] for dtype in ("float32", "bfloat16")]
-    assert kept[0] / 2 < kept[1] < 0.6 * kept[0], "inputs of layers, and the last norm"
-
-
 def test_adapters_cost_little_and_need_no_reference(configure: Configure) -> None:
     adapted = rows_of(configure("model.dtype=bfloat16", "model.lora={rank: 64}", "algorithm.kl={coef: 0.01}"))
     each = 64 * 28 * (3584 * 2 + 2 * (3584 + 512) + 3584 * 2 + 3 * (3584 + 18944)) / GIB
@@ -112,15 +97,6 @@ def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure: Configu
     warmed = memory_forecast(configure(*overrides, "cold_start={steps: 1}"), SEVEN_BILLION).peak_gib
     assert alone < 45.0
     assert warmed > 16 * 8_292_166_656 / GIB
-
-
-def test_a_frozen_vision_tower_has_no_gradient_and_no_moments(configure: Configure) -> None:
-    sizes = with_tower(SEVEN_BILLION)
-    config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
-    rows = {row.name: row.gib for row in memory_forecast(config, sizes).rows}
-    assert "activations of the vision tower" not in rows
-    assert rows["gradients"] == pytest.approx(4 * (8_292_166_656 - 676_550_144) / GIB)
-    assert rows["weights"] == pytest.approx(2 * 8_292_166_656 / GIB)
 
 
 def with_tower(sizes: ModelSizes) -> ModelSizes:
@@ -158,78 +134,6 @@ def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure:
     assert vision_kept_bytes(config, SEVEN_BILLION, cpu_pass(config)) == 0
 
 
-def test_a_float32_norm_keeps_a_third_array_on_a_gpu_where_transformers_computes_it(configure: Configure) -> None:
-    """Where its scale is trained: two norms of each of 28 layers and the last one, and two of each block of a tower
-    with gates."""
-    sizes = with_tower(SEVEN_BILLION)
-    single, adapted, half = configure(), configure("model.lora={rank: 8}"), configure("model.dtype=bfloat16")
-    tokens, patches = cpu_pass(single, sizes, response=16).tokens, cpu_pass(single, sizes, response=16).patches
-
-    def activations(config: RunConfig, **machine: float) -> tuple[int, int]:
-        rows = {row.name: row.num_bytes for row in memory_forecast(config, sizes, response=16, **machine).rows}
-        return rows["activations of the language model"], rows.get("activations of the vision tower", 0)
-
-    text, images = activations(single)
-    assert images == patches * (4 * (2 * (10 * 1280 + 4 * 3420) + 6 * 1280) + 4 * 1176)
-    assert activations(single, gpu_gib=141.0) == (
-        text + tokens * 4 * (2 * 28 + 1) * 3584,
-        images + patches * 4 * 2 * 2 * 1280,
-    )
-    for config in (adapted, half):
-        assert activations(config) == activations(config, gpu_gib=141.0)
-
-
-def test_a_reference_is_there_only_with_kl(configure: Configure) -> None:
-    assert "reference weights" not in rows_of(configure())
-    assert rows_of(configure("algorithm.kl={coef: 0.01}"))["reference weights"] == rows_of(configure())["weights"]
-
-
-def test_a_critic_is_a_second_model_in_training(configure: Configure) -> None:
-    """Its update and the policy's follow each other, so the smaller of the two costs nothing."""
-    gae = ("algorithm.advantage.type=gae", "critic={micro_batch_size_per_device_for_update: 8}")
-    waits = "trainer.async_save=false"
-    without, config = configure(waits), configure(waits, *gae)
-    rows = rows_of(config)
-    assert rows["critic's weights"] == rows["critic's gradients"] == rows["weights"]
-    assert rows["critic's optimizer state"] == rows["optimizer state"] == 2 * rows["weights"]
-    passing = cpu_pass(config)
-    passes = kept_bytes(config, SEVEN_BILLION, passing) + layer_bytes(config, SEVEN_BILLION, passing)
-    assert rows["critic's activations"] == pytest.approx(2 * passes / GIB)
-    forecast = memory_forecast(config, SEVEN_BILLION)
-    more = forecast.peak_gib - memory_forecast(without, SEVEN_BILLION).peak_gib
-    of_both, of_policy = (
-        total_gib(beside, largest_moment(beside, UPDATE)) for beside in map(rows_beside, (config, without))
-    )
-    assert more == pytest.approx(3 * rows["weights"] + (of_both - of_policy) * (1 + HOLES_ON_CPU))
-
-
-def rows_beside(config: RunConfig) -> list[MemoryRow]:
-    """The rows of an update that are not there always, without what is between the blocks."""
-    rows = memory_forecast(config, SEVEN_BILLION).rows
-    return [row for row in rows if row.moments != ALWAYS and row.name != "fragmentation"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "share"),
-    [
-        ((), HOLES_ON_CPU),
-        (("model.gradient_checkpointing=true",), HOLES_RECOMPUTED),
-        (("model.lora={rank: 8}",), HOLES_WITH_ADAPTERS),
-    ],
-)
-def test_what_an_update_takes_has_holes_between_its_blocks(
-    configure: Configure, overrides: tuple[str, ...], share: float
-) -> None:
-    """A share of the most that policy or critic take for their update alone."""
-    config = configure("algorithm.advantage.type=gae", "critic={}", *overrides)
-    forecast, beside = memory_forecast(config, SEVEN_BILLION), rows_beside(config)
-    most = total_gib(beside, largest_moment(beside, UPDATE))
-    (holes,) = (row for row in forecast.rows if row.name == "fragmentation")
-    assert holes.gib == pytest.approx(share * most) and holes.moments == UPDATE
-    at_rest = sum(row.gib for row in forecast.rows_of("always"))
-    assert forecast.phase_gib("update") == pytest.approx(at_rest + most + holes.gib)
-
-
 def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Configure) -> None:
     """What the layers keep is freed before the vision tower's turn, and logits before that of the layers."""
     forecast = memory_forecast(configure("model.dtype=bfloat16"), with_tower(SEVEN_BILLION), gpu_gib=141.0)
@@ -256,15 +160,6 @@ def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure)
     assert logits("algorithm.entropy_coef=0.01") == 5 * 4 * 320 * 152064, "exponentials and their gradient"
 
 
-def test_a_heads_gradient_of_several_chunks_takes_two_more_of_its_size(configure: Configure) -> None:
-    """In float32, beside the product in bfloat16; and none with adapters."""
-    name, head = "logits of a chunk and gradient of the head", 152064 * 3584 / GIB
-    assert rows_of(configure("model.dtype=bfloat16"))[name] == pytest.approx((4 + 2 + 4) * head)
-    adapters = rows_of(configure("model.dtype=bfloat16", "model.lora={rank: 8}"))
-    assert adapters[name] == pytest.approx(3 * 4 * 320 * 152064 / GIB)
-    assert "gradients of embedding and head" not in adapters
-
-
 def test_a_micro_batch_is_no_larger_than_an_optimizer_batch(configure: Configure) -> None:
     config = configure("actor.micro_batch_size_per_device_for_update=1000")
     assert cpu_pass(config).tokens == 8 * (64 + 8 * 16)
@@ -289,11 +184,6 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Con
     engine = sum(row.gib for row in on_gpu.rows_of("generate"))
     assert engine == pytest.approx(0.5 * 140.5, abs=0.01), "the engine takes its share of what torch sees of the GPU"
     assert on_gpu.phase_gib("save") == sum(row.gib for row in on_gpu.rows_of("always"))
-
-
-def test_a_process_without_a_model_takes_the_memory_of_its_libraries(configure: Configure) -> None:
-    assert rows_of(configure())["libraries"] == LIBRARIES_BYTES / GIB
-    assert "libraries" not in rows_of(configure(), gpu_gib=141.0)
 
 
 @pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
@@ -344,51 +234,10 @@ def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure:
     assert "the largest part is copy of a checkpoint" in problem.what
 
 
-def test_the_cache_holds_as_many_sequences_as_its_bytes_allow(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=2", "rollout.max_num_seqs=10000")
-    token_bytes = 2 * 28 * 512 * 2
-    assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 2 * GIB // (token_bytes * 80)
-
-
 def test_a_cpu_cache_is_no_larger_than_the_running_sequences_fill(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=64", "rollout.max_num_seqs=3")
     assert rows_of(config)["engine KV cache"] == pytest.approx(3 * 80 * 2 * 28 * 512 * 2 / GIB)
     assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 3
-
-
-def test_checkpointing_keeps_a_layer_instead_of_all(configure: Configure) -> None:
-    plain, checkpointed = configure(), configure("model.gradient_checkpointing=true")
-    kept = [kept_bytes(config, SEVEN_BILLION, cpu_pass(config)) for config in (plain, checkpointed)]
-    assert kept[1] < kept[0] / 10
-
-
-def test_the_activation_tally_is_near_what_autograd_keeps(configure: Configure) -> None:
-    """Counted on a real module: every tensor saved for the backward pass, parameters apart."""
-    hidden, layers, inner = 64, 3, 192
-    architecture = Qwen2Config(
-        vocab_size=32, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=4,
-        num_key_value_heads=2, attn_implementation="sdpa",
-    )  # fmt: skip
-    model = Qwen2ForCausalLM(architecture)
-    config = configure("actor.micro_batch_size_per_device_for_update=2")
-    tokens = torch.zeros(1, 2 * 80, dtype=torch.long)
-    storages: dict[int, int] = {}
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-
-    def remember(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or remember(tensor), lambda t: t):
-        model.model(tokens)
-    sizes = replace(
-        SEVEN_BILLION, num_layers=layers, hidden_size=hidden, intermediate_size=inner, query_size=64, key_value_size=32
-    )
-    passing = cpu_pass(config, sizes)
-    assert kept_bytes(config, sizes, passing) == pytest.approx(sum(storages.values()), rel=0.35)
 
 
 def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:
@@ -414,15 +263,6 @@ def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(co
         available_gib=1e4,
         on_gpu=False,
     )
-
-
-def test_an_engine_share_below_its_own_weights_leaves_no_cache(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.1")
-    problems = memory_problems(config, SEVEN_BILLION, available_gib=300.0, on_gpu=True)
-    assert not problems
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.055")
-    problems = memory_problems(config, SEVEN_BILLION, available_gib=300.0, on_gpu=True)
-    assert [problem.where for problem in problems] == ["rollout.gpu_memory_utilization"]
 
 
 def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
@@ -471,27 +311,6 @@ def test_workers_of_a_machine_share_its_memory(configure: Configure) -> None:
     assert on_gpu.machine_gib == 4 * on_gpu.host_gib
     (told,) = memory_problems(config, SEVEN_BILLION, available_gib=1.5 * on_cpu.peak_gib, on_gpu=False)
     assert "by 4 workers" in str(told)
-
-
-def test_more_gpus_are_proposed_where_they_are_enough(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.gpu_memory_utilization=0.5", "trainer.offload=none", *PASSES)
-    told = memory_problems(config, SEVEN_BILLION, available_gib=80.0, on_gpu=True)[0]
-    assert "spread it over 4 such GPUs" in str(told)
-    enough = config.model_copy(update={"cluster": config.cluster.model_copy(update={"devices": 4})})
-    assert memory_problems(enough, SEVEN_BILLION, available_gib=80.0, on_gpu=True) == []
-    small = memory_problems(config, SEVEN_BILLION, available_gib=8.0, on_gpu=True)[0]
-    assert "such GPUs" not in str(small)
-
-
-def test_a_cpus_engine_computes_no_more_prompt_tokens_than_run_at_a_time(configure: Configure) -> None:
-    token = (4 * 3584 + 3 * 18944) * 4
-    few = rows_of(configure("rollout.max_num_seqs=4"))["engine forward pass"]
-    assert few == pytest.approx(4 * 64 * token / GIB)
-    many = rows_of(configure("rollout.max_num_seqs=1000"))["engine forward pass"]
-    assert many == pytest.approx(max(8192 * token, 4 * 4 * 1000 * 152064) / GIB)
-    assert rows_of(configure("rollout.max_num_seqs=4"), gpu_gib=141.0)["engine forward pass"] == pytest.approx(
-        8192 * token / GIB
-    )
 
 
 def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure: Configure) -> None:

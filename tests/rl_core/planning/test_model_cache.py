@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import pwd
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,17 +94,7 @@ def test_a_process_that_dies_refuses_no_plan(
     assert "the process that counts them ended with status -9" in caplog.text
 
 
-def test_a_user_without_a_home_is_told_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    expected = describe_model(FIELDS)
-    monkeypatch.chdir(tmp_path)
-    for name in ("XDG_CACHE_HOME", "HOME"):
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
-    assert described_anew() == expected
-    assert not list(tmp_path.glob("~*"))
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", "\udcff"])
+@pytest.mark.parametrize("content", ["", "[]", "\udcff"])
 def test_a_broken_file_is_written_again(cache: Path, content: str) -> None:
     good = describe_model(FIELDS)
     (file,) = cache.iterdir()

@@ -1,6 +1,5 @@
 """The sizes from a config.json equal the sizes of the model with its weights."""
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -73,15 +72,6 @@ def test_the_names_are_those_of_the_modules(family: Family, tmp_path: Path) -> N
     assert sizes.other_modules == modules.keys() - linear.keys() - {""}
 
 
-def test_the_older_form_of_a_published_config_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(PUBLISHED))
-    sizes = read_sizes(path)
-    assert sizes is not None
-    assert sizes.parameters == 8_292_166_656
-    assert (sizes.num_layers, sizes.query_size, sizes.key_value_size) == (28, 3584, 4 * 128)
-
-
 def test_grouped_heads_and_an_explicit_head_size_are_followed() -> None:
     fields = {**PUBLISHED, "model_type": "qwen3", "head_dim": 64, "num_key_value_heads": 2}
     fields.pop("vision_config")
@@ -119,7 +109,6 @@ def test_a_config_that_transformers_cannot_build_says_why() -> None:
     "fields",
     [
         {"model_type": "llama", "num_hidden_layers": 10**9},
-        {"model_type": "qwen2_vl", "vision_config": {"depth": 10**9}},
         {"model_type": "llama", "hidden_size": 10**12},
     ],
 )

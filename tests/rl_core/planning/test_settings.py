@@ -90,15 +90,6 @@ def test_published_models_fit_one_card(configure: Configure, size: str, card: in
     )
 
 
-def test_what_fits_nowhere_is_frozen_to_the_least_and_refused(configure: Configure) -> None:
-    settled, problems = on_card(configure, "7B", 24)
-    assert "memory of the GPU" in problems
-    assert settled.values["trainer.offload"] == "all"
-    assert settled.values["model.gradient_checkpointing"] is True
-    assert settled.values["actor.micro_batch_size_per_device_for_update"] == 1
-    assert settled.choices[0].why.startswith("takes the least, and needs about")
-
-
 def test_a_larger_card_recomputes_and_offloads_less(configure: Configure) -> None:
     cards = [on_card(configure, "3B", card)[0].values for card in (40, 80, 141)]
     levels = ["none", "optimizer", "all"]

@@ -16,7 +16,6 @@ from rl_core.planning.slots import (
     is_ever_shared,
     need_of,
     needs_of,
-    num_begun,
     why_alone,
 )
 from tests.rl_core.tracking.runs import a_config
@@ -66,14 +65,6 @@ def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice
         check(machine, taken)
         assert slot.has_all == (why_alone(need, machine) is not None)
     assert most <= 1 or is_ever_shared(needs, machine)
-
-
-@given(machine=MACHINES, needs=st.lists(NEEDS, min_size=1, max_size=8))
-def test_two_neighbours_that_fit_are_begun_together(machine: Machine, needs: list[Need]) -> None:
-    assert num_begun(needs, machine) >= 1
-    assert is_ever_shared(needs, machine) == any(
-        num_begun(needs[first:], machine) > 1 for first in range(len(needs) - 1)
-    )
 
 
 def test_gpus_are_given_in_their_order_and_again_when_they_are_free() -> None:

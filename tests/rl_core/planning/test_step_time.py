@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.planning.gpu import CARDS, Gpu, card_named
+from rl_core.planning.gpu import CARDS, Gpu
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths, StepTime
@@ -119,8 +119,3 @@ def test_lengths_are_those_that_are_planned_else_half_of_the_longest(configure: 
     assert Lengths.assumed(configure()) == Lengths(prompt=32, response=8, longest=16, source="half of the longest")
     planned = configure("planning={mean_prompt_length: 20, mean_response_length: 10}")
     assert Lengths.assumed(planned) == Lengths(prompt=20, response=10, longest=16, source="planning")
-
-
-def test_cards_are_found_by_the_name_that_the_driver_has() -> None:
-    assert card_named("NVIDIA H200") is CARDS["h200"]
-    assert card_named("NVIDIA H100 PCIe") is None and card_named("") is None

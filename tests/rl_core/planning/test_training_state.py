@@ -73,13 +73,6 @@ def test_without_moments_a_critics_weights_are_still_there(configure: Configure)
     assert checkpoint_bytes(config, sizes) == 2 * 4 * sizes.parameters
 
 
-def test_a_checkpoint_of_adapters_leaves_the_base_out(configure: Configure) -> None:
-    config = configure("model.lora={rank: 8}")
-    sizes = model_sizes(config.model.source)
-    assert checkpoint_bytes(config, sizes) == 12 * adapter_parameters(config.model.lora, sizes)
-    assert checkpoint_bytes(config, sizes) < sizes.parameters
-
-
 def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16")
     sizes = model_sizes(config.model.source)

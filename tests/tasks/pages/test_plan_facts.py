@@ -37,23 +37,23 @@ def test_the_share_of_each_worker_is_told_where_there_are_several() -> None:
     assert dealt() == []
     generation, step, passes = dealt("cluster.devices=3", "cluster.nodes=2")
     assert generation.together == "64 prompts = 512 responses"
-    assert generation.each == "each of 6 generators: 10 or 11 prompts = 80 or 88 responses"
+    assert generation.each == "each of 6 generators: up to 11 prompts = 88 responses"
     assert step.what == "an optimizer step, 4 in a step"
     assert step.together == "16 groups of 8 = 128 responses"
-    assert step.each == "each of 6 learners: 2 or 3 groups = 16 or 24 responses"
+    assert step.each == "each of 6 learners: up to 3 groups = 24 responses"
     assert passes.each.startswith("at most ")
-    assert dealt("cluster.devices=20")[1].each.endswith("= 0 or 8 responses; some take none and wait")
+    assert dealt("cluster.devices=20")[1].each.endswith("= 8 responses; some take none and wait")
 
 
 def test_learners_of_several_workers_slice_their_passes() -> None:
     _, step, passes = dealt("cluster.devices=4", "cluster.sequence_parallel_size=2")
-    assert step.each == "each of 2 learners of 2 workers: 8 groups = 64 responses"
+    assert step.each == "each of 2 learners of 2 workers: up to 8 groups = 64 responses"
     assert passes.each.endswith("tree tokens, a slice of 1/2 on each of its workers")
 
 
 def test_generators_of_several_workers_answer_together() -> None:
     generation, *_ = dealt("cluster={devices: 4, nodes: 2, tensor_parallel_size: 2}")
-    assert generation.each == "each of 4 generators of 2 workers: 16 prompts = 128 responses"
+    assert generation.each == "each of 4 generators of 2 workers: up to 16 prompts = 128 responses"
 
 
 def test_the_title_says_how_many_workers_there_are() -> None:
