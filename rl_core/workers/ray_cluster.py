@@ -120,7 +120,7 @@ class RayCluster:
         host, _, port = address.rpartition(":")
         if host and "://" not in address:  # Ray itself would try for more than a minute
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        with _without_rays_handler():
+        with _without_rays_handlers():
             ray.init(address=address, configure_logging=False, log_to_driver=False)
         self._is_joined = True
 
@@ -218,9 +218,10 @@ def _resources() -> str:
 
 
 @contextmanager
-def _without_rays_handler() -> Iterator[None]:
-    """Keep Ray from replacing the handler of SIGTERM, by which a run saves its state: with Ray's, a signal in the
-    middle of `ray.init` would end the process."""
+def _without_rays_handlers() -> Iterator[None]:
+    """Keep Ray from replacing the handler of SIGTERM, by which a run saves its state: with Ray's in Python, a signal in
+    the middle of `ray.init` would end the process, and with the one in C++, any later one often aborts it."""
+    os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"] = "1"
     setter = ray_utils.set_sigterm_handler
     ray_utils.set_sigterm_handler = lambda handler: None
     try:

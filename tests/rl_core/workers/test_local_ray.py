@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -91,6 +92,26 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
     assert path[0] == f"{REPOSITORY}"
     assert score == Path("/proc/self/oom_score_adj").read_text()
     assert {*handlers} == {signal.getsignal(signal.SIGTERM)}
+
+
+JOINED = """
+import os, signal
+from rl_core.config.cluster import ClusterConfig
+from rl_core.workers.ray_cluster import RayCluster
+
+signal.signal(signal.SIGTERM, lambda *_: print("the run's handler"))
+cluster = RayCluster(ClusterConfig(device="cpu"))
+os.kill(os.getpid(), signal.SIGTERM)
+cluster.close()
+"""
+
+
+def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library() -> None:
+    """Ray's prints the stack of C++, and aborts a process of many threads before the run can save its step."""
+    process = subprocess.run([sys.executable, "-c", JOINED], capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0
+    assert process.stdout == "the run's handler\n"
+    assert "SIGTERM received" not in process.stderr
 
 
 def test_a_cluster_that_does_not_start_in_time_is_an_error_with_the_limit_and_leaves_nothing(
