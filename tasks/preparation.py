@@ -6,8 +6,7 @@ from pathlib import Path
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.chat import replace_chat_template
-from rl_core.data.fingerprint import preparation_fingerprint
-from rl_core.data.manifest import DataManifest
+from rl_core.data.manifest import DataManifest, preparation_fingerprint
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.files import committed_folder, link_or_copy, read_utf8

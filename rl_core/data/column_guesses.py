@@ -9,7 +9,7 @@ from PIL import Image
 
 from rl_core.answers import read_answer
 from rl_core.sources.columns import Columns, image_input, name_columns, nearest_columns
-from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, read_conversation
 
 _QUESTION_NAMES = (
     *("problem", "question", "prompt", "query", "instruction", "input"),
@@ -49,7 +49,8 @@ def guess_columns(
     _check_named(place, names, named)
     guesses = _Guesses(names=names, sample=sample)
     question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
-    answer = named.answer_key or _guess_answer(guesses, question)
+    asked = [] if question is None else [one for row in sample if (one := _conversation(row.get(question))) is not None]
+    answer = named.answer_key or _guess_answer(guesses, question, asked)
     missing = {"prompt-key": "question"} if question is None else {}
     missing |= {"answer-key": "answer"} if answer is None else {}
     if question is None or answer is None:
@@ -60,7 +61,7 @@ def guess_columns(
         )
     image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image)
     video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video)
-    images_first = _puts_media_first(guesses, question, image=image, video=video)
+    images_first = _puts_media_first(guesses, asked, image=image, video=video)
     columns = Columns(
         prompt_key=question, image_key=image, video_key=video, answer_key=answer, images_first=images_first
     )
@@ -108,21 +109,27 @@ def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
         raise ValueError("\n".join(problems))
 
 
-def _guess_answer(guesses: _Guesses, question: str | None) -> str | None:
+def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[Conversation]) -> str | None:
     """The column of the answer: that of the question where conversations end with the assistant's turn."""
-    if question is not None and any(_is_answered(values.get(question)) for values in guesses.sample):
+    if any(conversation.answer is not None for conversation in asked):
         guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
         return question
     return guesses.find("answer_key", _ANSWER_NAMES, _is_answer)
 
 
-def _puts_media_first(guesses: _Guesses, question: str, *, image: str | None, video: str | None) -> bool:
+def _puts_media_first(
+    guesses: _Guesses, asked: Sequence[Conversation], *, image: str | None, video: str | None
+) -> bool:
     """Whether images and videos have no place in the questions."""
     first = False
-    for kind, column, place in (("image", image, IMAGE_PLACE), ("video", video, VIDEO_PLACE)):
-        is_marked = any(place in _text(values.get(question)) for values in guesses.sample)
+    texts = [turn.content for one in asked for turn in one.history] + [one.question for one in asked]
+    for kind, column, place, in_turns in (
+        ("image", image, IMAGE_PLACE, any(one.images for one in asked)),
+        ("video", video, VIDEO_PLACE, any(one.videos for one in asked)),
+    ):
+        is_marked = any(place in text for text in texts)
         shows = any(values.get(column) for values in guesses.sample) if column else False
-        if is_marked and column is None and not any(_shows(values.get(question), kind) for values in guesses.sample):
+        if is_marked and column is None and not in_turns:
             guesses.doubts.append(
                 f"questions have {place}, and no column looks like {kind}s: name it with --{kind}-key"
             )
@@ -134,8 +141,8 @@ def _puts_media_first(guesses: _Guesses, question: str, *, image: str | None, vi
     return first
 
 
-def _conversation(value: Any) -> Any:
-    """A value read as a conversation, with or without an answer at its end; None where it is no conversation."""
+def _conversation(value: Any) -> Conversation | None:
+    """A value read as a conversation, with or without an answer at its end."""
     for is_answered in (False, True):
         try:
             return read_conversation(value, is_answered=is_answered)
@@ -147,23 +154,6 @@ def _conversation(value: Any) -> Any:
 def _is_question(value: Any) -> bool:
     asked = _conversation(value)
     return asked is not None and bool(asked.question.strip())
-
-
-def _is_answered(value: Any) -> bool:
-    asked = _conversation(value)
-    return asked is not None and asked.answer is not None
-
-
-def _text(value: Any) -> str:
-    """The text of all turns before the answer."""
-    asked = _conversation(value)
-    return "" if asked is None else "".join([*(turn.content for turn in asked.history), asked.question])
-
-
-def _shows(value: Any, kind: str) -> bool:
-    """Whether the turns name images or videos."""
-    asked = _conversation(value)
-    return asked is not None and bool(asked.images if kind == "image" else asked.videos)
 
 
 def _is_answer(value: Any) -> bool:

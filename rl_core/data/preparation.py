@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 
 from rl_core.config.data import DataConfig
 from rl_core.data.chat import ChatRenderer
-from rl_core.data.fingerprint import preparation_fingerprint
 from rl_core.data.images import ImageStoreWriter
-from rl_core.data.manifest import MANIFEST_FILE, DataManifest
+from rl_core.data.manifest import MANIFEST_FILE, DataManifest, preparation_fingerprint
 from rl_core.data.prepared import IMAGES_FILE, REJECTED_FILE, SCHEMA, rows_file, rows_table
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
 from rl_core.data.split_counts import SplitCounts, split_problems

@@ -61,7 +61,6 @@ def value_problems(config: RunConfig) -> list[Problem]:
         *_old_log_prob_problems(config),
         *_staleness_problems(config),
         *_reward_problems(config),
-        *_overlap_problems(config),
         *_idle_problems(config),
     ]
 
@@ -248,20 +247,6 @@ def _reward_problems(config: RunConfig) -> Iterator[Problem]:
                 f"set kwargs.max_response_length to {limit}",
                 fatal=False,
             )
-
-
-def _overlap_problems(config: RunConfig) -> Iterator[Problem]:
-    """Held-out rows that training or the cold start would see too."""
-    sources = list(config.sources())
-    seen = [(key, source) for key, source in sources if not key.startswith("data.validation")]
-    for held_out_key, held_out in sources:
-        for key, source in seen if held_out_key.startswith("data.validation") else ():
-            if (reason := source.shared_with(held_out)) is not None:
-                yield Problem(
-                    held_out_key,
-                    f"its images would also be in {key}: {reason}",
-                    "give it other rows, so that the accuracy measures what was not seen",
-                )
 
 
 def _idle_problems(config: RunConfig) -> Iterator[Problem]:

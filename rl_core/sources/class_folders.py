@@ -10,11 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rl_core.digests import file_digests
+from typing_extensions import override
+
 from rl_core.files import lies_below
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE
 from rl_core.sources.rows import BadRow, ImageInput, Row, VideoInput
-from rl_core.sources.source import Glance
+from rl_core.sources.tables import FolderReader
 
 _IMAGE_ENDINGS = frozenset(
     {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
@@ -29,17 +30,11 @@ def is_class_folder(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassFolderReader:
-    """The images and videos of every class, in the order of their names. `limit` takes only the first rows, from all
-    classes in turn."""
+class ClassFolderReader(FolderReader):
+    """The images and videos of every class, in the order of their names. `limit` takes rows from all classes in
+    turn."""
 
-    folder: Path
-    limit: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.folder.absolute().name
+    kind = "imagefolder"
 
     @cached_property
     def _classes(self) -> dict[str, list[Path]]:
@@ -47,8 +42,8 @@ class ClassFolderReader:
         return {name: files for name, files in found.items() if files}
 
     @cached_property
+    @override
     def files(self) -> list[Path]:
-        """Every image and video; with a limit, taken from the classes in turn."""
         classes = list(self._classes.values())
         if self.limit is None:
             return [file for files in classes for file in files]
@@ -56,26 +51,9 @@ class ClassFolderReader:
         in_turn = (files[number] for number in range(longest) for files in classes if number < len(files))
         return sorted(islice(in_turn, self.limit))
 
-    @property
-    def kind(self) -> str:
-        """The `format` of a local source."""
-        return "imagefolder"
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return len(self.files)
-
-    def check(self) -> None:
-        """There are no columns that could be missing."""
-
+    @override
     def content(self) -> dict[str, Any]:
-        """What identifies the rows: the files, and their folders, which are the answers."""
-        return {"files": file_digests(self.files), "names": self._names}
-
-    def glance(self) -> Glance:
-        """The number of rows and their data source."""
-        return Glance(rows=self.row_count, names=frozenset([self.name]))
+        return super().content() | {"names": self._names}  # of their folders too, which are the answers
 
     @property
     def _names(self) -> list[str]:

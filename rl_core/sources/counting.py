@@ -104,12 +104,6 @@ class CountingSource(DataSource):
             lighting=self.lighting,
         )
 
-    @override
-    def shared_with(self, other: DataSource) -> str | None:
-        if not isinstance(other, CountingSource) or self.scene_seed != other.scene_seed:
-            return None
-        return f"both have scene_seed {self.scene_seed}"
-
 
 @dataclass(frozen=True, slots=True)
 class CountingReader:

@@ -110,12 +110,6 @@ class CustomSource(DataSource):
             yield path
 
     @override
-    def shared_with(self, other: DataSource) -> str | None:
-        if not isinstance(other, CustomSource) or (self.function, self.kwargs) != (other.function, other.kwargs):
-            return None
-        return f"both are {self.function} with equal kwargs"
-
-    @override
     def located(self, files: SourceFiles) -> Self:
         path = file_named(self.function)
         if path is None:

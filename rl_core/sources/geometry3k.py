@@ -6,58 +6,33 @@ dataset that EasyR1's baselines use: the annotated text after one image, and the
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rl_core.digests import file_digests
+from typing_extensions import override
+
 from rl_core.files import lies_below, read_regular
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.json_rows import parse_json
 from rl_core.sources.rows import BadRow, Row, unwritable_row
-from rl_core.sources.source import Glance
+from rl_core.sources.tables import FolderReader
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
 _KEPT = ("id", "choices", "problem_type_graph", "problem_type_goal", "data_type")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Geometry3kReader:
-    """The item folders below `folder`, in the order of their numbers. `limit` takes only the first."""
+@dataclass(frozen=True, kw_only=True)
+class Geometry3kReader(FolderReader):
+    """The item folders below `folder`, in the order of their numbers."""
 
-    folder: Path
-    limit: int | None = None
+    kind = "geometry3k"
 
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.folder.name
-
-    @property
+    @cached_property
+    @override
     def files(self) -> list[Path]:
-        """Every item's data.json."""
         return sorted(self.folder.glob(f"*/{ITEM_FILE}"), key=_item_order)[: self.limit]
-
-    @property
-    def kind(self) -> str:
-        """The `format` of a local source."""
-        return "geometry3k"
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return len(self.files)
-
-    def check(self) -> None:
-        """There are no columns that could be missing."""
-
-    def content(self) -> dict[str, Any]:
-        """What identifies the rows, without their diagrams."""
-        return {"files": file_digests(self.files)}
-
-    def glance(self) -> Glance:
-        """The number of rows and their data source."""
-        return Glance(rows=self.row_count, names=frozenset([self.name]))
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         for index, path in enumerate(self.files):

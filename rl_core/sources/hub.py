@@ -101,12 +101,6 @@ class HubSource(DataSource):
         return Repository("name", self.name.partition("@")[0], self.revision)
 
     @override
-    def shared_with(self, other: DataSource) -> str | None:
-        if not isinstance(other, HubSource) or (self.name, self.revision) != (other.name, other.revision):
-            return None
-        return f"both read {self.name}"
-
-    @override
     def located(self, files: SourceFiles) -> Self:
         return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
 

@@ -60,7 +60,8 @@ class LocalSource(DataSource):
     @override
     def open(self) -> LocalReader:
         reader = self.reader()
-        reader.check()
+        if isinstance(reader, FileTable):
+            reader.check()
         return reader
 
     @override
@@ -93,12 +94,6 @@ class LocalSource(DataSource):
         yield NamedPath("path", Path(self.path), "file or folder")
         if self.media_dir is not None:
             yield NamedPath("media_dir", Path(self.media_dir), "folder")
-
-    @override
-    def shared_with(self, other: DataSource) -> str | None:
-        if not isinstance(other, LocalSource) or Path(self.path).absolute() != Path(other.path).absolute():
-            return None
-        return f"both read {self.path}"
 
     @override
     def located(self, files: SourceFiles) -> Self:

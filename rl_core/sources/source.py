@@ -106,10 +106,6 @@ class DataSource(Section, ABC):
         """The dataset that is fetched from the hub, unless a folder on this machine has its name."""
         return None
 
-    def shared_with(self, other: "DataSource") -> str | None:
-        """Why another source has the same rows, as far as the settings show it."""
-        return None
-
     def located(self, files: SourceFiles) -> Self:
         """The source with its paths replaced by places that can be read. The name of its rows' data source stays."""
         return self

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
@@ -151,3 +151,39 @@ class WholeTable(FileTable):
     @override
     def raw_rows(self) -> Iterator[RawRow]:
         return iter(self._rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderReader(ABC):
+    """Reads a folder in which each file is a row, without columns that could be missing."""
+
+    folder: Path
+    limit: int | None = None
+    kind: ClassVar[str]
+    """The `format` of a local source."""
+
+    @cached_property
+    @abstractmethod
+    def files(self) -> list[Path]:
+        """The file of each row."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.absolute().name
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self.files)
+
+    def content(self) -> dict[str, Any]:
+        """What identifies the rows, without their media."""
+        return {"files": file_digests(self.files)}
+
+    def glance(self) -> Glance:
+        """The number of rows and their data source."""
+        return Glance(rows=self.row_count, names=frozenset([self.name]))
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Row | BadRow]: ...

@@ -1,4 +1,5 @@
-"""Sends metrics.jsonl to a tracker, from the last step that the tracker's server has.
+"""Opens the trackers that a config names, and sends metrics.jsonl to them, from the last step that their servers have.
+MLflow is opened elsewhere (tasks.tracking), as it shows more than the steps.
 
 See docs/architecture.md, "Trackers follow".
 """
@@ -6,11 +7,15 @@ See docs/architecture.md, "Trackers follow".
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from rl_core.config.run import RunConfig
 from rl_core.progress import LogEvent
-from rl_core.records.metrics_log import read_after
+from rl_core.records.metrics_log import read, read_after
+from rl_core.redaction import redact_tree
+from rl_core.run_directory import RunDirectory
+from rl_core.tracking.console_tracker import ConsoleTracker
 from rl_core.tracking.tracker import Table, Tracker, TrackerUnavailable, report_outage
 
 _logger = logging.getLogger(__name__)
@@ -89,3 +94,24 @@ class TrackerFollower:
             self._last_sent = step
             if self._clock() >= until:
                 return
+
+
+def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
+    """Create the trackers; their servers are contacted later. Raises ImportError where the extra `trackers` is not
+    installed, which `sightline plan` reports before."""
+    tracking = config.tracking
+    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage"}))
+    if tracking.console:
+        yield ConsoleTracker(after=max((record["step"] for record in read(run.metrics)), default=-1))
+    if tracking.tensorboard:
+        from rl_core.tracking.tensorboard_tracker import TensorboardTracker
+
+        yield TensorboardTracker(run.tensorboard)
+    if tracking.wandb is not None:
+        from rl_core.tracking.wandb_tracker import WandbTracker
+
+        yield WandbTracker(tracking.wandb, run.root, experiment=config.experiment, run_name=run.name, run_config=shown)
+    if tracking.swanlab:
+        from rl_core.tracking.swanlab_tracker import SwanlabTracker
+
+        yield SwanlabTracker(run.swanlab, experiment=config.experiment, run_name=run.name, run_config=shown)

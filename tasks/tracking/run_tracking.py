@@ -163,7 +163,7 @@ class PipelineTracking:
         return self._followers
 
     def _trackers(self, stage: str) -> "Iterator[Tracker]":
-        from rl_core.tracking.opening import open_trackers
+        from rl_core.tracking.follower import open_trackers
 
         if self._pipeline is not None:
             from rl_core.tracking.mlflow_tracker import MlflowTracker

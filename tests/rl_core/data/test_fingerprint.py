@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from rl_core.data.fingerprint import preparation_fingerprint
+from rl_core.data.manifest import preparation_fingerprint
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
 from rl_core.sources.mixture import MixtureSource

@@ -11,7 +11,7 @@ from PIL import Image
 
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.rows import BadRow, Row
-from tests.rl_core.data.samples import counting, png_bytes
+from tests.rl_core.data.samples import png_bytes
 
 pytestmark = pytest.mark.usefixtures("own_imports")
 
@@ -255,10 +255,3 @@ class Elsewhere:
 def test_a_file_that_is_read_elsewhere_keeps_its_media_folder() -> None:
     located = CustomSource(type="custom", function="own/sums.py:rows").located(Elsewhere())
     assert (located.function, located.media_dir) == ("/kept/own/sums.py:rows", "/begun/own")
-
-
-def test_equal_calls_give_equal_rows(written: Written) -> None:
-    train = written(SUMS, kwargs={"start": 0})
-    assert train.shared_with(train.model_copy(update={"limit": 3})) is not None
-    assert train.shared_with(train.model_copy(update={"kwargs": {"start": 9}})) is None
-    assert train.shared_with(counting()) is None
