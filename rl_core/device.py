@@ -48,11 +48,8 @@ def take_device(local_rank: int) -> "torch.device":
 
 
 def take_threads(workers: int, *, fixed: int | None) -> None:
-    """From now on, compute on the CPU with the threads of a worker (see threads_of_a_worker).
-
-    Unless the number is set in this way, torch takes no more threads than the machine has cores, whatever
-    OMP_NUM_THREADS says, and a sum is split in as many parts as there are threads.
-    """
+    """From now on, compute on the CPU with the threads of a worker. Unless the number is set, torch takes no more
+    threads than the machine has cores, whatever OMP_NUM_THREADS says."""
     import torch
 
     torch.set_num_threads(threads_of_a_worker(workers, fixed=fixed))

@@ -1,10 +1,4 @@
-"""Hashes of files, digests of values, and JSON files that have a hash of their own content.
-
-A checkpoint of a large model has tens of gigabytes, and its hash is asked for when it is saved, when its epoch is
-recorded, and when the model is chosen. So this process remembers the hash of each file that it has written or read. A
-file counts as unchanged while its inode, size and time of change are the same; a rename, also of its folder, changes
-none of them. Another process knows nothing of this: it reads the files.
-"""
+"""Hashes of files, digests of values, and JSON files that have a hash of their own content."""
 
 import hashlib
 import json

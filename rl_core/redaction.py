@@ -1,9 +1,6 @@
-"""Keeps secrets out of everything that is written: logs, events, trackers, reports, model cards.
-
-Secrets come from the environment only. The value of a variable is a secret if the variable's name says so; so is a
-password inside an address. Every text is searched for these values before it is written, so it does not matter how a
-secret got into it (by a library's error message, an address, a server's answer).
-"""
+"""Keeps secrets out of everything that is written: logs, events, trackers, reports, model cards. Secrets come from the
+environment only: the values of variables whose names say so, and passwords inside addresses. Every text is searched for
+these values before it is written, however they got into it."""
 
 import logging
 import os

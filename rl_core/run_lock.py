@@ -29,21 +29,11 @@ class RunLockLost(RuntimeError):
 
 
 class RunLock:
-    """Context manager that holds `path` (flock) and writes this process's pid into it.
-
-    The file is not removed when the lock is released, because then two processes could lock two files with the same
-    name. The lock belongs to the open file, which is closed in programs that this process starts (PEP 446), so child
-    processes do not keep the run of a dead owner locked; after an `os.fork` without exec they would.
-
-    A lock that is held is waited for during a moment: perhaps somebody only looks (`lock_owner`), or a program is just
-    being started, which has a copy of every file that its starter has open.
-
-    If somebody removes the file, the lock has no effect any more. Code that writes the run therefore calls
-    `ensure_held` first.
-
-    Raises:
-        RunLocked: on entry, if another process holds the lock.
-    """
+    """Context manager that holds `path` (flock) and writes this process's pid into it. Raises RunLocked if another
+    process holds the lock for longer than a moment; perhaps somebody only looks, or a program is being started, which
+    has a copy of every open file. The file is not removed at the end, because then two processes could lock two files
+    with the same name. Programs that this process starts do not keep the lock (PEP 446). If somebody removes the file,
+    the lock has no effect any more, so code that writes the run calls `ensure_held` first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,12 +65,9 @@ _HELD: Final[dict[Path, int]] = {}
 
 
 def ensure_held(path: Path) -> None:
-    """Make sure, before a run is written, that the lock file `path` still exists, if this process holds it. A lock file
-    that was removed is created again, unless another process has created one, which may then hold the lock.
-
-    Raises:
-        RunLockLost: there is another file with this name, or the run's folder is gone.
-    """
+    """Make sure, before a run is written, that the lock file `path` still exists, if this process holds it; one that
+    was removed is created again. Raises RunLockLost if there is another file with this name, or the run's folder is
+    gone."""
     descriptor = _HELD.get(path.absolute())
     if descriptor is None or _is_at(path, descriptor):
         return

@@ -32,10 +32,7 @@ _SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|ap
 
 class Section(BaseModel):
     """A section of the run configuration: immutable, without unknown keys; every field has bounds, and below it a text
-    of what it means (sightline_tools.docs.reference).
-
-    Defaults are in the section's class and nowhere else; code that reads a field has no fallback of its own.
-    """
+    of what it means. Defaults are here and nowhere else; code that reads a field has no fallback of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 

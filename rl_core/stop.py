@@ -27,11 +27,7 @@ class StopRequest:
         self._breaks_off = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """A signal handler for SIGINT and SIGTERM.
-
-        Raises:
-            KeyboardInterrupt: within `breaking_off`.
-        """
+        """A signal handler for SIGINT and SIGTERM. Raises KeyboardInterrupt within `breaking_off`."""
         self.signum = signum
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -40,12 +36,8 @@ class StopRequest:
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """Let a signal end the block at any point, even in a download or in the training of a tokenizer. For work that
-        can be repeated and leaves nothing incomplete. Cannot be nested.
-
-        Raises:
-            Interrupted: a signal came before the block or inside it.
-        """
+        """Let a signal end the block at any point, even in a download, for work that can be repeated and leaves nothing
+        incomplete. Cannot be nested. Raises Interrupted if a signal came before the block or inside it."""
         self.raise_if_requested()
         self._breaks_off = True
         try:

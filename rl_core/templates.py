@@ -1,8 +1,5 @@
-"""Jinja templates that a user writes into a config or a file beside it.
-
-They are compiled in Jinja's sandbox, read no other file, and are rendered for a limited time, so that each gives a text
-or an error message.
-"""
+"""Jinja templates that a user writes into a config or a file beside it: compiled in Jinja's sandbox, without other
+files, and rendered for a limited time."""
 
 import signal
 import threading
@@ -31,19 +28,8 @@ _MISTAKES = (
 
 
 class TextTemplate:
-    """A compiled template.
-
-    Attributes:
-        used: The variables that it uses.
-
-    Args:
-        source: The text.
-        name: Its name in messages: a key or a file.
-        variables: The variables that it may use.
-
-    Raises:
-        ValueError: the text is not Jinja, or uses an unknown variable or another template.
-    """
+    """A compiled template. `name` is a key or a file, for messages, `variables` are those that it may use, and `used`
+    those that it does. Raises ValueError if the text is not Jinja, or uses an unknown variable or another template."""
 
     def __init__(self, source: str, *, name: str, variables: Collection[str]) -> None:
         self._name = name

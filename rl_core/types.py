@@ -47,13 +47,11 @@ class Prompt:
 
     Attributes:
         uid: Stable identity of the row (a content hash); part of the key of its random seeds.
-        data_source: Name of the row's source.
         question: The user's text before the prompt template.
         text: The rendered chat prompt as it was tokenised (one placeholder for each image or video).
-        answer: Ground truth, of the type that its column has; only the reward and the cold start get it.
+        answer: Of the type that its column has; only the reward and the cold start get it.
         token_ids: [P] int32, every image and video expanded to its placeholder tokens, for the trainer.
         engine_token_ids: [E] int32, one placeholder token for each image or video, for vLLM, which expands it itself.
-        image_uids: In the order of the images in the prompt; `videos` likewise.
         extra: Every other column of the row (JSON values).
     """
 
@@ -81,21 +79,13 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How responses are sampled. Training uses only the temperature, because top_p and top_k change the distribution,
-    so that the trainer's log-probs would not describe it (docs/architecture.md, "Generator and trainer agree");
-    evaluation may use all of them.
-
-    Attributes:
-        temperature: Divides the logits; 0 is greedy.
-        max_tokens: Longest response, in tokens.
-        top_p: Probability mass of nucleus sampling; 1 is off.
-        top_k: Number of candidate tokens; -1 is off.
-    """
+    """How responses are sampled: at a temperature (0 is greedy), at most so many tokens, and from a probability mass
+    (nucleus sampling; 1 is off). Training uses only the temperature, because top_p changes the distribution, so that
+    the trainer's log-probs would not describe it."""
 
     temperature: float
     max_tokens: int
     top_p: float = 1.0
-    top_k: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,11 +103,9 @@ class Rollout:
     """One sampled response with the generator's log-probs.
 
     Attributes:
-        sample_index: Its index in the group, 0 .. n-1.
         response_ids: [R] int32, R >= 1, including the end-of-sequence token if it was sampled.
         log_probs: [R] float32, under the distribution that was sampled from (with temperature and token ban).
         text: The decoded response without special tokens.
-        finish_reason: "stop" at an end-of-sequence token, "length" at max_tokens.
         policy_version: Version of the weights that sampled it; each step checks it.
     """
 
@@ -153,13 +141,8 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """The reward of one rollout.
-
-    Attributes:
-        components: Named numbers, `overall` among them; empty if the reward failed.
-        parsed: The answer that the reward read from the response, if it reads one.
-        error: Why the reward failed (timeout, crash, exception text); None if it did not.
-    """
+    """The reward of one rollout: named numbers, `overall` among them, and the answer that the reward read, if it reads
+    one. If it failed there are no numbers, and `error` says why."""
 
     components: Mapping[str, float]
     parsed: str | None = None

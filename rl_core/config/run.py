@@ -92,23 +92,17 @@ class RunConfig(Section):
     def _correct_stale_rollouts(cls, tree: Any) -> Any:
         """Where rollouts wait for a step, and nothing is said of how that is corrected, correct it by the decoupled
         loss, which learns as fast as without the wait (docs/algorithms.md, "One step off-policy")."""
-        if not isinstance(tree, Mapping) or not _are_stale(tree):
-            return tree
-        algorithm = tree.get("algorithm", {})
-        if not isinstance(algorithm, Mapping) or "old_log_probs" in algorithm or _keeps_surplus(algorithm):
-            return tree
-        correction = algorithm.get("correction", {"type": "tis"})
-        if correction is None:
-            return tree
-        return {**tree, "algorithm": {**algorithm, "old_log_probs": "recompute", "correction": correction}}
-
-
-def _are_stale(tree: Mapping[str, Any]) -> bool:
-    rollout = tree.get("rollout")
-    return isinstance(rollout, Mapping) and rollout.get("staleness") == 1
-
-
-def _keeps_surplus(algorithm: Mapping[str, Any]) -> bool:
-    """Whether groups are kept whose log-probs cannot be computed again, because their weights are gone."""
-    filtering = algorithm.get("online_filtering")
-    return isinstance(filtering, Mapping) and filtering.get("surplus") == "keep"
+        match tree:
+            case {"rollout": {"staleness": 1}}:
+                algorithm = tree.get("algorithm", {})
+            case _:
+                return tree
+        match algorithm:
+            # A kept surplus has log-probs that cannot be computed again, because its weights are gone.
+            case {"old_log_probs": _} | {"correction": None} | {"online_filtering": {"surplus": "keep"}}:
+                return tree
+            case Mapping():
+                corrected = {"correction": {"type": "tis"}, **algorithm, "old_log_probs": "recompute"}
+                return {**tree, "algorithm": corrected}
+            case _:
+                return tree

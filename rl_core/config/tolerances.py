@@ -15,12 +15,7 @@ COMPARED_TOKENS: Final = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """Bounds on absolute differences of log-probs, in nats.
-
-    Attributes:
-        largest: Bound on the difference of any one token.
-        mean: Bound on the mean difference of all tokens.
-    """
+    """Bounds on absolute differences of log-probs, in nats: of any one token, and of the mean of all."""
 
     largest: float
     mean: float
@@ -28,14 +23,9 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgreementBounds:
-    """What the log-probs of generator and trainer keep over an optimizer batch.
-
-    Attributes:
-        percentile: Bound on the 99.9th percentile of the absolute differences, nats. There is none on the largest one:
-            among the 1e5 tokens of a step a single one may be far off.
-        mean: Bound on their mean, nats.
-        correlation: Least Pearson correlation, where the log-probs vary enough for one.
-    """
+    """What the log-probs of generator and trainer keep over an optimizer batch: bounds on the 99.9th percentile and the
+    mean of their absolute differences, in nats, and the least Pearson correlation. There is no bound on the largest
+    difference: among the 1e5 tokens of a step a single one may be far off."""
 
     percentile: float
     mean: float

@@ -1,9 +1,6 @@
-"""Two models, or two groups of models, on the same items.
-
-A group is one way of training, repeated with other seeds. There are two questions, and they have different answers.
-Over items: are these trained models better than those, on questions like these? Over seeds: is this way of training
-better than that one, whatever the seed? Few seeds answer the second question weakly, however many items there are.
-"""
+"""Two models, or two groups of models, on the same items. A group is one way of training, repeated with other seeds.
+Over items the question is whether these trained models are better; over seeds, whether the way of training is, which
+few seeds answer weakly, however many items there are."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,16 +29,13 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """The second model or group of models against the first one, item by item.
+    """The second model or group of models against the first one, item by item. `ci95` and `p_value` are over items.
 
     Attributes:
-        n: Items.
-        first, second: Accuracies; the accuracy of a group is the mean over its models.
-        ci95, p_value: Over items.
         flipped: [uid] -> the second share of right responses minus the first, of the items where they differ, the
             largest difference first.
         counts: None where a side has several responses to an item.
-        seeds: Number of models on each side, one for each seed.
+        seeds: Number of models on each side.
         over_seeds: None where a side has one seed only, or where no accuracy varies with the seed.
     """
 
@@ -82,14 +76,8 @@ def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationIt
 
 
 def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Comparison:
-    """Compare two models that gave one response to each item, with Newcombe's interval and McNemar's exact test.
-
-    Args:
-        first, second: [uid] -> whether the model's response is right.
-
-    Raises:
-        ValueError: there are no items, or the two sets of items differ.
-    """
+    """Compare two models that gave one response to each item, by [uid] -> whether it is right, with Newcombe's interval
+    and McNemar's exact test. Raises ValueError when there are no items, or the two sets of items differ."""
     differences = _differences(first, second)
     values = list(differences.values())
     counts = PairedCounts(
@@ -157,11 +145,10 @@ class GalleryRow:
 
 
 def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[GalleryRow]:
-    """Choose at most `count` items. Two thirds are flipped items: alternately one that training lost and one that it
-    gained, as long as there are both. The rest are alternately items that both models answered wrongly and items that
-    both answered rightly. If there are too few items of one kind, the other kind takes their places. Which items of a
-    kind are chosen depends on their uids alone, so that two runs show the same items. Raises ValueError when an item
-    has several responses, or the two sets of items differ."""
+    """Choose at most `count` items. Two thirds are flipped ones, lost and gained in turn; the rest are items that both
+    models answered wrongly and rightly, in turn. Where there are too few of one kind, another takes their places. Which
+    are chosen depends on uids alone, so that two runs show the same. Raises ValueError when an item has several
+    responses, or the two sets of items differ."""
     rows = sorted((_row(one, other) for one, other in pair_items(base, trained)), key=_keyed_order)
     flips = list(_by_turns(_of_kind(rows, base=True, trained=False), _of_kind(rows, base=False, trained=True)))
     steady = list(_by_turns(_of_kind(rows, base=False, trained=False), _of_kind(rows, base=True, trained=True)))
@@ -218,12 +205,8 @@ class GroupAccuracy:
 
 
 def group_accuracy(models: Sequence[Shares], *, samples_per_item: int = 1) -> GroupAccuracy:
-    """Sum up a group.
-
-    Args:
-        models: One mapping for each seed; ValueError when they have different items or none.
-        samples_per_item: Responses of each model to an item.
-    """
+    """Sum up a group: one mapping for each seed, and how many responses to an item each model gave. Raises ValueError
+    when the models have different items or none."""
     shares = mean_shares(models)
     return GroupAccuracy(
         by_seed=tuple(fmean(model.values()) for model in models),

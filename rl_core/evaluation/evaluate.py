@@ -28,16 +28,9 @@ def evaluate_prompts(
     run_seed: int,
     progress: Progress,
 ) -> dict[Mode, list[EvaluationItem]]:
-    """[mode] -> items of every configured mode, in the order of the prompts.
-
-    The greedy mode takes one response to each prompt at temperature 0, the sampled mode `config.n` responses. Seeds are
-    keyed by mode, prompt and sample, so a response depends on nothing else. A response without a score counts as wrong,
-    and its item has the reason.
-
-    Args:
-        prompts: The held-out rows; of these, the first `config.limit` are taken.
-        pool: Scores each response as soon as it is generated.
-        max_response_length: In tokens.
+    """[mode] -> items of every configured mode, in the order of the first `config.limit` prompts: one response at
+    temperature 0, or `config.n` sampled ones. Seeds are keyed by mode, prompt and sample. A response without a score
+    counts as wrong.
 
     Raises:
         ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.

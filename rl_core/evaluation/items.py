@@ -44,17 +44,12 @@ class EvaluationItem:
     """One graded response to a held-out prompt.
 
     Attributes:
-        image_uids: The uids of the images, then the uids of the frames of videos.
-        question: The user's text, before the prompt template is applied.
-        prompt: The rendered chat prompt.
-        answer: The ground truth.
-        parsed: The answer that the reward read from the response; None where it read none.
-        parse_failed: Whether the reward looked for an answer and found none; None where this is not known, because the
-            reward has no `parse` or failed.
+        image_uids: The uids of the images, then those of the frames of videos.
+        question, prompt: The user's text, and the rendered chat prompt.
+        parse_failed: Whether the reward looked for an answer and found none; None where it has no `parse` or failed.
         is_right: A response without a score is wrong.
-        length, finish_reason: Sampled tokens, the end-of-sequence token included, and "stop" or "length"; None for a
-            saved response, of which only the text is known.
-        error: Why there is no score, and no components; None where there is one.
+        length, finish_reason: None for a saved response, of which only the text is known.
+        error: Why there is no score; None where there is one.
         categories: The item's values in the columns of `evaluation.categories`.
     """
 

@@ -59,12 +59,9 @@ class FoundModel:
 @contextmanager
 def find_model(name: str) -> Iterator[FoundModel]:
     """Find the model that `name` leads to: a folder with a config.json; the folder of a run, for its merged model; the
-    folder of a checkpoint, which is exported into a temporary folder; else `owner/name[@revision]` on the hub.
-
-    Raises:
-        ValueError: `name` is none of these, or the checkpoint is damaged.
-        OSError: the hub has no such model or cannot be reached.
-    """
+    folder of a checkpoint, which is exported into a temporary folder; else `owner/name[@revision]` on the hub. Raises
+    ValueError if it is none of these or the checkpoint is damaged, and OSError if the hub has no such model or cannot
+    be reached."""
     path = Path(name)
     run = RunDirectory(path)
     if (path / "config.json").is_file():
@@ -132,14 +129,8 @@ def evaluate_model(
     model: FoundModel, measurements: Sequence[Measurement], *, dtype: Dtype, seed: int, progress: Progress
 ) -> Iterator[tuple[ProtocolResult, list[EvaluationItem]]]:
     """Yield the result and the items of each protocol, in the order of `measurements`, as soon as they are there.
-
-    Args:
-        dtype: Number format of the weights in the generator.
-        seed: Seed of the sampled responses.
-
-    Raises:
-        ValueError: items cannot be read or rendered, or the prompt of a protocol is not a valid template.
-    """
+    `dtype` is that of the weights in the generator. Raises ValueError when items cannot be read or rendered, or a
+    protocol's prompt is not a valid template."""
     with ExitStack() as stack:
         store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
         all_rendered = _render_all(model, measurements, store_path, progress)

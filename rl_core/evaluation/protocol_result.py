@@ -19,14 +19,9 @@ RESULT_FILE = "verdict.json"
 
 
 class ProtocolResult(BaseModel, frozen=True):
-    """The result of a protocol.
-
-    Attributes:
-        protocol: `Protocol.record` of the protocol.
-        subject: What was measured: the model with its items and the versions of the engine's packages, or the file of
-            responses with its hash.
-        remarks: Sentences that say why the accuracy may differ from a published one.
-    """
+    """The result of a protocol (its `Protocol.record`) on a subject, a model with its items and the versions of the
+    engine's packages, or a file of responses with its hash. The remarks say why the accuracy may differ from a
+    published one."""
 
     protocol: Mapping[str, Any]
     subject: Mapping[str, Any]
@@ -53,16 +48,8 @@ def summarise_by_protocol(
     remarks: Sequence[str] = (),
     was_asked_here: bool,
 ) -> ProtocolResult:
-    """Sum up the items of a protocol.
-
-    Args:
-        subject: What was measured.
-        remarks: What else a reader must know, besides the prompt and the number of items.
-        was_asked_here: Whether this project asked the model; the prompt of saved responses is not known.
-
-    Raises:
-        ValueError: the items differ in their mode or in the number of responses, or no response has a score.
-    """
+    """Sum up the items of a protocol, of a model that was asked here or of saved responses, whose prompt is not known.
+    Raises ValueError when the items differ in their mode or in the number of responses, or no response has a score."""
     result = summarise(items)
     notes = [_prompt_remark(protocol, was_asked_here), *_count_remarks(protocol, result), *remarks]
     return ProtocolResult(protocol=protocol.record(), subject=subject, remarks=tuple(notes), result=result)

@@ -19,11 +19,9 @@ Status = Literal["good", "regressed", "undecided", "not comparable"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reproduction:
-    """What the runs of a baseline say of a published number.
+    """What the runs of a baseline say of a published number. Both accuracies are means over `seeds`.
 
     Attributes:
-        trained: Accuracy of the trained models, in the order of `seeds`.
-        accuracy_before: Mean accuracy of the models that training started from.
         published, band: The published accuracy, and the accuracies that reproduce it; None where none was published.
         obstacles: Why the accuracies cannot be compared, a sentence each; empty where they can.
     """
@@ -76,18 +74,10 @@ def judge_reproduction(
     trained: GroupAccuracy,
     obstacles: Sequence[str] = (),
 ) -> Reproduction:
-    """Compare the accuracy of a baseline's runs with the published numbers.
-
-    The mean over seeds decides. Where several seeds were run and their mean lies outside the band, the outcome is
-    "above" or "below" only if the whole 95 % interval over seeds lies there, and else "undecided". One seed has no such
-    interval, and its accuracy alone decides.
-
-    Args:
-        before: Mean accuracy of the models that training started from. Where this accuracy was published too and ours
-            lies outside its band, the two evaluations differ, and the trained accuracies cannot be compared.
-        trained: Accuracy of the trained models, in the order of `seeds`.
-        obstacles: Other reasons why the accuracies cannot be compared, a sentence each.
-    """
+    """Compare the mean accuracy of a baseline's runs with the published one. Where several seeds were run and their
+    mean lies outside the band, the outcome is "above" or "below" only if the whole 95 % interval over seeds lies there,
+    and else "undecided". Where the accuracy before training was published too and `before` lies outside its band, the
+    two evaluations differ, and nothing can be compared; `obstacles` are other reasons."""
     band = published_band(published)
     reasons = [*obstacles, *_obstacles(published, before, trained)]
     return Reproduction(
@@ -139,14 +129,9 @@ def _band(accuracy: float, published: PublishedConfig) -> Interval | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drift:
-    """The runs of a baseline compared with earlier runs of the same recipe. The seeds decide where both sides have
-    several ones that differ, and else the items.
-
-    Attributes:
-        earlier: Names of the earlier runs, one for each seed.
-        comparison: The earlier runs first, the later ones second.
-        p_value: Where several baselines are judged together, it is adjusted for their number.
-    """
+    """The runs of a baseline compared with earlier runs of the same recipe, those first. The seeds decide where both
+    sides have several ones that differ, and else the items. Where several baselines are judged together, the p-value is
+    adjusted for their number."""
 
     earlier: tuple[str, ...]
     comparison: Comparison
@@ -185,9 +170,9 @@ def drift_from(earlier: Mapping[str, Shares], now: Sequence[Shares]) -> Drift:
 
 def baseline_status(reproduction: Reproduction, drifts: Sequence[Drift]) -> Status:
     """The status of a baseline after its runs: "regressed" where they are below the published band, or significantly
-    worse than one of the groups of earlier good runs; "not comparable" where a number was published and nothing can be
-    said of it; "undecided" where the seeds do not tell whether the baseline is below the band. A baseline without a
-    published number is judged by its good runs alone."""
+    worse than a group of earlier good runs; "not comparable" where nothing can be said of a published number;
+    "undecided" where the seeds do not tell whether it is below the band. A baseline without a published number is
+    judged by its good runs alone."""
     if reproduction.outcome == "below" or any(drift.is_drop for drift in drifts):
         return "regressed"
     if reproduction.outcome == "not comparable" and reproduction.published is not None:

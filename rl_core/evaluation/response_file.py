@@ -1,10 +1,6 @@
 """Keeps the responses of an evaluation as they are generated, so that an interrupted evaluation continues where it
-stopped.
-
-A response is a function of its request's seed, prompt and weights (docs/architecture.md, "Keyed randomness"), so the
-kept responses and the new ones together are the responses of an uninterrupted evaluation. Only responses are kept:
-scoring them again is cheap compared with generating them, and gives a scorer that failed another chance.
-"""
+stopped. A response is a function of its request's seed, prompt and weights, so it equals the one of an uninterrupted
+evaluation. Scores are not kept: they cost little."""
 
 import base64
 import json

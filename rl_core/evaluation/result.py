@@ -39,13 +39,11 @@ class EvaluationResult(BaseModel, frozen=True):
     wrong.
 
     Attributes:
-        ci95, bootstrap95: 95 % intervals of the accuracy over items (clustered_wilson_interval, and by resampling).
+        ci95, bootstrap95: Intervals of the accuracy over items (clustered_wilson_interval, and by resampling).
         pass_at, majority_at: Empty where each item has one response; majority@k also where no answer is read from them.
-        parse_failure_rate: Share of responses without a readable answer, among those that the reward parses; None where
-            it parses none.
-        truncation_rate, mean_length: Share of responses that reached the token limit, and tokens; None for saved
-            responses.
-        reward_mean: Mean `overall` of the responses with a score.
+        parse_failure_rate: Of the responses that the reward parses; None where it parses none.
+        truncation_rate, mean_length: None for saved responses.
+        reward_mean: Of the responses with a score.
     """
 
     mode: Mode

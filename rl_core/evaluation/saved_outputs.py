@@ -30,14 +30,8 @@ _CATEGORIES_KEY = "categories"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavedOutput:
-    """One saved response.
-
-    Attributes:
-        uid: Identity of the item; where the file has none, the number of the row among the rows of its mode.
-        question: Empty where the file has none.
-        sample_index: Index of the response among the responses to the item.
-        extra: The other columns of the row.
-    """
+    """One saved response to an item: its `uid` or, where the file has none, the number of the row among the rows of its
+    mode; its question, empty where the file has none; and the other columns of the row."""
 
     uid: str
     question: str
@@ -49,15 +43,10 @@ class SavedOutput:
 
 def read_saved_outputs(path: Path, *, mode: str) -> list[SavedOutput]:
     """Read a file of responses: JSON (a list, or an object with the list in `results`), JSONL, or Parquet, such as the
-    items.parquet of an evaluation.
-
-    A row holds the response (one of RESPONSE_KEYS; a list for several samples) and the ground truth (TRUTH_KEYS). It
-    may hold an identity (UID_KEYS) and the question. If the file has a column `mode`, only the rows of `mode` are read.
-
-    Raises:
-        ValueError: the file cannot be read or is empty, or a row lacks a response or a ground truth; the message names
-            the row, counted from 0 over all rows of the file.
-    """
+    items.parquet of an evaluation. A row holds the response (RESPONSE_KEYS; a list for several samples) and the truth
+    (TRUTH_KEYS), perhaps an identity and the question. If there is a column `mode`, only the rows of `mode` are read.
+    Raises ValueError where the file cannot be read or is empty, or a row, which is named, lacks a response or a
+    truth."""
     rows = [(row, record) for row, record in enumerate(_records(path)) if record.get(_MODE_KEY, mode) == mode]
     if not rows:
         raise ValueError(f"{path} holds no {mode} response")

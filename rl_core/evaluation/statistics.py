@@ -39,14 +39,10 @@ def wilson_interval(successes: float, n: float) -> Interval:
 
 
 def clustered_wilson_interval(item_shares: Sequence[float], *, samples_per_item: int) -> Interval:
-    """Wilson's interval for several responses to each item.
-
-    Responses to one item resemble each other, so k responses to each of N items say less than N * k independent
-    responses. They count as n_eff = p (1 - p) / v responses, where v is the variance of the mean over items: the design
-    effect of Kish, Survey Sampling, 1965; for Wilson's interval with it see Franco et al., J. Survey Statistics and
-    Methodology 7, 2019. n_eff lies between N and N * k. It is N where k = 1, and where all responses are right or all
-    are wrong.
-    """
+    """Wilson's interval for k responses to each of N items. They resemble each other, so they count as n_eff = p (1 -
+    p) / v responses, where v is the variance of the mean over items (the design effect of Kish, Survey Sampling, 1965;
+    for Wilson's interval Franco et al., J. Survey Statistics and Methodology 7, 2019). n_eff lies between N and N * k;
+    it is N where k = 1, and where all responses are right or all are wrong."""
     mean = fmean(item_shares)
     effective = _effective_answers(item_shares, mean, most=len(item_shares) * samples_per_item)
     return wilson_interval(mean * effective, effective)
@@ -120,12 +116,9 @@ def _phi(counts: PairedCounts) -> float:
 
 def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> Interval:
     """Percentile interval of the mean over items (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter
-    13), which assumes nothing about their distribution. Where the values are differences on the same items, it is the
-    interval of the difference. The seed is fixed: equal values give equal intervals, whatever their order.
-
-    An item is resampled with all its responses, since responses to one item are not independent. Items with equal
-    values are interchangeable, so a resample is one multinomial draw over the different values.
-    """
+    13), of shares or of differences on the same items. The seed is fixed: equal values give equal intervals, whatever
+    their order. Items with equal values are interchangeable, so a resample is one multinomial draw over the different
+    values."""
     different, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
     drawn = _generator("mean").multinomial(len(values), counts / len(values), size=resamples)
     low, high = np.quantile(drawn @ different / len(values), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

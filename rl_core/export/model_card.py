@@ -24,17 +24,8 @@ class AccuracyRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """The contents of the card.
-
-    Attributes:
-        base: The model that training started from ("Qwen/Qwen2.5-VL-3B-Instruct", "tiny qwen2_5_vl, random").
-        algorithm: The advantage estimator and the loss.
-        data, data_fingerprint: The training data, in words, and the fingerprint of the prepared data.
-        accuracy: The evaluations of the base and the trained model.
-        verification: How well the folder reproduces the trainer's log-probs.
-        versions: Library -> version.
-        hub_name: `owner/name` if the model is uploaded to the hub; the examples use it in place of the folder.
-    """
+    """The contents of the card. With a `hub_name`, `owner/name` of the uploaded model, the examples use it in place of
+    the folder."""
 
     run: str
     base: str

@@ -39,15 +39,10 @@ def verify_merged(
     folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] = ENGINES
 ) -> Verification:
     """Compute the log-probs of the checkpoint's probe with each engine, in a fresh process that does not import
-    Sightline, and compare.
-
-    On a CPU all engines run at the same time, because most of the time goes to importing libraries. On a GPU they run
-    one after the other, and each takes half of the memory: end other processes that use the GPU first. A model that is
-    larger than this lies on several GPUs, and what has no room there in the machine's memory or on the disk.
-
-    Raises:
-        MergeNotVerified: an engine does not load the folder, or the log-probs differ by more than the tolerance.
-    """
+    Sightline, and compare: on a CPU at the same time, since most of it is importing libraries, on a GPU one after the
+    other, with half of the memory each. A model that is larger lies on several GPUs, in the machine's memory and on the
+    disk. Raises MergeNotVerified where an engine does not load the folder, or the log-probs differ by more than the
+    tolerance."""
     import torch  # here, because a model card needs this module but not torch
 
     at_once = 1 if torch.cuda.is_available() else len(engines)

@@ -15,20 +15,12 @@ class BatchPlan:
     """The numbers that follow from the batch sizes.
 
     Attributes:
-        train_rows: Rows that are trained on.
-        prompts_per_step: `data.rollout_batch_size`.
         prompts_per_draw: Prompts that are taken at a time; with group filtering they may be fewer than a step's.
-        samples_per_step: Responses that are generated and scored in a step: prompts x `rollout.n`.
-        optimizer_steps_per_step: Optimizer steps of a step, all PPO epochs together; only the first is exactly
-            on-policy.
-        samples_per_optimizer_step: Responses that one gradient is averaged over.
+        optimizer_steps_per_step: All PPO epochs together; only the first is exactly on-policy.
         steps_per_epoch: Whole rollout batches in the whole draws of an epoch, if group filtering kept every group.
         rows_left_out_per_epoch: Rows that fill no batch; if the rows are shuffled, they differ between epochs.
         epochs: Epochs that are begun.
-        total_steps: Steps of the run.
-        total_optimizer_steps: Optimizer steps of the policy in the whole run, without a cold start; there are none
-            while the critic warms up.
-        total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
+        total_optimizer_steps: Those of the policy, without a cold start; there are none while the critic warms up.
         update_token_budget: Most tree tokens of a forward and backward pass.
         parts_per_longest_group: Micro-batches over which a group of the longest prompt and n longest responses is
             spread; each of them computes the prompt again.
@@ -210,15 +202,9 @@ def _parts_per_longest_group(config: RunConfig) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerShare:
-    """The most that one worker gets. What two workers get differs by one prompt or group if these are equally large;
-    otherwise they are balanced by size.
-
-    Attributes:
-        engines: Number of generators: workers that generate / `cluster.tensor_parallel_size`.
-        learners: Number of parts that an update is dealt into: workers that train / `cluster.sequence_parallel_size`.
-        prompts: Prompts that a generator answers in a step; each has `rollout.n` responses.
-        groups: Groups of an optimizer step that a part computes.
-    """
+    """How a step is dealt: the number of generators, and the most prompts that one of them answers; the number of
+    learners, and the most groups of an optimizer step that one of them computes. What two get differs by one if all are
+    equally large; otherwise they are balanced by size."""
 
     engines: int
     learners: int

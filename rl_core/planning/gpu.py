@@ -84,15 +84,9 @@ def _driver_says(query: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """A kind of GPU.
-
-    Attributes:
-        name: How the driver calls it.
-        memory_gib: Its memory in GiB, as the driver has it.
-        bandwidth: Bytes a second that it reads from its memory.
-        flops: Floating-point operations a second with dense bfloat16 matrices.
-        link: Bytes a second that it sends to another GPU of its machine.
-    """
+    """A kind of GPU: its name and its memory as the driver has them, the bytes a second that it reads from its memory,
+    its floating-point operations a second with dense bfloat16 matrices, and the bytes a second that it sends to another
+    GPU."""
 
     name: str
     memory_gib: float

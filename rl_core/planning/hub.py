@@ -30,14 +30,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubName:
-    """A model or a dataset that is fetched from the hub.
-
-    Attributes:
-        key: Where the config names it.
-        kind: Whether it is a model or a dataset.
-        repository: `owner/name`.
-        revision: Branch, tag or commit; None is the main branch.
-    """
+    """A model or a dataset that is fetched from the hub: where the config names it, `owner/name`, and its branch, tag
+    or commit; None is the main branch."""
 
     key: str
     kind: Literal["model", "dataset"]

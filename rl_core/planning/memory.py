@@ -104,9 +104,8 @@ def memory_forecast(
     """The forecast for a worker; with `cluster.placement: split`, for a worker of either kind.
 
     Args:
-        config: The run's config, in which every `auto` is settled (rl_core.planning.settings).
-        sizes: Sizes of its model.
-        gpu_gib: Memory of the GPU in GiB; 0 leaves out the KV cache. None for a worker on the CPU.
+        config: A config in which every `auto` is settled (rl_core.planning.settings).
+        gpu_gib: Memory of the GPU; 0 leaves out the KV cache. None for a worker on the CPU.
         response: Tokens of each response; None for the worst of all lengths (`update_pass`).
     """
     on_gpu = gpu_gib is not None

@@ -76,11 +76,9 @@ class MemoryForecast:
         rows: What takes memory: of the GPU, or on a CPU of the machine.
         host_rows: What takes the memory of a machine with GPUs; empty on a CPU.
         kept: Share of the update's bytes that the allocator keeps for the other phases (malloc, on a CPU).
-        cached_sequences: How many sequences of the greatest length the KV cache holds at one time; 0 where there is no
-            room for any.
-        workers_per_machine: Workers that share the memory of a machine.
-        generating_per_machine: How many of them only generate, while the others only train; 0 if all do both. Then the
-            rows of the phase `generate` are all that those have, and the others have all other rows.
+        cached_sequences: Longest sequences that the KV cache holds at one time.
+        generating_per_machine: How many of `workers_per_machine` only generate, while the others only train; 0 if all
+            do both. The rows of the phase `generate` are all that those have, and the others have all other rows.
     """
 
     rows: Sequence[MemoryRow]

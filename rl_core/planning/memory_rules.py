@@ -40,12 +40,7 @@ _GPUS_A_MACHINE: Final = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLimit:
-    """The memory that a run may take.
-
-    Attributes:
-        gib: That of a GPU, or of the machine if the run computes on its CPU.
-        on_gpu: Which of the two.
-    """
+    """The memory that a run may take: of a GPU, or of the machine if the run computes on its CPU."""
 
     gib: float
     on_gpu: bool

@@ -1,10 +1,6 @@
-"""Describes a model that transformers builds without weights, on torch's meta device: the names and sizes of its
-layers, whatever its architecture.
-
-Loading torch and transformers takes seconds. `rl_core/planning/model_sizes.py` therefore imports this module only
-where torch is loaded already, and elsewhere runs it as a process of its own: it reads the fields of a config.json from
-standard input, and writes the result to standard output as one line of JSON.
-"""
+"""Describes a model that transformers builds without weights, on torch's meta device. Loading torch takes seconds, so
+`model_sizes.py` imports this module only where torch is loaded already, and elsewhere runs it as a process: it reads
+the fields of a config.json from standard input, and writes the result as one line of JSON."""
 
 import json
 import sys

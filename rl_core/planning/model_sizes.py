@@ -1,10 +1,6 @@
-"""How large a model is, from its config.json alone: parameters, layers, and what a token of KV cache costs.
-
-transformers builds the model without weights (rl_core/planning/meta_model.py): in this process where torch is loaded
-already, as in a run, and otherwise in another one, which takes some seconds. The result is kept between processes in
-`$XDG_CACHE_HOME/sightline/models` (`~/.cache/sightline/models`), one JSON file for each config.json and version of
-torch and transformers. These files may be deleted at any time.
-"""
+"""How large a model is, from its config.json alone. transformers builds it without weights (meta_model.py): in this
+process where torch is loaded already, and otherwise in another one, which takes some seconds. The result is kept in
+`$XDG_CACHE_HOME/sightline/models` (`~/.cache/sightline/models`), whose files may be deleted at any time."""
 
 import hashlib
 import importlib
@@ -42,28 +38,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSizes:
-    """The sizes that memory and disk depend on, and the names that LoRA chooses from.
+    """The sizes that memory and disk depend on, and the names that LoRA chooses from. What is of a vision tower is 0
+    for a text model.
 
     Attributes:
         family: The `model_type`.
-        parameters: Parameters of the whole model; a tied output head counts once.
-        vision_parameters: Parameters of the vision tower and of the layers that join it to the text; 0 for a text
-            model.
-        vision_blocks: Blocks of the vision tower; 0 for a text model.
-        vision_heads: Attention heads of the vision tower; 0 for a text model.
-        num_layers: Layers of the language model.
-        hidden_size: Width of the language model.
-        intermediate_size: Width of its feed-forward layers.
-        head_size: Width of an attention head.
-        query_size: Attention heads x head size.
-        key_value_size: Key/value heads x head size.
+        parameters: A tied output head counts once.
+        vision_parameters: The layers that join the tower to the text are included.
+        query_size, key_value_size: Heads x head size.
         norms_queries: Whether the queries and keys of each head are normalised.
-        vocab_size: Rows of the embedding.
         tied_head: Whether the output head is the embedding.
-        max_positions: Longest sequence the model was made for, in tokens.
         linear_layers: Inputs plus outputs of each linear layer that can be adapted, by its full name in transformers.
-        other_modules: The full names of everything else: embeddings, the output head, norms, and modules that hold
-            others.
+        other_modules: The full names of everything else: embeddings, the output head, norms, and what holds others.
     """
 
     family: str

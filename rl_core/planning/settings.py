@@ -39,14 +39,8 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """Another value of a setting.
-
-    Attributes:
-        key: Its dotted key.
-        value: What it is set to; `auto` leaves it to the forecast.
-        shown: The value as a config file has it; with `auto`, what it becomes.
-        note: What has to be changed with it, for a person.
-    """
+    """Another value of a setting; `auto` leaves it to the forecast. `shown` is how a config file has it, or what `auto`
+    becomes, and `note` what a person has to change with it."""
 
     key: str
     value: Any

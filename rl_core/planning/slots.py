@@ -26,14 +26,9 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """What a run takes of a machine.
-
-    Attributes:
-        gpus: GPUs; 0 for a run that computes on a CPU.
-        cores: Cores, one for each thread that computes on a CPU; 0 for a run on GPUs.
-        memory_gib: The machine's memory in GiB, by the forecast; None where it is not known.
-        joins_cluster: Whether it joins a Ray cluster, which decides itself on which devices its workers run.
-    """
+    """What a run takes of a machine: GPUs, or a core for each thread that computes on a CPU; and the machine's memory
+    by the forecast, None where it is not known. A run that joins a Ray cluster does not decide itself on which devices
+    its workers run."""
 
     gpus: int = 0
     cores: int = 0

@@ -81,15 +81,9 @@ class StepTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardTime:
-    """The seconds that are assumed of a kind of GPU. Not counted are attention's own arithmetic, offloading, rewards,
-    the network between machines, and what group filtering draws beyond a batch.
-
-    Attributes:
-        config: The run's config, in which every `auto` is settled.
-        sizes: Sizes of its model.
-        card: The kind of GPU of each worker.
-        lengths: Of prompts and responses.
-    """
+    """The seconds that are assumed of a kind of GPU, for a config in which every `auto` is settled. Not counted are
+    attention's own arithmetic, offloading, rewards, the network between machines, and what group filtering draws beyond
+    a batch."""
 
     config: RunConfig
     sizes: ModelSizes

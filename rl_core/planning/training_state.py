@@ -16,15 +16,8 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingState:
-    """What a stage keeps of the parameters that it trains, in bytes.
-
-    Attributes:
-        parameters: Number of trained parameters.
-        weights: The trained parameters themselves.
-        gradients: Their gradients.
-        moments: The optimizer's two moments.
-        lower_bits: The lower bits of the float32 master weights, which bfloat16 weights lack and the optimizer keeps.
-    """
+    """What a stage keeps of the parameters that it trains, in bytes. `lower_bits` are those of the float32 master
+    weights, which bfloat16 weights lack and the optimizer keeps."""
 
     parameters: int
     weights: int

@@ -59,16 +59,9 @@ _FIRST: Final = ("mlp.gate_proj", "mlp.linear_fc1", "mlp.fc1")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
-    """A pass over a micro-batch.
-
-    Attributes:
-        tokens: Tree tokens.
-        targets: Response tokens, of which the output head computes logits.
-        patches: Patches of images; 0 for a text model.
-        keys: Keys that the responses attend to, for each tree token: each response has its own copies of those of its
-            prompt.
-        on_gpu: Whether a GPU computes it.
-    """
+    """A pass over a micro-batch: its tree tokens, the response tokens of which the output head computes logits, patches
+    of images, and the keys that the responses attend to for each tree token: each response has copies of its
+    prompt's."""
 
     tokens: int
     targets: int

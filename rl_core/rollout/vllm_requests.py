@@ -114,7 +114,6 @@ class RunningRequests:
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            top_k=sampling.top_k,
             max_tokens=sampling.max_tokens,
             seed=0,
             logprobs=0,  # of the sampled token only

@@ -42,14 +42,9 @@ class Answering:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judging:
-    """How a response is graded.
-
-    Attributes:
-        function: The reward function: a built-in one, or `path/to/file.py:function`.
-        packages: Distributions that it calls; their versions are a part of the protocol.
-        accuracy_key: The reward component that says whether a response is right.
-        rule: In words: which answer is read, what counts as right, over how many items.
-    """
+    """How a response is graded: by a reward function, built-in or `path/to/file.py:function`, and the distributions
+    that it calls, whose versions count. `rule` says in words which answer is read, what counts as right, over how many
+    items."""
 
     function: str
     kwargs: Mapping[str, float | int | str | bool] = field(default_factory=dict)
@@ -69,13 +64,10 @@ class Judging:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Protocol:
-    """One way to measure a model.
+    """One way to measure a model, named `<items>-<origin>@<version>`.
 
     Attributes:
-        name: `<items>-<origin>@<version>`.
-        summary: What it measures, and whose protocol it is.
         items: The published items on the hub; None where they are files that a person downloads.
-        columns: Columns of a file with the items.
         num_items: How many the published numbers count; None where nothing is published.
         prompt, prompt_origin: Jinja text (variable `content`) around each question, and who wrote it.
         max_prompt_length: In tokens; an item with a longer prompt is left out, and the result says how many.
