@@ -59,26 +59,6 @@ def test_who_only_looks_refuses_nobody(lock_file: Path, monkeypatch: pytest.Monk
         assert lock_file.read_text() == f"{os.getpid()}\n"
 
 
-def test_a_program_started_by_the_owner_does_not_keep_the_lock(lock_file: Path) -> None:
-    with RunLock(lock_file):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        with RunLock(lock_file):
-            assert child.poll() is None
-    finally:
-        child.kill()
-        child.wait()
-
-
-def test_the_lock_is_refused_within_one_process_too_and_free_after_the_block(
-    lock_file: Path,
-) -> None:
-    with RunLock(lock_file), pytest.raises(RunLocked), RunLock(lock_file):
-        pass
-    with RunLock(lock_file):
-        pass
-
-
 def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_file: Path) -> None:
     with RunLock(lock_file):
         ensure_held(lock_file)

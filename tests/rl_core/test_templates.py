@@ -77,8 +77,3 @@ def test_a_template_of_answers_may_want_answers_of_another_form() -> None:
 )
 def test_a_chat_template_may_use_what_transformers_gives_it(source: str) -> None:
     check_chat_template(source)
-
-
-def test_a_chat_template_that_is_no_jinja_is_named() -> None:
-    with pytest.raises(ValueError, match="is not valid Jinja, line 1"):
-        check_chat_template("{{ messages")

@@ -26,11 +26,6 @@ def test_each_bound_can_be_set_by_itself() -> None:
     assert (mean.percentile, mean.mean) == (1e-3, 0.01)
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [("float32", 1e-4), ("bfloat16", 1.0)])
-def test_a_probes_bound_that_is_not_set_is_the_number_formats(dtype: str, largest: float) -> None:
-    assert merge_tolerance(load_config(QUICKSTART, [f"model.dtype={dtype}"])).largest == largest
-
-
 def test_a_probe_is_bound_in_the_mean_too_and_more_tightly_where_the_trainer_repeats_itself() -> None:
     config = load_config(QUICKSTART, ["merge.probe_tolerance=1"])
     merged, resumed = merge_tolerance(config), resume_tolerance(config, same_place=True)

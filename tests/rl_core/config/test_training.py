@@ -2,7 +2,6 @@
 validated."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import pytest
 from pydantic import ValidationError
@@ -35,17 +34,6 @@ def test_a_temperature_is_one_that_vllm_samples_at(
     for temperature in refused:
         with pytest.raises(ValidationError, match="temperature"):
             section(temperature=temperature)
-
-
-@pytest.mark.parametrize(
-    ("setting", "on_cpu", "on_gpu"), [("auto", True, False), (True, True, True), (False, False, False)]
-)
-def test_the_engine_is_eager_where_compiling_does_not_pay_unless_told(
-    setting: bool | Literal["auto"], on_cpu: bool, on_gpu: bool
-) -> None:
-    rollout = RolloutConfig(enforce_eager=setting)
-    assert (rollout.is_eager(on_gpu=False), rollout.is_eager(on_gpu=True)) == (on_cpu, on_gpu)
-    assert RolloutConfig() == RolloutConfig(enforce_eager="auto")
 
 
 @pytest.mark.parametrize(

@@ -97,22 +97,6 @@ def test_the_other_way_round_everything_changes_its_sign(pair: tuple[list, list]
         assert there.over_seeds.ci95 == pytest.approx((-high, -low))
 
 
-@given(st.text("+-", min_size=1, max_size=12), st.integers(1, 4), st.integers(1, 4))
-def test_seeds_that_do_not_differ_are_not_one_seed(signs: str, before: int, now: int) -> None:
-    comparison = compare_groups([model(signs)] * before, [model(signs)] * now)
-    assert comparison.over_seeds is None
-    assert comparison.has_one_seed == (1 in (before, now))
-
-
-def test_many_items_make_models_different_and_few_seeds_leave_the_recipe_open() -> None:
-    """Each pair of models differs clearly on the items, but which group is ahead is the seeds' luck."""
-    first = [model("+" * 300 + "-" * 700), model("+" * 600 + "-" * 400)]
-    second = [model("+" * 350 + "-" * 650), model("+" * 650 + "-" * 350)]
-    comparison = compare_groups(first, second)
-    assert comparison.p_value < 0.001
-    assert comparison.over_seeds is not None and comparison.over_seeds.p_value > 0.5
-
-
 @given(st.integers(1, 30).flatmap(lambda n: st.tuples(*[st.text("+-", min_size=n, max_size=n)] * 2)))
 def test_single_answers_and_groups_of_one_see_the_same_difference(pair: tuple[str, str]) -> None:
     first, second = map(model, pair)
@@ -171,17 +155,3 @@ def test_the_order_of_the_items_does_not_matter(pairs: list[str], shuffle) -> No
     shuffle.shuffle(base)
     shuffle.shuffle(trained)
     assert pick_gallery(base, trained, count=9) == expected
-
-
-def test_a_row_holds_both_answers() -> None:
-    (row,) = gallery(["-+"], 5)
-    assert row == GalleryRow(
-        uid="p0",
-        image_uids=("i0",),
-        question="How many?",
-        answer="3",
-        base_response="<answer>3</answer>",
-        trained_response="new",
-        base_is_right=False,
-        trained_is_right=True,
-    )

@@ -106,11 +106,6 @@ def test_seeds_are_keyed_by_mode_prompt_and_sample(pool: RewardPool) -> None:
     assert engine.asked[1][0][3].seed == keyed_seed(3, "evaluation", "sampled", "p1", 1)
 
 
-def test_the_limit_takes_the_first_prompts(pool: RewardPool) -> None:
-    items = evaluate(TableEngine(right), pool, modes=("greedy",), limit=2)
-    assert [item.uid for item in items["greedy"]] == ["p0", "p1"]
-
-
 def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, caplog: pytest.LogCaptureFixture) -> None:
     prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
     with caplog.at_level(logging.WARNING):

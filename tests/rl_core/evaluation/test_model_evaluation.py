@@ -79,11 +79,6 @@ def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundM
     assert {item.uid: item.response for item in found[0][1]} == expected
 
 
-def test_a_model_answers_alike_whatever_else_it_is_asked(found: Found, model: FoundModel) -> None:
-    (again,) = evaluate_model(model, MEASUREMENTS[1:], dtype="float32", seed=4, progress=SilentProgress())
-    assert again == found[1]
-
-
 def test_items_that_cannot_be_asked_are_told(model: FoundModel, tmp_path: Path) -> None:
     short = replace(GREEDY, max_prompt_length=8)
     with pytest.raises(ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"):
@@ -97,11 +92,6 @@ def own_run(prepared_run: RunDirectory, config, tmp_path: Path) -> RunDirectory:
     shutil.copytree(prepared_run.root, run.root)
     run.config.write_text(dump_config(config))
     return run
-
-
-def test_a_folder_is_itself(prepared_run: RunDirectory) -> None:
-    with find_model(str(prepared_run.initial_model)) as model:
-        assert model == FoundModel(folder=prepared_run.initial_model, origin=f"folder {prepared_run.initial_model}")
 
 
 def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:

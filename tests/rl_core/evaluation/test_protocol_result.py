@@ -12,7 +12,7 @@ from rl_core.evaluation.protocol_result import (
     write_protocol_result,
 )
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.evaluation.protocols.registry import GEO3K_EASYR1, SUPERCLEVR_R1V
+from rl_core.evaluation.protocols.registry import SUPERCLEVR_R1V
 from tests.rl_core.evaluation.builders import make_items
 
 SUBJECT = {"model": "somewhere"}
@@ -60,22 +60,6 @@ def test_two_results_compare_item_by_item() -> None:
     assert (found.gained, found.lost) == (("p3",), ("p1",))
     low, high = found.ci95
     assert low < 0 < high
-
-
-def test_several_responses_are_compared_by_their_shares() -> None:
-    def answered(*signs: str) -> list:
-        return [
-            replace(item, mode="sampled", sample_index=index)
-            for index, of_all in enumerate(signs)
-            for item in make_items(of_all * 20)
-        ]
-
-    first, second = answered("+-", "--"), answered("++", "+-")
-    one, other = (result_on(items, GEO3K_EASYR1.with_samples(2)) for items in (first, second))
-    found = compare_protocol_results((one, first), (other, second))
-    assert found.difference == pytest.approx(0.5)
-    assert found.p_value < 0.001
-    assert len(found.gained) == 40
 
 
 def test_what_does_not_compare_is_refused() -> None:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import GroupAccuracy, Shares, group_accuracy
@@ -18,7 +16,7 @@ from rl_core.evaluation.reproduction import (
     drift_from,
     judge_reproduction,
 )
-from rl_core.evaluation.result import item_shares, summarise
+from rl_core.evaluation.result import item_shares
 from tests.rl_core.evaluation.builders import make_items
 
 PUBLISHED = PublishedConfig(
@@ -74,29 +72,6 @@ def test_outside_the_band_the_whole_interval_over_seeds_decides(
 ) -> None:
     found = judge(*right)
     assert (found.outcome, baseline_status(found, [])) == (outcome, status)
-
-
-@given(
-    st.lists(st.integers(0, 601), min_size=1, max_size=5).flatmap(
-        lambda one: st.tuples(st.just(one), st.permutations(one))
-    )
-)
-def test_the_order_of_seeds_changes_nothing(pair: tuple[list[int], list[int]]) -> None:
-    one, other = (judge(*right) for right in pair)
-    assert (one.outcome, one.is_below) == (other.outcome, other.is_below)
-    assert one.trained.mean == other.trained.mean and one.trained.ci95 == other.trained.ci95
-
-
-@given(st.lists(st.text("+-", min_size=3, max_size=3), min_size=1, max_size=9))
-def test_one_run_has_the_interval_of_its_own_evaluation(by_item: list[str]) -> None:
-    """Three responses to each item."""
-    items = [
-        replace(item, uid=f"q{place}", sample_index=sample)
-        for place, signs in enumerate(by_item)
-        for sample, item in enumerate(make_items(signs, mode="sampled"))
-    ]
-    found, alone = group_accuracy([item_shares(items)], samples_per_item=3), summarise(items)
-    assert (found.mean, found.ci95, found.n) == (alone.accuracy, alone.ci95, alone.n)
 
 
 def test_more_than_a_number_is_reproduced_by_anything_above_it() -> None:

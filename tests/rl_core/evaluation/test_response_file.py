@@ -2,7 +2,7 @@
 
 import json
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -126,25 +126,6 @@ def no_file_can_grow_beyond(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_kill_while_a_file_is_started_anew_leaves_the_old_one_or_the_new(
-    path: Path, killed_before_each_call: Callable[..., int]
-) -> None:
-    def prepare() -> None:
-        path.unlink(missing_ok=True)
-        interrupted(path, 3)
-
-    def check() -> None:
-        lines = path.read_bytes().splitlines()
-        assert len(lines) == (4 if json.loads(lines[0]) == {"key": "k"} else 1)
-
-    assert killed_before_each_call(prepare, lambda: start(path, "another"), check) > 2
-
-
-def start(path: Path, key: str) -> None:
-    with pytest.raises(RuntimeError, match="the engine is lost"):
-        drawn(path, Engine(alive=0), key=key)
 
 
 def test_answers_of_other_weights_or_settings_are_not_taken(path: Path) -> None:

@@ -48,17 +48,6 @@ def test_figures_of_a_greedy_pass() -> None:
     assert EvaluationResult.model_validate_json(result.model_dump_json()) == result
 
 
-def test_several_responses_an_item_count_by_item() -> None:
-    items = [
-        replace(item, mode="sampled", sample_index=index)
-        for index in range(4)
-        for item in make_items("+" * 30 + "-" * 20)
-    ]
-    result = summarise(items)
-    assert (result.n, result.samples, result.accuracy) == (50, 200, pytest.approx(0.6))
-    assert result.ci95 == pytest.approx(wilson_interval(30, 50))
-
-
 def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json() -> None:
     items = [
         replace(item, mode="sampled", sample_index=index, parsed="3" if item.is_right else f"wrong {index}")
@@ -104,12 +93,6 @@ def test_an_item_counts_in_each_of_its_categories() -> None:
     assert table[2].ci95 == wilson_interval(1, 2)
 
 
-def test_several_responses_to_an_item_are_one_item() -> None:
-    items = [replace(item, sample_index=i, categories={"a": ("b",)}) for i in range(4) for item in make_items("+-")]
-    (row,) = category_table(items)
-    assert (row.n, row.accuracy) == (2, 0.5)
-
-
 EVALUATION = {
     "greedy": make_items("+-+"),
     "sampled": [replace(ITEM, mode="sampled", sample_index=index) for index in range(2)],
@@ -135,16 +118,6 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k_responses(items: tuple, dat
     k = data.draw(st.integers(1, n))
     expected = fmean(fmean(any(chosen) for chosen in combinations(item, k)) for item in grades)
     assert pass_at_k([sum(item) for item in grades], n=n, k=k) == pytest.approx(expected, abs=1e-12)
-
-
-@given(small)
-def test_pass_at_1_is_the_accuracy_and_it_rises_with_k(items: tuple) -> None:
-    grades, n = items
-    right = [sum(item) for item in grades]
-    shares = [pass_at_k(right, n=n, k=k) for k in range(1, n + 1)]
-    assert shares[0] == pytest.approx(fmean(sum(item) / n for item in grades))
-    assert shares == sorted(shares)
-    assert shares[-1] == pytest.approx(fmean(any(item) for item in grades))
 
 
 def votes(text: str, right: str) -> list[Vote]:

@@ -54,18 +54,6 @@ def test_rows_as_r1v_logs_them(tmp_path: Path) -> None:
     assert facts(output) == ("row-000000", "How large is the angle?", "140°", "It is 140.", 0)
 
 
-def test_several_responses_to_an_item_are_numbered(tmp_path: Path) -> None:
-    path = tmp_path / "samples.json"
-    rows = [{"id": "a", "answer": "1", "response": ["x", "y"]}, {"id": "a", "answer": "1", "response": "z"}]
-    path.write_text(json.dumps(rows))
-    outputs = read_saved_outputs(path, mode="sampled")
-    assert [(output.uid, output.response, output.sample_index) for output in outputs] == [
-        ("a", "x", 0),
-        ("a", "y", 1),
-        ("a", "z", 2),
-    ]
-
-
 def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path: Path) -> None:
     path = tmp_path / "items.parquet"
     items = [*make_items("+-", categories={"shape": ("line",)}), replace(ITEM, mode="sampled", response="other")]
@@ -107,13 +95,6 @@ def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     path.write_text(json.dumps(rows))
     with pytest.raises(ValueError, match="row 5: no response"):
         read_saved_outputs(path, mode="greedy")
-
-
-def test_rows_without_an_identity_are_counted_within_their_mode(tmp_path: Path) -> None:
-    """So that they pair with those of a file that holds this mode alone."""
-    path = tmp_path / "both.json"
-    path.write_text(json.dumps([{"mode": mode, "answer": "1", "response": "1"} for mode in ("sampled", "greedy")]))
-    assert [output.uid for output in read_saved_outputs(path, mode="greedy")] == ["row-000000"]
 
 
 def score(tmp_path: Path, name: str, rows: list[dict]) -> list:

@@ -63,10 +63,3 @@ def test_a_model_on_the_hub_is_called_by_its_name(merged: Callable[[str], Merged
     usage = usage_lines(merged("qwen2_5").folder, hub_name="owner/counter")
     assert usage["With vLLM"] == "vllm serve owner/counter"
     assert "model='owner/counter'" in usage["With transformers"]
-
-
-def test_a_folder_with_a_space_is_quoted(tmp_path: Path) -> None:
-    folder = tmp_path / "my model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    assert usage_lines(folder)["With vLLM"] == f"vllm serve '{folder}'"

@@ -1,11 +1,10 @@
 """Batch arithmetic, and what is said when numbers do not fit."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
@@ -17,8 +16,7 @@ from rl_core.planning.batches import (
     most_passes,
     row_problems,
 )
-from rl_core.planning.rules import value_problems
-from rl_core.problem import PlanError, Problem
+from rl_core.problem import PlanError
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -59,15 +57,6 @@ def test_the_policy_rests_while_the_critic_warms_up(configure: Configure) -> Non
     plan = batch_plan(configure(*gae), train_rows=100)
     assert (plan.total_steps, plan.total_optimizer_steps, plan.total_critic_steps) == (12, 8 * 2, 12 * 4 * 2)
     assert batch_plan(configure(), train_rows=100).total_critic_steps == 0
-
-
-@pytest.mark.parametrize(("n", "micro", "parts"), [(8, 4, 1), (16, 4, 1), (17, 4, 2), (8, 1, 8), (3, 1, 3)])
-def test_a_group_above_the_token_budget_is_spread_over_parts(
-    configure: Configure, n: int, micro: int, parts: int
-) -> None:
-    # 64 prompt tokens and 16 a response: micro x 80 tokens hold the prompt and (micro x 80 - 64) / 16 responses.
-    config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
-    assert batch_plan(config, train_rows=16).parts_per_longest_group == parts
 
 
 @pytest.mark.parametrize(
@@ -138,45 +127,6 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
     scored = any(step % val_freq == 0 for step in saved)
     problems = row_problems(config, train_rows=16 * steps_per_epoch)
     assert [problem.where for problem in problems] == ([] if scored else ["merge.checkpoint"])
-
-
-@laws
-@given(
-    val_freq=st.sampled_from([-1, 1, 2, 3, 5, 7, 11]),
-    save_freq=st.integers(1, 40),
-    steps_per_epoch=st.integers(1, 8),
-    epochs=st.integers(1, 4),
-    max_steps=st.none() | st.integers(1, 20),
-    epoch_ends=st.booleans(),
-)
-@example(val_freq=2, save_freq=5, steps_per_epoch=6, epochs=1, max_steps=3, epoch_ends=True)
-@example(val_freq=-1, save_freq=5, steps_per_epoch=1, epochs=1, max_steps=None, epoch_ends=True)
-def test_the_advice_on_validation_gives_a_best_checkpoint(
-    configure: Configure,
-    val_freq: int,
-    save_freq: int,
-    steps_per_epoch: int,
-    epochs: int,
-    max_steps: int | None,
-    epoch_ends: bool,
-) -> None:
-    settings = (
-        "merge.checkpoint=best",
-        f"trainer.save_freq={save_freq}",
-        f"trainer.total_epochs={epochs}",
-        f"trainer.max_steps={'null' if max_steps is None else max_steps}",
-        f"trainer.save_on_epoch_end={epoch_ends}",
-    )
-
-    def problems(frequency: int) -> list[Problem]:
-        config = configure(*settings, f"trainer.val_freq={frequency}")
-        found = [*value_problems(config), *row_problems(config, train_rows=16 * steps_per_epoch)]
-        return [problem for problem in found if problem.where == "merge.checkpoint"]
-
-    for problem in problems(val_freq):
-        advised = re.search(r"set trainer\.val_freq to (\d+)", problem.fix)
-        assert advised is not None
-        assert problems(int(advised[1])) == []
 
 
 @laws

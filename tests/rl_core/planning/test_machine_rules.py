@@ -101,10 +101,6 @@ def test_variables_that_ray_would_refuse_are_found_before(variables: str) -> Non
 SPLIT = "cluster={devices: 2, placement: split}"
 
 
-def test_workers_that_generate_beside_others_that_train_have_no_problems_one_step_off() -> None:
-    assert problems(SPLIT, "rollout.staleness=1") == []
-
-
 @pytest.mark.parametrize(
     ("overrides", "key", "fatal"),
     [
@@ -140,12 +136,6 @@ def test_ray_is_needed_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
     (problem,) = package_problems(load_config(SMALL), GPU)
     assert problem.where == "cluster"
     assert problem.fix.endswith(" ray")
-
-
-def test_trackers_that_are_not_asked_for_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert package_problems(load_config(SMALL)) == []
-    assert len(package_problems(load_config(SMALL, EVERYWHERE))) == 3
 
 
 H100 = "81559, NVIDIA H100 80GB HBM3, Disabled"

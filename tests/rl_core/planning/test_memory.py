@@ -10,7 +10,6 @@ from rl_core.models import pixels
 from rl_core.planning.engine_memory import engine_part
 from rl_core.planning.memory import (
     KEPT_ON_CPU,
-    USABLE,
     memory_forecast,
 )
 from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE
@@ -82,15 +81,6 @@ def test_weights_gradients_and_optimizer_follow_from_the_parameters(
     assert rows["optimizer state"] == pytest.approx(optimizer * parameters)
 
 
-def test_adapters_cost_little_and_need_no_reference(configure: Configure) -> None:
-    adapted = rows_of(configure("model.dtype=bfloat16", "model.lora={rank: 64}", "algorithm.kl={coef: 0.01}"))
-    each = 64 * 28 * (3584 * 2 + 2 * (3584 + 512) + 3584 * 2 + 3 * (3584 + 18944)) / GIB
-    assert adapted["adapters"] == pytest.approx(2 * each)
-    assert adapted["gradients"] == pytest.approx(4 * each)
-    assert adapted["optimizer state"] == pytest.approx(10 * each)
-    assert "reference weights" not in adapted
-
-
 def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure: Configure) -> None:
     overrides = ["model.dtype=bfloat16", "model.lora={rank: 8}"]
     alone = memory_forecast(configure(*overrides), SEVEN_BILLION).peak_gib
@@ -160,11 +150,6 @@ def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure)
     assert logits("algorithm.entropy_coef=0.01") == 5 * 4 * 320 * 152064, "exponentials and their gradient"
 
 
-def test_a_micro_batch_is_no_larger_than_an_optimizer_batch(configure: Configure) -> None:
-    config = configure("actor.micro_batch_size_per_device_for_update=1000")
-    assert cpu_pass(config).tokens == 8 * (64 + 8 * 16)
-
-
 def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Configure) -> None:
     waits = "trainer.async_save=false"
     shared = ("rollout.gpu_memory_utilization=0.5", "rollout.enforce_eager=true", waits)
@@ -216,15 +201,6 @@ def test_the_patches_of_images_have_the_bytes_that_their_cache_is_limited_to(con
     }
 
 
-def test_a_local_cluster_takes_some_of_the_machines_memory(configure: Configure) -> None:
-    local, joined = (
-        memory_forecast(configure(f"cluster.address={address}"), SEVEN_BILLION, gpu_gib=141.0).host_rows
-        for address in ("local", "'10.0.0.1:6379'")
-    )
-    assert local[0].name == joined[0].name == "processes and libraries"
-    assert local[0].gib - joined[0].gib == pytest.approx(1.1)
-
-
 def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.7")
     memory = {"available_gib": 141.0, "on_gpu": True}
@@ -250,27 +226,6 @@ def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) 
     assert problem.where == "memory of this machine"
     assert "24.0 GiB are there; the largest part is optimizer state, 61.8 GiB" in problem.what
     assert not memory_problems(configure(), SEVEN_BILLION, available_gib=400.0, on_gpu=False)
-
-
-def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(configure: Configure) -> None:
-    config = configure("data.max_prompt_length=30000", "rollout.cpu_kv_cache_gib=1")
-    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=1e4, on_gpu=False)
-    assert problem.where == "rollout.cpu_kv_cache_gib"
-    enough = int(problem.fix.split()[3])
-    assert not memory_problems(
-        config.model_copy(update={"rollout": config.rollout.model_copy(update={"cpu_kv_cache_gib": enough})}),
-        SEVEN_BILLION,
-        available_gib=1e4,
-        on_gpu=False,
-    )
-
-
-def test_a_forecast_may_not_fill_a_whole_gpu(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.4", *PASSES)
-    needed = memory_forecast(config, SEVEN_BILLION, gpu_gib=80.0).phase_gib("update")
-    assert not memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE + 0.5, on_gpu=True)
-    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=needed / USABLE - 0.5, on_gpu=True)
-    assert problem.where == "memory of the GPU" and "may be planned with" in problem.what
 
 
 def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -> None:

@@ -144,17 +144,6 @@ def test_no_workers_are_proposed_that_cannot_share_the_layers(configure: Configu
     assert not limit.fits(with_changes(config, [Change.of("cluster.tensor_parallel_size", 3)]), sizes)
 
 
-def test_a_single_small_gpu_is_told_how_many_it_would_take(configure: Configure) -> None:
-    """7B with all weights on 24 GiB: nothing is enough on one GPU, nor with whole generators on eight of them."""
-    config, sizes = vision_model(configure, "7B", *on(1, 1), "data.max_prompt_length=1024")
-    limit = MemoryLimit(gib=23.7, on_gpu=True)
-    changes = changes_to_more_gpus(config, sizes, limit)
-    assert changes and {"cluster.devices", "cluster.tensor_parallel_size"} <= keys(changes)
-    gpus = with_changes(config, changes).cluster.ranks
-    told = str(memory_problems(config, sizes, available_gib=23.7, on_gpu=True)[0])
-    assert f"spread it over {gpus} such GPUs: set {', '.join(map(str, changes))}" in told
-
-
 def test_workers_that_only_generate_train_too_where_their_device_is_too_small_for_the_model(
     configure: Configure,
 ) -> None:

@@ -113,22 +113,6 @@ def test_a_contradiction_is_named(configure: Configure, overrides: list[str], wh
     assert any(what in problem.what for problem in problems if problem.where == where)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["model.lora={rank: 4}"],
-        ["model.lora={rank: 4, exclude_modules: null, target_modules: [qkv]}"],
-        ["model.freeze_vision_tower=true"],
-        ["model.source={type: tiny, family: llama, vision_hidden_size: 24}"],
-        ["model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"],
-        ["model.dtype=bfloat16", "model.lora={rank: 4}", "actor.optim.strategy=adamw_bf16"],
-    ],
-)
-def test_what_fits_together_is_no_problem(configure: Configure, overrides: list[str]) -> None:
-    where = [problem.where for problem in check_config(configure(*overrides)) if problem.fatal]
-    assert not [key for key in where if key.startswith(("model.", "actor.optim"))]
-
-
 def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure: Configure) -> None:
     separate = "model.lora={rank: 4, generator_weights: separate}"
 

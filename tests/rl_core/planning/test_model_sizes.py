@@ -72,19 +72,6 @@ def test_the_names_are_those_of_the_modules(family: Family, tmp_path: Path) -> N
     assert sizes.other_modules == modules.keys() - linear.keys() - {""}
 
 
-def test_grouped_heads_and_an_explicit_head_size_are_followed() -> None:
-    fields = {**PUBLISHED, "model_type": "qwen3", "head_dim": 64, "num_key_value_heads": 2}
-    fields.pop("vision_config")
-    sizes = sizes_of_config(fields)
-    assert sizes is not None
-    assert (sizes.query_size, sizes.key_value_size) == (28 * 64, 2 * 64)
-
-
-def test_an_unknown_architecture_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="architecture 'mamba' is none of llama, qwen2"):
-        sizes_of_config({"model_type": "mamba"})
-
-
 def test_a_folder_without_config_json_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no config\.json"):
         model_sizes(PretrainedModel(type="pretrained", path=str(tmp_path)))

@@ -183,16 +183,6 @@ def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure: Configure, t
     assert found == ["data.train.sources.gone.path"]
 
 
-@pytest.mark.parametrize(
-    ("weights", "found"),
-    [("{a: 1.0, b: 3.0}", []), ("{a: 1.0}", ["data.source_weights"]), ("{}", ["data.source_weights"]), ("null", [])],
-)
-def test_weights_must_fit_the_mixture(configure: Configure, weights: str, found: list[str]) -> None:
-    parts = {name: {"type": "counting", "size": 200, "scene_seed": seed} for seed, name in enumerate("ab", start=50)}
-    mixture = json.dumps({"type": "mixture", "sources": parts})
-    assert wheres(configure(f"data.train={mixture}", f"data.source_weights={weights}")) == found
-
-
 def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure: Configure, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     (problem,) = check_config(configure(f"model.source={{type: pretrained, path: {tmp_path}}}"))

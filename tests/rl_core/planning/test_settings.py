@@ -90,14 +90,6 @@ def test_published_models_fit_one_card(configure: Configure, size: str, card: in
     )
 
 
-def test_a_larger_card_recomputes_and_offloads_less(configure: Configure) -> None:
-    cards = [on_card(configure, "3B", card)[0].values for card in (40, 80, 141)]
-    levels = ["none", "optimizer", "all"]
-    offloads = [levels.index(values["trainer.offload"]) for values in cards]
-    assert offloads == sorted(offloads, reverse=True) and offloads[0] > offloads[-1]
-    assert [values["model.gradient_checkpointing"] for values in cards] == [True, True, False]
-
-
 def test_a_number_in_the_config_is_obeyed(configure: Configure) -> None:
     given = {
         "model.gradient_checkpointing": False,

@@ -67,19 +67,6 @@ def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice
     assert most <= 1 or is_ever_shared(needs, machine)
 
 
-def test_gpus_are_given_in_their_order_and_again_when_they_are_free() -> None:
-    slots = Slots(Machine(gpus=("3", "GPU-7f", "1"), cores=1, memory_gib=64.0))
-    two, one = (Need(gpus=count, memory_gib=8.0) for count in (2, 1))
-    first = slots.take(two)
-    assert first is not None and first.variables == {"CUDA_VISIBLE_DEVICES": "3,GPU-7f"}
-    assert slots.take(two) is None
-    second = slots.take(one)
-    assert second is not None and second.gpus == ("1",) and slots.take(one) is None
-    slots.give_back(first)
-    third = slots.take(one)
-    assert third is not None and third.gpus == ("3",)
-
-
 @pytest.mark.parametrize(
     ("need", "why"),
     [

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import CARDS, Gpu
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.settings import settle
-from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths, StepTime
+from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "configs" / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
@@ -107,12 +106,6 @@ def test_what_workers_share_takes_less_and_what_they_exchange_takes_longer() -> 
     assert replicas.optimizer() > one.optimizer() > eight.optimizer()
     together = card_time("h100", lengths, "cluster={devices: 2, sequence_parallel_size: 2}")
     assert one.passes(4) / 2 < together.passes(4) < one.passes(4), "each computes all images"
-
-
-def test_a_step_is_the_sum_of_its_parts() -> None:
-    in_turn = StepTime(generate=3.0, update=2.0, sync=0.5, other=0.25, is_overlapped=False)
-    assert in_turn.step == 5.75
-    assert replace(in_turn, is_overlapped=True).step == 3.75
 
 
 def test_lengths_are_those_that_are_planned_else_half_of_the_longest(configure: Configure) -> None:

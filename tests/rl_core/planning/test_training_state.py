@@ -66,13 +66,6 @@ def test_the_forecast_counts_every_copy(
     assert disk_bytes(config, sizes) == weights * (models + checkpoints * weights_each)
 
 
-def test_without_moments_a_critics_weights_are_still_there(configure: Configure) -> None:
-    gae = ("algorithm.advantage.type=gae", "critic={global_batch_size: 8}", "trainer.save_model_only=true")
-    config = configure(*gae)
-    sizes = model_sizes(config.model.source)
-    assert checkpoint_bytes(config, sizes) == 2 * 4 * sizes.parameters
-
-
 def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16")
     sizes = model_sizes(config.model.source)
