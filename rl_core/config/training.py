@@ -138,8 +138,8 @@ class RolloutConfig(Section):
         return CPU_GPU_SHARE if self.gpu_memory_utilization == "auto" else self.gpu_memory_utilization
 
 
-class ActorConfig(Section):
-    """The policy update."""
+class UpdateConfig(Section):
+    """What the updates of policy and critic have in common."""
 
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
@@ -149,47 +149,40 @@ class ActorConfig(Section):
     """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
     tree tokens. `auto` is 4 on a CPU, and on a GPU as many as the forecast has room for."""
     micro_batch_size_per_device_for_experience: AutoSequences = "auto"
-    """The same for passes without a gradient through the reference; recomputed old log-probs use the update's. `auto`
-    is 16 on a CPU, and on a GPU four times the update's."""
+    """The same for passes without a gradient: through the reference, or for the critic's values of a rollout batch;
+    recomputed old log-probs use the update's. `auto` is 16 on a CPU, and on a GPU four times the update's."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig()
     """Optimizer."""
 
+    @property
+    def update_sequences(self) -> int:
+        """Longest sequences of a pass with a gradient; `auto` that no plan has settled is the CPU's number."""
+        chosen = self.micro_batch_size_per_device_for_update
+        return CPU_SEQUENCES["update"] if chosen == "auto" else chosen
 
-class CriticConfig(Section):
+    @property
+    def experience_sequences(self) -> int:
+        """The same of a pass without a gradient."""
+        chosen = self.micro_batch_size_per_device_for_experience
+        return CPU_SEQUENCES["experience"] if chosen == "auto" else chosen
+
+
+class ActorConfig(UpdateConfig):
+    """The policy update."""
+
+
+class CriticConfig(UpdateConfig):
     """The critic of `algorithm.advantage: {type: gae}`: a value model that starts with the body of the model that RL
     starts from."""
 
-    global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
-    """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
-    ppo_epochs: int = Field(default=1, ge=1)
-    """Number of passes over a rollout batch."""
-    micro_batch_size_per_device_for_update: AutoSequences = "auto"
-    """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
-    tree tokens. `auto` is 4 on a CPU, and on a GPU as many as the forecast has room for."""
-    micro_batch_size_per_device_for_experience: AutoSequences = "auto"
-    """The same for the pass without a gradient that computes the values of a rollout batch. `auto` as in `actor`."""
     cliprange_value: float = Field(default=0.5, gt=0.0)
     """How far a value may move within a step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
     """How the value loss is averaged; the choices are the same as in `algorithm.loss_avg_mode`."""
-    max_grad_norm: float = Field(default=1.0, gt=0.0)
-    """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
     """Optimizer."""
-
-
-def update_sequences(owner: ActorConfig | CriticConfig) -> int:
-    """Longest sequences of a pass with a gradient; `auto` that no plan has settled is the CPU's number."""
-    chosen = owner.micro_batch_size_per_device_for_update
-    return CPU_SEQUENCES["update"] if chosen == "auto" else chosen
-
-
-def experience_sequences(owner: ActorConfig | CriticConfig) -> int:
-    """Longest sequences of a pass without a gradient; `auto` that no plan has settled is the CPU's number."""
-    chosen = owner.micro_batch_size_per_device_for_experience
-    return CPU_SEQUENCES["experience"] if chosen == "auto" else chosen
 
 
 class TrainerConfig(Section):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig, update_sequences
+from rl_core.config.training import UpdateConfig
 from rl_core.problem import Problem, raise_if_fatal
 
 
@@ -88,7 +88,7 @@ def steps_per_epoch(config: RunConfig, train_rows: int) -> int:
     return train_rows // draw * draw // config.data.rollout_batch_size
 
 
-def optimizer_steps_per_step(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
+def optimizer_steps_per_step(config: RunConfig, owner: UpdateConfig) -> int:
     """Optimizer steps of one training step of the policy or the critic, all PPO epochs together."""
     return config.data.rollout_batch_size // owner.global_batch_size * owner.ppo_epochs
 
@@ -105,12 +105,12 @@ def longest_sequence(config: RunConfig) -> int:
 
 def update_token_budget(config: RunConfig) -> int:
     """Most tree tokens of a forward-backward pass of the policy."""
-    return longest_sequence(config) * update_sequences(config.actor)
+    return longest_sequence(config) * config.actor.update_sequences
 
 
 def divisibility_problems(config: RunConfig) -> list[Problem]:
     """Every batch size that does not divide the batch size that it must divide."""
-    owners: dict[str, ActorConfig | CriticConfig | None] = {"actor": config.actor, "critic": config.critic}
+    owners: dict[str, UpdateConfig | None] = {"actor": config.actor, "critic": config.critic}
     rollout = config.data.rollout_batch_size
     return [
         Problem(
@@ -182,7 +182,7 @@ def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
         yield from _never_reached("critic", config.critic, config, steps)
 
 
-def _never_reached(name: str, owner: ActorConfig | CriticConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
+def _never_reached(name: str, owner: UpdateConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
     optimizer_steps = steps * max(1, optimizer_steps_per_step(config, owner))
     if owner.optim.lr_warmup_steps >= optimizer_steps:
         yield Problem(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.config.training import UpdateConfig
 from rl_core.planning.batches import WorkerShare, optimizer_steps_per_step
 from rl_core.planning.engine_memory import engine_part, kv_bytes_per_token
 from rl_core.planning.gpu import Card
@@ -101,7 +101,7 @@ class CardTime:
         batch, share = config.data.rollout_batch_size, WorkerShare.of(config)
         forwards = sum((algorithm.old_log_probs == "recompute", algorithm.kl is not None, config.critic is not None))
         update = forwards * self.passes(-(-batch // share.learners), has_gradient=False)
-        owners: list[ActorConfig | CriticConfig] = [config.actor, *([config.critic] if config.critic else [])]
+        owners: list[UpdateConfig] = [config.actor, *([config.critic] if config.critic else [])]
         for owner in owners:
             one = self.passes(-(-owner.global_batch_size // share.learners)) + self.optimizer()
             update += optimizer_steps_per_step(config, owner) * one

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig, experience_sequences, update_sequences
+from rl_core.config.training import CriticConfig, UpdateConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.memory_rows import BACKWARD, MemoryRow, Moment
 from rl_core.planning.model_fields import vision_patch_size
@@ -132,7 +132,7 @@ def _row(name: str, num_bytes: int, *moments: Moment) -> MemoryRow:
 
 
 def update_pass(
-    config: RunConfig, sizes: ModelSizes, owner: ActorConfig | CriticConfig, *, response: int | None, on_gpu: bool
+    config: RunConfig, sizes: ModelSizes, owner: UpdateConfig, *, response: int | None, on_gpu: bool
 ) -> Pass:
     """The largest pass with a gradient, of policy or critic.
 
@@ -147,12 +147,12 @@ def update_pass(
 def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None, on_gpu: bool) -> Pass:
     """The largest pass without a gradient."""
     most_trees = config.data.rollout_batch_size
-    tokens = min(longest_sequence(config) * experience_sequences(config.actor), most_trees * _longest_tree(config))
+    tokens = min(longest_sequence(config) * config.actor.experience_sequences, most_trees * _longest_tree(config))
     return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
 
 
-def _update_tokens(config: RunConfig, owner: ActorConfig | CriticConfig) -> int:
-    return min(longest_sequence(config) * update_sequences(owner), owner.global_batch_size * _longest_tree(config))
+def _update_tokens(config: RunConfig, owner: UpdateConfig) -> int:
+    return min(longest_sequence(config) * owner.update_sequences, owner.global_batch_size * _longest_tree(config))
 
 
 def _longest_tree(config: RunConfig) -> int:

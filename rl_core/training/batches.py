@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ActorConfig, CriticConfig
+from rl_core.config.training import UpdateConfig
 from rl_core.training.agreement import LogProbGap
 from rl_core.training.microbatches import AnyGroup
 from rl_core.training.optimizer import StepOutcome
@@ -77,7 +77,7 @@ def update_batch(
     """The optimizer batches of policy and critic; each has its own batch size and number of PPO epochs. The policy has
     none in the steps before `trainer.critic_warmup`, and a batch without any sample in the loss is left out."""
 
-    def batches(owner: ActorConfig | CriticConfig) -> list[OptimizerBatch]:
+    def batches(owner: UpdateConfig) -> list[OptimizerBatch]:
         parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
         longest = config.rollout.max_response_length
         batches = [OptimizerBatch.of(part, longest_response=longest) for part in parts]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.config.run import RunConfig
-from rl_core.config.training import CriticConfig, experience_sequences, update_sequences
+from rl_core.config.training import CriticConfig
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.files import read_json
 from rl_core.models.pixels import PixelCache
@@ -38,7 +38,7 @@ class Critic:
         self._ranks = ranks
         self._config = critic
         self._pixels = pixels
-        self._experience_budget = experience_sequences(critic) * longest_sequence(config)
+        self._experience_budget = critic.experience_sequences * longest_sequence(config)
         self._optimizer = PolicyOptimizer(
             model,
             config=critic.optim,
@@ -53,7 +53,7 @@ class Critic:
             optimizer=self._optimizer,
             pixels=pixels,
             config=critic,
-            token_budget=update_sequences(critic) * longest_sequence(config),
+            token_budget=critic.update_sequences * longest_sequence(config),
             ranks=ranks,
         )
 

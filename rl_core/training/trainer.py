@@ -10,7 +10,6 @@ from typing import TypeVar
 import torch
 
 from rl_core.config.run import RunConfig
-from rl_core.config.training import experience_sequences
 from rl_core.device import computing_device
 from rl_core.distributed.collectives import broadcast_weights, parameters_of
 from rl_core.distributed.ranks import LONE, Ranks
@@ -99,7 +98,7 @@ class Trainer:
     @property
     def experience_token_budget(self) -> int:
         """Most tree tokens of a pass without gradients."""
-        return experience_sequences(self.config.actor) * longest_sequence(self.config)
+        return self.config.actor.experience_sequences * longest_sequence(self.config)
 
     @property
     def optimizer(self) -> PolicyOptimizer:

@@ -13,8 +13,6 @@ from rl_core.config.training import (
     CriticConfig,
     RolloutConfig,
     TrainerConfig,
-    experience_sequences,
-    update_sequences,
 )
 from rl_core.section import Section
 
@@ -48,9 +46,9 @@ def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before
 @pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])
 def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner: type[ActorConfig | CriticConfig]) -> None:
     """Digests of runs before `auto` was there rest on these numbers."""
-    assert (update_sequences(owner()), experience_sequences(owner())) == (4, 16)
+    assert (owner().update_sequences, owner().experience_sequences) == (4, 16)
     given = owner(micro_batch_size_per_device_for_update=3, micro_batch_size_per_device_for_experience=5)
-    assert (update_sequences(given), experience_sequences(given)) == (3, 5)
+    assert (given.update_sequences, given.experience_sequences) == (3, 5)
     model = ModelConfig(source=TinyModel(type="tiny"))
     assert not model.recomputes_activations
     assert model.model_copy(update={"gradient_checkpointing": True}).recomputes_activations
