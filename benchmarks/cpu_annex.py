@@ -203,7 +203,7 @@ def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
     from rl_core.rollout.requests import collect_groups, requests_for
     from rl_core.training.batches import update_batch
     from rl_core.types import Group, Sampling, TrainGroup, TrainSample
-    from rl_core.workers.folders import WorkerFolders
+    from rl_core.workers.folders import Opening, WorkerFolders
     from rl_core.workers.local_worker import LocalWorker
     from tests.rl_core.workers.trials import made_up_groups
 
@@ -214,7 +214,7 @@ def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
     folders = WorkerFolders(
         model=run.initial_model, base=run.base_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
     )
-    worker = LocalWorker(config, folders, total_optimizer_steps=1000, total_critic_steps=0)
+    worker = LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=1000))
     worker.load("policy", folders.base)
     limit, size = config.rollout.max_response_length, config.data.rollout_batch_size
     sampling = Sampling(temperature=config.rollout.temperature, max_tokens=limit)

@@ -35,7 +35,7 @@ from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import GenerationRequest, Prompt, Sampling, TrainGroup
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tasks.results.measured_memory import measured_peaks
 from tasks.results.run_facts import environment_facts
@@ -229,7 +229,7 @@ def measured(config: RunConfig, folder: Path) -> dict[str, Any]:
     folders = WorkerFolders(
         model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
     )
-    worker = LocalWorker(config, folders, total_optimizer_steps=100)
+    worker = LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=100))
     if config.algorithm.kl is not None:
         worker.load("reference", run.initial_model)
     peaks: dict[str, float] = {}

@@ -51,8 +51,7 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
     training itself raises come back. So do a full disk and mistakes that a person must correct. A stop was
     requested."""
     from rl_core.loop.collecting import StaleWeights
-    from rl_core.loop.filtering import TooFewInformativeGroups
-    from rl_core.loop.scoring import TooManyFailedRewards
+    from rl_core.loop.draws import TooFewInformativeGroups, TooManyFailedRewards
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
     from rl_core.training.probing import ProbeMismatch

@@ -89,8 +89,8 @@ class Ranks:
     def join(
         cls, place: RankPlace, layout: Layout, *, ranks_per_sequence: int = 1, ranks_per_generator: int = 1
     ) -> Self:
-        """Meet the other ranks; this waits until all have come. Torch's default process group must not exist yet. On a
-        GPU the ranks of a machine take its visible devices in turn.
+        """Meet the other ranks; this waits until all have come, or raises RuntimeError. Torch's default process group
+        must not exist yet. On a GPU the ranks of a machine take its visible devices in turn.
 
         Args:
             place: Which of the ranks this one is.
@@ -98,22 +98,10 @@ class Ranks:
             ranks_per_sequence: How many consecutive ranks compute each sequence together (sequence parallelism).
             ranks_per_generator: How many consecutive ranks of a machine hold each generator together (tensor
                 parallelism).
-
-        Raises:
-            RuntimeError: this process has a default process group already, or the others did not come in time.
-            ValueError: the ranks cannot be put together in groups of these sizes, or for `hybrid`.
         """
-        if place.size % ranks_per_sequence:
-            raise ValueError(f"{place.size} ranks cannot be put together in groups of {ranks_per_sequence}")
-        if place.ranks_per_node % ranks_per_generator:
-            raise ValueError(
-                f"{place.ranks_per_node} ranks of a machine cannot hold generators in groups of {ranks_per_generator}"
-            )
         if place.size == 1:
             return cls(place, None)
         replicas, shards = _replicas_and_shards(place, layout)
-        if dist.is_initialized():
-            raise RuntimeError("this process belongs to a process group already: ranks need a process of their own")
         choose_interface(place)
         device = take_device(place.local_rank).type
         dist.init_process_group(
@@ -231,10 +219,8 @@ class Ranks:
 
 
 LONE: Final = Ranks(ALONE, None)
-"""A worker that trains without others."""
-
 WHOLE: Final = GeneratorRanks(place=ALONE, size=1, group=None)
-"""A worker that is alone and has a whole generator."""
+"""A worker that trains without others, and has a whole generator."""
 
 
 def meeting_store(meeting: str, *, number: int, size: int, timeout: timedelta = default_pg_timeout) -> TCPStore:
@@ -267,12 +253,7 @@ def _replicas_and_shards(place: RankPlace, layout: Layout) -> tuple[int, int]:
         case "none":
             return place.size, 1
         case "hybrid":
-            nodes, rest = divmod(place.size, place.ranks_per_node)
-            if rest:
-                raise ValueError(
-                    f"{place.size} ranks cannot be shared out equally over machines with {place.ranks_per_node} ranks"
-                )
-            return nodes, place.ranks_per_node
+            return place.size // place.ranks_per_node, place.ranks_per_node
 
 
 def _gloo_group() -> dist.ProcessGroup:

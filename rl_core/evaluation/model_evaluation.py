@@ -31,7 +31,7 @@ from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.opening import open_workers
 
 Dtype = Literal["float32", "bfloat16"]
@@ -91,7 +91,9 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
         raise ValueError(f"{checkpoint_folder} is not in the folder of its run, whose config and data it needs")
     config = load_config(run.config)
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
-    workers = open_workers(config, folders, total_optimizer_steps=1, progress=SilentProgress())
+    workers = open_workers(
+        Opening(config=config, folders=folders, total_optimizer_steps=1), progress=SilentProgress()
+    )
     try:
         workers.load("saved policy", checkpoint.folder)
         workers.export(folder)

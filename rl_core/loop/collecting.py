@@ -9,9 +9,17 @@ import numpy as np
 
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
-from rl_core.loop.filtering import Quota, every_group, informative_groups, scored_groups, too_few
+from rl_core.loop.draws import (
+    EVERY_GROUP,
+    DrawScores,
+    Quota,
+    TooManyFailedRewards,
+    check_failed_share,
+    informative_groups,
+    scored_groups,
+    too_few,
+)
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
-from rl_core.loop.scoring import DrawScores, TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
@@ -82,7 +90,7 @@ class Collector:
         filtering = self.config.algorithm.online_filtering
         if filtering is None:
             prompts = next_prompts()
-            collected = self._unfiltered(self._sampled(prompts, every_group()), prompts)
+            collected = self._unfiltered(self._sampled(prompts, EVERY_GROUP), prompts)
         else:
             collected = self._filtered(next_prompts, kept, filtering)
         if self.config.algorithm.advantage.uses_greedy:
@@ -133,7 +141,7 @@ class Collector:
         """Add one greedy response for each prompt, scored like the others. A group whose greedy response has no score
         is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
-        greedy = self._sampled(prompts, every_group(), greedily=True)
+        greedy = self._sampled(prompts, EVERY_GROUP, greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
         groups = [group for group in collected.batch.groups if group.prompt.uid in rewards]
         return replace(
@@ -152,7 +160,7 @@ class Collector:
     def _quota(self, missing: int, filtering: GroupFilterSection) -> Quota:
         """Of a draw that shall give so many informative groups, or more if a surplus is kept."""
         if filtering.surplus == "keep":
-            return every_group()
+            return EVERY_GROUP
         return Quota(
             missing=missing,
             is_informative=lambda group, scores: bool(self._informative(RolloutBatch.of([group], scores), filtering)),

@@ -32,7 +32,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
 from rl_core.types import EvaluatedModel, GenerationRequest, Rollout, Sampling
-from rl_core.workers.folders import WorkerFolders, base_model
+from rl_core.workers.folders import Opening, WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 
@@ -70,15 +70,14 @@ class Session:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))
             config = settled_for_this_machine(self.config, self.run)
-            folders = WorkerFolders.of_run(self.config, self.run, self._datasets)
+            opening = Opening(
+                config=config,
+                folders=WorkerFolders.of_run(self.config, self.run, self._datasets),
+                total_optimizer_steps=plan.total_optimizer_steps,
+                total_critic_steps=plan.total_critic_steps,
+            )
             with self._progress.wait("load the model"):
-                self._workers = open_workers(
-                    config,
-                    folders,
-                    total_optimizer_steps=plan.total_optimizer_steps,
-                    total_critic_steps=plan.total_critic_steps,
-                    progress=self._progress,
-                )
+                self._workers = open_workers(opening, progress=self._progress)
             # Otherwise every eighth step or so has a collection of garbage that takes 0.4 s, in which the workers wait.
             gc.collect()
             gc.freeze()

@@ -9,8 +9,9 @@ from typing import Any, Final, NoReturn
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.merging import the_same
-from rl_core.workers.messages import Logged, Process, Raised, RankAnswer, Returned, Taken, WorkerCall
+from rl_core.workers.messages import Logged, Process, RankAnswer, Taken, WorkerCall
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch
 
@@ -56,8 +57,7 @@ class ActorGroup:
         hang_seconds: float,
         reading_seconds: float = 0.0,
         member: str = "worker",
-        last_words: Callable[[int], str] = lambda pid: "",
-        cluster_has_ended: Callable[[], bool] | None = None,
+        local: LocalRay | None = None,
     ) -> None:
         """Call these actors.
 
@@ -67,8 +67,7 @@ class ActorGroup:
             hang_seconds: The longest time of a call without any progress.
             reading_seconds: The longest time in which `open` reads weights.
             member: What a rank is called in messages, such as "generating worker".
-            last_words: Finds what a process of this id has written before it died, if that is known.
-            cluster_has_ended: Whether all of Ray is gone; None if each machine is asked.
+            local: The cluster of the actors, if it was started here.
         """
         self.policy_version = 0
         self.sent_bytes = 0
@@ -77,15 +76,8 @@ class ActorGroup:
         self._start_seconds = start_seconds
         self._reading_seconds = reading_seconds
         self._start_deadline = time.monotonic() + start_seconds
-        self._watch = WorkerWatch(
-            actors,
-            member=member,
-            hang_seconds=hang_seconds,
-            log=self._log,
-            last_words=last_words,
-            cluster_has_ended=cluster_has_ended,
-        )
-        self._cluster_has_ended = cluster_has_ended
+        self._watch = WorkerWatch(actors, member=member, hang_seconds=hang_seconds, log=self._log, local=local)
+        self._local = local
         self.is_broken = False
         self._problem = ""
         self._partner: ActorGroup | None = None
@@ -111,14 +103,6 @@ class ActorGroup:
     def processes(self) -> Sequence[Process]:
         """[rank] -> where it runs."""
         return self._watch.processes
-
-    def versions(self) -> dict[str, Mapping[str, str]]:
-        """[machine] -> the versions of what computes there."""
-        asked = [actor.versions.remote() for actor in self._actors]
-        return {
-            process.host: self._got(ref, rank, _START)
-            for rank, (process, ref) in enumerate(zip(self.processes, asked, strict=True))
-        }
 
     def meeting(self, *, is_on_one_machine: bool) -> str:
         """The address at which the ranks meet, on the first one's machine."""
@@ -149,7 +133,7 @@ class ActorGroup:
         """As `call`, in another thread and in the middle of other calls, which log what the ranks have logged."""
         message = self._packed(WorkerCall(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
-        return self._values(self._outcomes({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
+        return self._values(self._answers({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
 
     def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
         """Begin a generation at the ranks of a generator. Returns the references of their answers."""
@@ -225,15 +209,15 @@ class ActorGroup:
         return ", ".join(map(self._watch.name, sorted({*ranks})))
 
     def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
-        """The results in the order of the ranks; raises the first error. See `_outcomes`."""
-        outcomes = self._outcomes(pending, method, self.ready, seconds=seconds, logs=True)
-        versions = [outcomes[rank].policy_version for rank in sorted(outcomes)]
+        """The results in the order of the ranks; raises the first error."""
+        answers = self._answers(pending, method, self.ready, seconds=seconds, logs=True)
+        versions = [answers[rank].policy_version for rank in sorted(answers)]
         self.policy_version = max(versions)
-        values = self._values(outcomes)
+        values = self._values(answers)
         the_same(versions, "version of the weights")
         return values
 
-    def _outcomes(
+    def _answers(
         self,
         pending: dict[Any, int],
         method: str,
@@ -241,13 +225,13 @@ class ActorGroup:
         *,
         seconds: float | None = None,
         logs: bool = False,
-    ) -> dict[int, Returned | Raised]:
-        """[rank] -> what its call has come to, in the order in which they have ended. If the other ranks do not end
+    ) -> dict[int, RankAnswer]:
+        """[rank] -> the end of its call, in the order in which they have ended. If the other ranks do not end
         after an error, they are ended; where one of them has died, WorkerDied is raised, because the error is that of a
         rank which missed it. With `logs`, what the ranks have logged is logged here."""
-        outcomes: dict[int, Returned | Raised] = {}
+        answers: dict[int, RankAnswer] = {}
         while pending:
-            failed = _raised(outcomes)
+            failed = _raised(answers)
             try:
                 found = ready(pending, method, seconds=SECONDS_AFTER_ERROR if failed else seconds)
             except TookTooLong:
@@ -260,8 +244,8 @@ class ActorGroup:
                 answer: RankAnswer = pickle.loads(self._got(ref, rank, method))  # noqa: S301 - our own
                 if logs:
                     self._log(rank, answer.logs)
-                outcomes[rank] = answer.outcome
-        return outcomes
+                answers[rank] = answer
+        return answers
 
     def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
         """As `ready`, for a call beside others. The watch is left to those: a death comes out of a reference, and
@@ -278,18 +262,18 @@ class ActorGroup:
             )
         return found
 
-    def _note_ended(self, failed: Mapping[int, Raised]) -> None:
+    def _note_ended(self, failed: Mapping[int, BaseException]) -> None:
         """Note at the first error that the other ranks have been ended after it."""
-        names, error = self._names(failed), next(iter(failed.values())).error
+        names, error = self._names(failed), next(iter(failed.values()))
         self._problem = f"{names} raised {type(error).__name__}: {error}"
         error.add_note(f"{names} raised this; the others waited for what it did not do, and have been ended")
 
     @staticmethod
-    def _values(outcomes: Mapping[int, Returned | Raised]) -> list[Any]:
+    def _values(answers: Mapping[int, RankAnswer]) -> list[Any]:
         """The results in the order of the ranks. Raises the first error."""
-        for failed in _raised(outcomes).values():
-            raise failed.error from failed.cause
-        return [outcome.value for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Returned)]
+        for rank, error in _raised(answers).items():
+            raise error from answers[rank].cause
+        return [answers[rank].value for rank in sorted(answers)]
 
     def _got(self, ref: Any, rank: int, method: str) -> Any:
         """What a reference has become. Raises WorkerDied if its rank has died."""
@@ -321,7 +305,7 @@ class ActorGroup:
 
     def _packed(self, message: object) -> bytes:
         """The message. Raises WorkerDied if the cluster is gone, to which a call might never return."""
-        if self._cluster_has_ended is not None and self._cluster_has_ended():
+        if self._local is not None and self._local.has_ended():
             self._end("Ray on this machine has ended since the last call")
         packed = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self.sent_bytes += len(packed)
@@ -338,6 +322,6 @@ class ActorGroup:
                 logging.getLogger(record.name).log(record.level, "%s%s", prefix, record.text)
 
 
-def _raised(outcomes: Mapping[int, Returned | Raised]) -> dict[int, Raised]:
+def _raised(answers: Mapping[int, RankAnswer]) -> dict[int, BaseException]:
     """[rank] -> its error, in the order of time."""
-    return {rank: outcome for rank, outcome in outcomes.items() if isinstance(outcome, Raised)}
+    return {rank: answer.error for rank, answer in answers.items() if answer.error is not None}

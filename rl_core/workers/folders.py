@@ -1,4 +1,4 @@
-"""The folders that a worker reads."""
+"""What workers are opened with: the folders that they read, and the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,3 +58,18 @@ class WorkerFolders:
             images_per_prompt=max(dataset.images_per_prompt for dataset in datasets.values()),
             videos_per_prompt=max(dataset.videos_per_prompt for dataset in datasets.values()),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """What workers are opened with.
+
+    Attributes:
+        total_optimizer_steps: Optimizer steps of the policy in the whole run, for its learning rate schedule.
+        total_critic_steps: Optimizer steps of the critic in the whole run; 0 if there is no critic.
+    """
+
+    config: RunConfig
+    folders: WorkerFolders
+    total_optimizer_steps: int
+    total_critic_steps: int = 0

@@ -82,7 +82,7 @@ class LocalRay:
         self._output = _FollowedOutput(self._folder / "session_latest" / "logs")
 
     def has_ended(self) -> bool:
-        """Whether the cluster is gone, as after a kill of one of Ray's services."""
+        """Whether the cluster is gone, as after a kill of one of Ray's services. Ray would wait for its answer."""
         return self._head.poll() is not None
 
     def last_words(self, pid: int) -> str:

@@ -10,7 +10,6 @@ import torch
 from typing_extensions import override
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.device import take_threads
@@ -26,7 +25,7 @@ from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
@@ -39,19 +38,10 @@ class LocalWorker(WorkerGroup):
     rank gets its own part of the groups, possibly none of them.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        folders: WorkerFolders,
-        *,
-        total_optimizer_steps: int,
-        total_critic_steps: int = 0,
-        progress: Progress | None = None,
-        place: RankPlace = ALONE,
-    ) -> None:
-        """Take threads, meet the other ranks, if there are any, and load the policy. The generator starts at the first
-        `wake`. The arguments are those of `open_workers`, and the worker's place among the ranks, which need a process
-        each."""
+    def __init__(self, opening: Opening, *, progress: Progress | None = None, place: RankPlace = ALONE) -> None:
+        """Take threads, meet the other ranks, if there are any, which need a process each, and load the policy. The
+        generator starts at the first `wake`."""
+        config, folders = opening.config, opening.folders
         cluster = config.cluster
         take_threads(cluster.devices, fixed=cluster.threads)
         self.ranks = Ranks.join(
@@ -67,8 +57,8 @@ class LocalWorker(WorkerGroup):
             model_folder=folders.model,
             base_folder=folders.base,
             pixels=self._pixels,
-            total_optimizer_steps=total_optimizer_steps,
-            total_critic_steps=total_critic_steps,
+            total_optimizer_steps=opening.total_optimizer_steps,
+            total_critic_steps=opening.total_critic_steps,
             ranks=self.ranks,
         )
         self.state = TrainerState(trainer=self.trainer, images=images)

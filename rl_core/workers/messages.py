@@ -1,25 +1,12 @@
 """The messages between a run and its workers in other processes. Loads no torch."""
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
-from rl_core.distributed.sendable import sendable
 from rl_core.types import Rollout
-from rl_core.workers.folders import WorkerFolders
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
-    """The arguments of a worker."""
-
-    config: RunConfig
-    folders: WorkerFolders
-    total_optimizer_steps: int
-    total_critic_steps: int
+from rl_core.workers.folders import Opening
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,32 +20,6 @@ class WorkerCall:
     def __str__(self) -> str:
         """The call in messages: `compute full_kl`."""
         return " ".join([self.method, *(argument for argument in self.arguments if isinstance(argument, str))])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Returned:
-    """A call has returned; with the policy version after it."""
-
-    value: Any
-    policy_version: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Raised:
-    """A call has raised an error; with its cause and the policy version after the call."""
-
-    error: Exception
-    cause: BaseException | None
-    policy_version: int
-
-    @classmethod
-    def of(cls, error: Exception, *, policy_version: int) -> Self:
-        """The message for an error: with its traceback as a note, and with its cause, which pickling would lose."""
-        found = sendable(error)
-        assert isinstance(found, Exception), "made of an Exception"
-        found.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
-        cause = None if error.__cause__ is None else sendable(error.__cause__)
-        return cls(error=found, cause=cause, policy_version=policy_version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,18 +54,23 @@ class RankOpening:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """Where a rank runs: its process, and the name and Ray's number of its machine."""
+    """Where a rank runs: its process, the name and Ray's number of its machine, and the versions of what computes."""
 
     pid: int
     host: str
     node_id: str
+    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankAnswer:
-    """The end of a rank's call, with the log records since its last message."""
+    """The end of a rank's call: its value, or its error with the cause, which pickling would lose; the version of the
+    policy after it; and the log records since the rank's last message."""
 
-    outcome: Returned | Raised
+    value: Any = None
+    error: BaseException | None = None
+    cause: BaseException | None = None
+    policy_version: int
     logs: Sequence[Logged]
 
 

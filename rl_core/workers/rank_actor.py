@@ -9,17 +9,18 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import ray
 
 from rl_core.distributed.interface import free_meeting
+from rl_core.distributed.sendable import sendable
 from rl_core.environment import disable_telemetry, share_cores, threads_of_a_worker
 from rl_core.redaction import redact_logs
 from rl_core.types import GenerationRequest, Sampling
-from rl_core.workers.messages import Logged, Process, Pulse, Raised, RankAnswer, RankOpening, Returned, WorkerCall
+from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, RankOpening, WorkerCall
 from rl_core.workers.outbox import Outbox
 from rl_core.workers.versions import versions
 
@@ -58,11 +59,8 @@ class RankActor:
             pid=os.getpid(),
             host=socket.gethostname(),
             node_id=ray.get_runtime_context().get_node_id(),
+            versions=versions(),
         )
-
-    def versions(self) -> Mapping[str, str]:
-        """The versions of what computes in this process."""
-        return versions()
 
     def meeting(self, *, is_on_one_machine: bool) -> str:
         """An address of this machine at which the ranks can meet, as `torch.distributed` takes it. Its port is free
@@ -104,22 +102,18 @@ class RankActor:
         )
 
     def _answer(self, call: Callable[[], Any]) -> bytes:
-        """The end of a call as bytes: its result, or its error."""
+        """The end of a call as bytes: a RankAnswer."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # Ray blocks them, and child processes would inherit that
-        outcome: Any
+        value = sent = cause = None
         try:
             value = call()
         except Exception as error:  # noqa: BLE001 - the run raises it, whatever it is
-            outcome = Raised.of(error, policy_version=self._policy_version)
-        else:
-            outcome = Returned(value=value, policy_version=self._policy_version)
+            sent, cause = sendable(error), error.__cause__ and sendable(error.__cause__)
+            sent.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
         self._finished += 1
-        answer = RankAnswer(outcome=outcome, logs=self._logs.take())
+        version = 0 if self._worker is None else self._worker.policy_version
+        answer = RankAnswer(value=value, error=sent, cause=cause, policy_version=version, logs=self._logs.take())
         return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
-
-    @property
-    def _policy_version(self) -> int:
-        return 0 if self._worker is None else self._worker.policy_version
 
     def _open(self, message: RankOpening) -> None:
         _prepare(message)
@@ -155,22 +149,15 @@ def _hide_working_directory() -> None:
 
 
 def _worker_of(message: RankOpening) -> "LocalWorker | GeneratingWorker":
-    opening = message.opening
     if message.role == "generate":
         from rl_core.workers.split_workers import GeneratingWorker
 
-        return GeneratingWorker(opening.config, opening.folders, message.place)
+        return GeneratingWorker(message.opening, message.place)
     from rl_core.workers.local_worker import LocalWorker
     from rl_core.workers.split_workers import TrainingWorker
 
     kind = TrainingWorker if message.role == "train" else LocalWorker
-    return kind(
-        opening.config,
-        opening.folders,
-        total_optimizer_steps=opening.total_optimizer_steps,
-        total_critic_steps=opening.total_critic_steps,
-        place=message.place,
-    )
+    return kind(message.opening, place=message.place)
 
 
 def _prepare(message: RankOpening) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -43,13 +43,13 @@ class ClusterUnavailable(RuntimeError):
 
 class RayCluster:
     """A Ray cluster with room for the workers of a run. After `actors`, its `config` has the machines and devices that
-    the workers have."""
+    the workers have. `local` is the cluster if it was started here."""
 
     def __init__(self, config: ClusterConfig) -> None:
         """Start or join the cluster. Raises ClusterUnavailable if it does not start within `start_timeout_seconds`, or
         cannot be reached."""
         self.config = config
-        self._local: LocalRay | None = None
+        self.local: LocalRay | None = None
         self._room: PlacementGroup | None = None
         self._is_joined = False
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -57,8 +57,8 @@ class RayCluster:
         ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died or was killed")
         try:
             if config.address == "local":
-                self._local = LocalRay(config)
-            self._join(config.address if self._local is None else self._local.address)
+                self.local = LocalRay(config)
+            self._join(config.address if self.local is None else self.local.address)
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
             if config.address == "local":
@@ -92,31 +92,18 @@ class RayCluster:
         remote = ray.remote(NodeProbe)
         return [self._started(remote, machine=machine) for machine in range(self.config.nodes)]
 
-    @property
-    def has_ended(self) -> Callable[[], bool] | None:
-        """Tells whether a local cluster is gone, without asking Ray, which would wait for its answer; None of a joined
-        one."""
-        return None if self._local is None else self._local.has_ended
-
-    def last_words(self, pid: int) -> str:
-        """What a worker of a local cluster has written at its end; empty in a joined cluster, whose logs are on its
-        machines."""
-        return "" if self._local is None else self._local.last_words(pid)
-
     def close(self) -> None:
         """Leave the cluster; one that was started here ends. May be called twice."""
         if self._is_joined:
-            if self._room is not None and not (self._local and self._local.has_ended()):
+            if self._room is not None and not (self.local and self.local.has_ended()):
                 remove_placement_group(self._room)
             ray.shutdown()
         self._room, self._is_joined = None, False
-        if self._local is not None:
-            self._local.close()
-        self._local = None
+        if self.local is not None:
+            self.local.close()
+        self.local = None
 
     def _join(self, address: str) -> None:
-        if ray.is_initialized():
-            raise RuntimeError("this process has joined a cluster already, and can be in one only")
         host, _, port = address.rpartition(":")
         if host and "://" not in address:  # Ray itself would try for more than a minute
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
@@ -197,7 +184,7 @@ class RayCluster:
         config says of a variable wins. In a cluster that was started here, actors inherit the variables, and start
         sooner without an environment of their own."""
         asked = dict(self.config.runtime_env)
-        if self._local is not None:
+        if self.local is not None:
             return asked
         allocator = {name: os.environ.get(name, value) for name, value in ALLOCATOR.items()}
         switches = {name: os.environ[name] for name in (CPU_ENGINE, CPU_MODEL) if name in os.environ}

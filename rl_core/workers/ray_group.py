@@ -9,7 +9,6 @@ from typing import Any, Final
 from typing_extensions import override
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.config.run import RunConfig
 from rl_core.digests import FileRecord
 from rl_core.distributed.place import RankPlace
 from rl_core.environment import asked_threads
@@ -19,10 +18,10 @@ from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.dealing import deal, deal_update, dealt, put_back
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.generating import Generation
 from rl_core.workers.merging import all_files, merged_update
-from rl_core.workers.messages import Opening, RankOpening, Role, WorkerCall
+from rl_core.workers.messages import RankOpening, Role, WorkerCall
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.ray_cluster import RayCluster
 from rl_core.workers.usage import Usage
@@ -44,36 +43,22 @@ class RayWorkerGroup(WorkerGroup):
     compute the same sequences together.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        folders: WorkerFolders,
-        *,
-        total_optimizer_steps: int,
-        total_critic_steps: int = 0,
-        progress: Progress,
-    ) -> None:
-        """Start or join the cluster, start a worker on each device, and load the policy in all of them. The arguments
-        are those of `open_workers`; the folders must exist on every machine.
+    def __init__(self, opening: Opening, *, progress: Progress) -> None:
+        """Start or join the cluster, start a worker on each device, and load the policy in all of them. The folders
+        must exist on every machine.
 
         Raises:
             ClusterUnavailable: the cluster cannot be reached, or has no room.
             PlanError: a machine has other software than this process.
             WorkerDied: a worker did not start in time, or ended.
         """
-        self._cluster = RayCluster(config.cluster)
-        self._ranks_per_learner = config.cluster.sequence_parallel_size
+        self._cluster = RayCluster(opening.config.cluster)
+        self._ranks_per_learner = opening.config.cluster.sequence_parallel_size
         self._progress = progress
         self._generator_has_started = False
         self._generation: Generation | None = None
         self._reported_bytes = 0
         self._group: ActorGroup | None = None
-        opening = Opening(
-            config=config,
-            folders=folders,
-            total_optimizer_steps=total_optimizer_steps,
-            total_critic_steps=total_critic_steps,
-        )
         try:
             self._open(opening)
         except BaseException:
@@ -96,13 +81,13 @@ class RayWorkerGroup(WorkerGroup):
             reading_seconds=opening.folders.reading_seconds,
             member=_MEMBER[role],
             hang_seconds=config.hang_timeout_seconds,
-            last_words=cluster.last_words,
-            cluster_has_ended=cluster.has_ended,
+            local=cluster.local,
         )
         try:
             group.find_processes()
             if config.address != "local":  # a machine may have come after the preflight
-                raise_if_fatal([*version_problems(group.versions(), here=versions())])
+                machines = {process.host: process.versions for process in group.processes}
+                raise_if_fatal([*version_problems(machines, here=versions())])
             meeting = group.meeting(is_on_one_machine=config.nodes == 1) if len(group) > 1 else ""
             # A number that was asked for here holds for every worker; else each takes its share of its machine's cores.
             threads = config.threads or asked_threads()
@@ -173,8 +158,6 @@ class RayWorkerGroup(WorkerGroup):
 
     @override
     def compute(self, what: Pass, batches: Sequence[Sequence[Group]]) -> list[list[list[Float32Array]]]:
-        if not batches:
-            return []
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
         calls = [WorkerCall(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]

@@ -11,7 +11,8 @@ from typing import Final
 from typing_extensions import override
 
 from rl_core.workers.actor_group import ActorGroup
-from rl_core.workers.messages import Opening, WorkerCall
+from rl_core.workers.folders import Opening
+from rl_core.workers.messages import WorkerCall
 from rl_core.workers.protocol import Loaded, WorkerDied
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage

@@ -6,7 +6,6 @@ from typing import Final
 
 import torch
 
-from rl_core.config.run import RunConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.device import take_device, take_threads
@@ -17,7 +16,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
@@ -30,13 +29,14 @@ NO_WEIGHTS: Final = -1
 class GeneratingWorker:
     """A generator that has a device to itself: it never sleeps, and its weights come over a link."""
 
-    def __init__(self, config: RunConfig, folders: WorkerFolders, place: RankPlace) -> None:
+    def __init__(self, opening: Opening, place: RankPlace) -> None:
         """Take device and threads. The engine starts at the first `wake`; `place` says on which machine and device."""
+        config = opening.config
         take_threads(config.cluster.devices, fixed=config.cluster.threads)
         choose_interface(place)
         self.device = take_device(place.local_rank)
         self._config = config
-        self._folders = folders
+        self._folders = opening.folders
         self._generator = Generator(self._start_engine)
         self._meter = UsageMeter(self.device, unmapped_bytes=self._generator.unmapped_bytes)
         self._meter.memory.enter("generate")

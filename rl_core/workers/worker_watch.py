@@ -9,6 +9,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from rl_core.workers.cluster_machines import is_lost
+from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.messages import Logged, Process, Pulse
 
 _STACKS_SECONDS: Final = 10.0
@@ -45,8 +46,7 @@ class WorkerWatch:
         member: str,
         hang_seconds: float,
         log: Callable[[int, Sequence[Logged]], None],
-        last_words: Callable[[int], str],
-        cluster_has_ended: Callable[[], bool] | None,
+        local: LocalRay | None,
     ) -> None:
         """Watch these actors; the arguments are those of ActorGroup. What a rank has logged goes to `log`."""
         self.processes: Sequence[Process] = ()
@@ -54,8 +54,7 @@ class WorkerWatch:
         self._member = member
         self.hang_seconds = hang_seconds
         self._log = log
-        self._last_words = last_words
-        self._cluster_has_ended = cluster_has_ended
+        self._local = local
         self._asked: dict[int, Any] = {}
         self._progress: dict[int, int] = {}
         self._since = time.monotonic()
@@ -74,7 +73,7 @@ class WorkerWatch:
         return self._ended(rank, method, self._cause(rank, error))
 
     def _ended(self, rank: int, method: str, cause: str) -> str:
-        words = self._last_words(self.processes[rank].pid) if self.processes else ""
+        words = self._local.last_words(self.processes[rank].pid) if self._local and self.processes else ""
         last = f"; its last words were:\n{words}\n" if words else ""
         return f"{self.name(rank)} ended during {method}: {cause}{last}"
 
@@ -127,8 +126,8 @@ class WorkerWatch:
 
     def _is_lost(self, rank: int) -> bool:
         """Whether the machine of a rank is gone."""
-        if self._cluster_has_ended is not None:
-            return self._cluster_has_ended()
+        if self._local is not None:
+            return self._local.has_ended()
         return bool(self.processes) and is_lost(self.processes[rank].node_id)
 
     def _felt(self, rank: int, pulse: Pulse) -> None:

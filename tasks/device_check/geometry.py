@@ -33,7 +33,7 @@ from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup
@@ -96,13 +96,13 @@ class Geometry(Trial):
         """The workers of the run with reference and critic; a single one is in this process, where its engine and its
         pinned memory can be looked at."""
         datasets = PreparedDataset.open_all(self.run.data)
-        workers = (LocalWorker if self.config.cluster.is_alone else open_workers)(
-            self.config,
-            WorkerFolders.of_run(self.config, self.run, datasets),
+        opening = Opening(
+            config=self.config,
+            folders=WorkerFolders.of_run(self.config, self.run, datasets),
             total_optimizer_steps=STEPS,
             total_critic_steps=STEPS,
-            progress=SilentProgress(),
         )
+        workers = (LocalWorker if self.config.cluster.is_alone else open_workers)(opening, progress=SilentProgress())
         try:
             if self.config.algorithm.kl is not None:
                 workers.load("reference", self.run.initial_model)

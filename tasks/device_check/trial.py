@@ -12,7 +12,7 @@ from rl_core.device import computing_device
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup
 from tasks.preparation import prepare_run
@@ -51,12 +51,9 @@ class Trial:
     def workers(self) -> Iterator[WorkerGroup]:
         """The workers of the run, closed at the end of the `with` block."""
         datasets = PreparedDataset.open_all(self.run.data)
-        workers = open_workers(
-            self.config,
-            WorkerFolders.of_run(self.config, self.run, datasets),
-            total_optimizer_steps=STEPS,
-            progress=SilentProgress(),
-        )
+        folders = WorkerFolders.of_run(self.config, self.run, datasets)
+        opening = Opening(config=self.config, folders=folders, total_optimizer_steps=STEPS)
+        workers = open_workers(opening, progress=SilentProgress())
         try:
             yield workers
         finally:

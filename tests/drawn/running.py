@@ -18,7 +18,7 @@ from rl_core.config.loading import ConfigError, validate_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.digests import digest_of
-from rl_core.loop.filtering import TooFewInformativeGroups
+from rl_core.loop.draws import TooFewInformativeGroups
 from rl_core.loop.session import Session, open_session
 from rl_core.models.pixels import PixelCache
 from rl_core.problem import PlanError, raise_if_fatal

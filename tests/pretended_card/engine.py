@@ -20,7 +20,7 @@ from rl_core.models.loading import banned_token_ids
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Sampling
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tasks.device_check.trial import Trial, prepare_trial
 
@@ -34,7 +34,7 @@ def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
     config = _config(trial.config, eager=eager)
     trial = Trial(config=config, run=trial.run)
     folders = WorkerFolders.of_run(config, trial.run, PreparedDataset.open_all(trial.run.data))
-    worker = LocalWorker(config, folders, total_optimizer_steps=1)
+    worker = LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=1))
     banned = set(banned_token_ids(folders.model))
     rounds = []
     for number in range(ROUNDS):

@@ -17,7 +17,7 @@ from rl_core.progress import SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Prompt, TrainGroup, TrainSample
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.steps import take_step
 
@@ -42,7 +42,7 @@ def small_worker(config: RunConfig, run: RunDirectory) -> LocalWorker:
     folders = WorkerFolders(
         model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
     )
-    return LocalWorker(config, folders, total_optimizer_steps=100)
+    return LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=100))
 
 
 OpenWorker = Callable[[RunConfig, WorkerFolders], AbstractContextManager[LocalWorker]]
@@ -54,7 +54,7 @@ def worker_opener(shared_worker: LocalWorker) -> OpenWorker:
     @contextmanager
     def opened(config: RunConfig, folders: WorkerFolders) -> Iterator[LocalWorker]:
         shared_worker.close()
-        worker = LocalWorker(config, folders, total_optimizer_steps=100)
+        worker = LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=100))
         try:
             yield worker
         finally:

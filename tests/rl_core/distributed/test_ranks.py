@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from rl_core.distributed.place import ALONE, RankPlace
+from rl_core.distributed.place import ALONE
 from rl_core.distributed.ranks import LONE, TOPOLOGY_ALONE, Ranks
 from tests.rl_core.distributed.exchanges import exchange
 from tests.rl_core.distributed.spmd import run_ranks
@@ -32,8 +32,3 @@ def test_a_rank_that_is_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ValueError, match="its own"), LONE.succeed_together():
         raise ValueError("its own")
     ranks.close()
-
-
-def test_machines_with_different_numbers_of_ranks_cannot_be_hybrid() -> None:
-    with pytest.raises(ValueError, match="3 ranks cannot be shared out equally over machines with 2 ranks"):
-        Ranks.join(RankPlace(rank=0, size=3, ranks_per_node=2, meeting="tcp://127.0.0.1:1"), "hybrid")

@@ -4,8 +4,8 @@ import pytest
 from rl_core.algorithms.advantages import AdvantageInputs, Grouped
 from rl_core.algorithms.estimators import RLOO, ReinforcePlusPlus, ReMax
 from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.loop.draws import scored_groups
 from rl_core.loop.experience import advantage_inputs, train_groups
-from rl_core.loop.filtering import scored_groups
 from rl_core.types import Score
 from tests.rl_core.builders import make_group
 

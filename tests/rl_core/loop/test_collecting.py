@@ -13,13 +13,13 @@ from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.loop.collecting import Collected, Collector, policy_versions
-from rl_core.loop.filtering import TooFewInformativeGroups
+from rl_core.loop.draws import TooFewInformativeGroups
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.planning.batches import prompts_per_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
-from rl_core.types import GenerationRequest, Group, RolloutKey, RolloutStream, Sampling
+from rl_core.types import GenerationRequest, RolloutKey, RolloutStream, Sampling
 from rl_core.workers.protocol import awake_generator
 from tests.rl_core.steps import take_step
 
@@ -73,12 +73,6 @@ def sample(worker, parity, config, prepared_run) -> Sample:
     return draw
 
 
-def test_without_filtering_every_group_is_learned_from(sample, config) -> None:
-    batch = sample(None)
-    assert len(batch.batch.groups) == len(batch.generated.groups) == config.data.rollout_batch_size
-    assert batch.metrics == {}
-
-
 def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config) -> None:
     batch = sample(SPREAD)
     assert len(batch.batch.groups) == config.data.rollout_batch_size
@@ -113,17 +107,6 @@ def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_th
     assert batch.metrics["filter/draws"] == draws
     earlier = batch.generated.groups[: (draws - 1) * size]
     assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
-
-
-def test_draws_of_every_size_generate_and_learn_from_the_same_groups(sample) -> None:
-    """A prompt's rollouts depend on nothing but the prompt and the step."""
-    one, many = sample(odd(1)), sample(odd(8))
-
-    def rollouts(groups: Sequence[Group]) -> list[tuple[str, bytes]]:
-        return [(rollout.prompt_uid, rollout.log_probs.tobytes()) for g in groups for rollout in g.rollouts]
-
-    assert rollouts(one.batch.groups) == rollouts(many.batch.groups)
-    assert rollouts(one.generated.groups) == rollouts(many.generated.groups)
 
 
 def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,25 +154,12 @@ def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None
     assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.batch.groups)
 
 
-def test_a_draw_that_gives_nothing_is_no_end_and_the_last_allowed_one_says_what_to_do(sample) -> None:
-    nothing = BoundsFilter(filter_key="odd", filter_low=2.0, filter_high=None, max_try_make_batch=5)
-    with pytest.raises(TooFewInformativeGroups, match=r"5 draws .* of 12 different prompts gave 0 of 4 groups"):
-        sample(nothing)
-
-
 def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
     with pytest.raises(
         ValueError,
         match=r"filter_key is 'accuracy', but for a response to prompt \S+ the reward returned \['odd', 'overall'\]",
     ):
         sample(BoundsFilter(filter_key="accuracy"))
-
-
-def test_a_step_learns_from_the_kept_groups_alone_and_records_all(worker, parity, config, loader) -> None:
-    record = take_step(loader.next_batch, step=1, config=filtering(config, SPREAD), workers=worker, rewards=parity)
-    assert len(record.learned.groups) == config.data.rollout_batch_size < len(record.collected.generated.groups)
-    assert record.metrics["reward/zero_std_groups"] > 0.0, "of all groups that were drawn"
-    assert record.metrics["actor/grad_norm"] > 0.0
 
 
 @pytest.fixture
@@ -318,11 +288,3 @@ def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(w
     assert batches[0].generated.scores != batches[1].generated.scores
     constant = {p.uid: 0.5 for p in prompts if int(p.answer) % 2 == 0}
     assert {uid: reward for uid, reward in batches[0].greedy_rewards.items() if uid in constant} == constant
-
-
-def test_a_remax_step_learns(worker, parity, config, loader) -> None:
-    remax = filtering(config, None)
-    remax = remax.model_copy(update={"algorithm": remax.algorithm.model_copy(update={"advantage": ReMax()})})
-    record = take_step(loader.next_batch, step=1, config=remax, workers=worker, rewards=parity)
-    assert record.metrics["actor/grad_norm"] > 0.0
-    assert 0.0 <= record.metrics["reward/greedy"] <= 1.0

@@ -10,7 +10,7 @@ from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.training.agreement import AgreementError
-from rl_core.training.batches import UpdateBatch, split_by_optimizer_step
+from rl_core.training.batches import UpdateBatch
 from rl_core.types import Prompt, Sampling
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.steps import optimizer_batch, save_state, take_step
@@ -76,25 +76,6 @@ def test_an_update_that_can_compare_nothing_stops_the_run(worker, train_groups) 
         worker.update(batch)
 
 
-def test_one_perturbed_layer_in_the_engine_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
-    original = worker.trainer.named_weights
-
-    def perturbed():
-        for name, weight in original():
-            yield name, weight * 1.01 if name.endswith("layers.1.mlp.down_proj.weight") else weight
-
-    monkeypatch.setattr(worker.trainer, "named_weights", perturbed)
-    with pytest.raises(AgreementError):
-        run_step(1, prompts, config, worker, rewards)
-
-
-def test_another_temperature_in_the_engine_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
-    wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)
-    monkeypatch.setattr(collecting, "training_sampling", lambda config: wrong)
-    with pytest.raises(AgreementError):
-        run_step(1, prompts, config, worker, rewards)
-
-
 def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worker, rewards, monkeypatch) -> None:
     before = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)
@@ -103,17 +84,6 @@ def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worke
         run_step(1, prompts, config, worker, rewards)
     after = worker.trainer.policy.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_optimizer_batches_are_whole_groups_in_the_loaders_order(prompts, config, worker, rewards) -> None:
-    record = run_step(1, prompts, config, worker, rewards)
-    batches = split_by_optimizer_step(record.learned.groups, prompts, global_batch_size=3)
-    assert [[group.prompt.uid for group in batch] for batch in batches] == [
-        [prompt.uid for prompt in prompts[:3]],
-        [prompt.uid for prompt in prompts[3:]],
-    ]
-    without_first = [group for group in record.learned.groups if group.prompt.uid != prompts[0].uid]
-    assert len(split_by_optimizer_step(without_first, prompts, global_batch_size=1)) == len(prompts) - 1
 
 
 def test_trainer_and_generator_never_have_the_device_together(prompts, config, worker, tmp_path) -> None:

@@ -31,7 +31,7 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
 from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
-from rl_core.loop.scoring import TooManyFailedRewards, check_failed_share
+from rl_core.loop.draws import TooManyFailedRewards, check_failed_share
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
 from rl_core.loop.validation import Validator
@@ -244,9 +244,6 @@ FILTERS = {
         pytest.param(FILTERS["discard"], 0, id="discard"),
         pytest.param(FILTERS["keep"], 1, id="keep, one step off"),
         pytest.param(FILTERS["small draws"], 0, id="small draws"),
-        pytest.param(FILTERS["discard"], 1, id="discard, one step off", marks=pytest.mark.slow),
-        pytest.param(FILTERS["keep"], 0, id="keep", marks=pytest.mark.slow),
-        pytest.param(FILTERS["small draws"], 1, id="small draws, one step off", marks=pytest.mark.slow),
     ],
 )
 def test_group_filtering_continues_where_it_was_in_the_data(

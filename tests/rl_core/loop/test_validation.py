@@ -53,17 +53,3 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(
     assert list(validated.items) == expected
     assert len(expected) == len(held_out) * (3 if mode == "sampled" else 1)
     assert validated.metrics["val/accuracy"] == sum(item.is_right for item in expected) / len(expected)
-
-
-def test_the_sampling_is_that_of_the_evaluation(validate, config) -> None:
-    """A random model's responses at temperature 2 are others than at 0.1, and the greedy ones depend on neither."""
-
-    def responses(mode: str, temperature: float) -> list[str]:
-        return [item.response for item in validate(told(config, mode, temperature=temperature, top_p=1.0)).items]
-
-    assert responses("sampled", 2.0) != responses("sampled", 0.1)
-    assert responses("greedy", 2.0) == responses("greedy", 0.1)
-
-
-def test_the_default_is_greedy(config) -> None:
-    assert config.trainer.val_mode == "greedy"

@@ -59,14 +59,6 @@ def test_a_torn_last_line_is_cut_when_the_file_is_opened_and_never_read(tmp_path
     assert path.read_bytes() == whole + b'{"step":3}\n'
 
 
-def test_a_file_of_which_nothing_but_a_torn_line_is_left_becomes_empty(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    for torn in (b'{"st', b"\0\n", b""):
-        path.write_bytes(torn)
-        JsonLines(path)
-        assert path.read_bytes() == b""
-
-
 def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step":1}\nstep 2\n{"step":3}\n')
@@ -183,22 +175,6 @@ def test_a_step_is_recorded_once(run: RunDirectory) -> None:
             opened.log_step(1, {"loss": 0.1})
     assert logs.metrics_of(1) == {"loss": 0.5, "tokens": 7.0}
     assert logs.metrics_of(2) == {}
-
-
-def test_a_run_that_is_cut_back_writes_the_later_steps_again(run: RunDirectory) -> None:
-    logs = RunLogs(run)
-    logs.cut_back(-1)
-    for step in (1, 2, 3):
-        logs.log_step(step, {"loss": step / 3})
-    logs.log_event("resumed", step=1)
-    whole = run.metrics.read_bytes()
-    logs.cut_back(1)
-    for step in (2, 3):
-        logs.log_step(step, {"loss": step / 3})
-    assert run.metrics.read_bytes() == whole
-    assert [event["kind"] for event in read(run.events)] == ["resumed"]
-    logs.cut_back(-1)
-    assert read(run.metrics) == []
 
 
 def test_numbers_that_json_does_not_know_come_back_as_they_were(run: RunDirectory) -> None:

@@ -75,15 +75,6 @@ def test_every_rollout_is_kept_with_its_score_and_its_credit(tmp_path: Path, gro
     assert (last.components, last.parsed, last.error, last.advantage) == ({}, None, "timeout after 10 s", None)
 
 
-def test_a_response_that_is_not_in_the_loss_has_no_advantage(tmp_path: Path, groups: list[Group]) -> None:
-    (trained,) = trained_of(groups)
-    first, *others = trained.samples
-    cut = dataclasses.replace(trained, samples=[dataclasses.replace(first, in_loss=False), *others])
-    path = tmp_path / "rollouts" / "step-000001.parquet"
-    write_rollouts(path, groups, scores_of(groups, keys=("overall",)), [cut], step=1)
-    assert [record.advantage is None for record in read_rollouts(path)[:3]] == [True, False, False]
-
-
 def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
     """Whatever the order in which the scores arrived and their components were named."""
     for name, keys in (("a", ("overall", "format")), ("b", ("format", "overall"))):
@@ -107,11 +98,6 @@ def test_a_rollout_without_a_score_is_a_mistake_and_writes_nothing(tmp_path: Pat
     with pytest.raises(KeyError):
         write_rollouts(tmp_path / "file", groups, {}, [], step=1)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_step_without_groups_gives_an_empty_file(tmp_path: Path) -> None:
-    write_rollouts(tmp_path / "file", [], {}, [], step=1)
-    assert read_rollouts(tmp_path / "file") == []
 
 
 @st.composite

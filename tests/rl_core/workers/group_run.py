@@ -13,7 +13,7 @@ from pathlib import Path
 from flows.process.temporary_folder import own_temporary_folder
 from rl_core.config.loading import load_config
 from rl_core.progress import SilentProgress
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.ray_group import RayWorkerGroup
 
 
@@ -24,9 +24,9 @@ def main() -> None:
     model, data, config = map(Path, sys.argv[1:4])
     folders = WorkerFolders(model=model, base=model, data=data, images_per_prompt=1)
     loaded = load_config(config, sys.argv[4:])
-    group = RayWorkerGroup(loaded, folders, total_optimizer_steps=1, progress=SilentProgress())
+    group = RayWorkerGroup(Opening(config=loaded, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:
-        local = group._cluster._local
+        local = group._cluster.local
         of_cluster = [] if local is None else [local._head.pid, local._folder]
         sys.stdout.write(f"{' '.join(map(str, [group.pids[0], *of_cluster]))}\n")
         sys.stdout.flush()

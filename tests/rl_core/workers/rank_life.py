@@ -18,7 +18,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch, UpdateResult
 from rl_core.training.saved_model import ModuleState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, RolloutKey, Sampling, TrainGroup, TrainSample
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.small_run import SMALL
 from tests.rl_core.steps import save_state
@@ -42,7 +42,9 @@ class Rank:
         config = load_config(SMALL, ["cold_start=null", "trainer.val_freq=-1", *overrides])
         run = RunDirectory(root)
         folders = WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1)
-        worker = LocalWorker(config, folders, total_optimizer_steps=20, total_critic_steps=20, place=place)
+        worker = LocalWorker(
+            Opening(config=config, folders=folders, total_optimizer_steps=20, total_critic_steps=20), place=place
+        )
         return cls(worker, place, range(place.rank, PROMPTS, place.size), run)
 
     def rollouts(self, *, step: int) -> list[Group]:

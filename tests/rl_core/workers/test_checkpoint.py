@@ -87,23 +87,6 @@ def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(w
     assert counters == {"policy_version": 1, "steps": 2, "nonfinite_streak": 0}
 
 
-def test_a_model_only_state_is_enough_to_go_on_from(worker, train_groups, tmp_path) -> None:
-    """As from a whole one of which the moments alone are left out."""
-    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "alone").mkdir()
-    worker.update(batch)
-    save_state(worker, tmp_path / "whole", model_only=False, probe=groups_of(train_groups)[:1])
-    save_state(worker, tmp_path / "alone", model_only=True, probe=groups_of(train_groups)[:1])
-    found = []
-    for folder in ("whole", "alone"):
-        worker.update(batch)
-        worker.load("saved weights", tmp_path / folder)
-        found.append((worker.update(batch), weights(worker)))
-    assert found[0][0] == found[1][0]
-    assert all(torch.equal(found[0][1][name], found[1][1][name]) for name in found[0][1])
-
-
 def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path) -> None:
     """Its memory would be for nothing."""
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))

@@ -93,11 +93,6 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
         ("float32", "optimizer"),
         ("pure bfloat16", "optimizer"),
         ("critic and KL", "all"),
-        pytest.param("float32", "all", marks=pytest.mark.slow),
-        pytest.param("pure bfloat16", "all", marks=pytest.mark.slow),
-        pytest.param("full KL and entropy", "optimizer", marks=pytest.mark.slow),
-        pytest.param("full KL and entropy", "all", marks=pytest.mark.slow),
-        pytest.param("critic and KL", "optimizer", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, prepared: Prepared) -> None:
@@ -131,20 +126,6 @@ def test_a_critic_in_the_hosts_memory_goes_on_from_its_checkpoint(prepared: Prep
     assert expected and expected.keys() == found.keys()
     for name, entries in expected.items():
         assert all(torch.equal(entry, found[name][key]) for key, entry in entries.items()), name
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("longest", [12, 200])
-@pytest.mark.parametrize("threads", [2, 8])
-@pytest.mark.parametrize("variant", ["float32", "critic"])
-def test_three_steps_are_equal_to_the_bit_in_twenty_repeats(
-    variant: str, threads: int, longest: int, prepared: Prepared
-) -> None:
-    config = quickstart(*VARIANTS[variant], longest=longest)
-    run = prepared(config)
-    groups = made_up_groups(run, longest=longest)
-    assert what_differs(Trials(config, run), groups, threads=threads, repeats=20, steps=3) == set()
 
 
 def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(prepared: Prepared) -> None:

@@ -17,7 +17,7 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
 from tests.rl_core.models.builders import trained_parameters
@@ -141,7 +141,7 @@ def test_a_fresh_worker_goes_on_from_an_adapter_only_checkpoint_to_the_bit(
     )
     assert folder_bytes(tmp_path / "model") < 0.2 * whole
 
-    fresh = LocalWorker(lora_config, folders, total_optimizer_steps=100)
+    fresh = LocalWorker(Opening(config=lora_config, folders=folders, total_optimizer_steps=100))
     fresh.load("saved state", tmp_path)
     assert fresh.update(batch) == expected_result
     assert all(torch.equal(*pair) for pair in zip(expected, adapters(fresh), strict=True))
@@ -165,9 +165,11 @@ def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train
     initial = tmp_path / "initial"
     shutil.copytree(folders.model, initial)
     worker = LocalWorker(
-        lora_config,
-        WorkerFolders(model=initial, base=folders.base, data=folders.data, images_per_prompt=1),
-        total_optimizer_steps=100,
+        Opening(
+            config=lora_config,
+            folders=WorkerFolders(model=initial, base=folders.base, data=folders.data, images_per_prompt=1),
+            total_optimizer_steps=100,
+        )
     )
     worker.load("policy", initial)
     assert all(parameter.requires_grad for parameter in worker.trainer.policy.parameters())

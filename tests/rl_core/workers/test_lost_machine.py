@@ -13,7 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group, TrainGroup
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_cluster import ClusterUnavailable
 from rl_core.workers.ray_group import RayWorkerGroup
@@ -53,7 +53,9 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
         joined = {"nodes": 2, "address": machines.address, "device": "cpu", **section}
         cluster = config.cluster.model_copy(update=joined)
         on_it = config.model_copy(update={"cluster": cluster})
-        with closing(RayWorkerGroup(on_it, folders, total_optimizer_steps=100, progress=SilentProgress())) as opened:
+        with closing(
+            RayWorkerGroup(Opening(config=on_it, folders=folders, total_optimizer_steps=100), progress=SilentProgress())
+        ) as opened:
             yield opened
 
     other, batches = machines.add(), [groups_of(train_groups)]

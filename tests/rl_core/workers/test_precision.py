@@ -12,7 +12,7 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.saved_model import master_weights
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import optimizer_batch, save_state, take_step
@@ -43,7 +43,7 @@ def folders(prepared_run: RunDirectory) -> WorkerFolders:
 
 
 def fresh(setting: RunConfig, folders: WorkerFolders) -> LocalWorker:
-    return LocalWorker(setting, folders, total_optimizer_steps=100)
+    return LocalWorker(Opening(config=setting, folders=folders, total_optimizer_steps=100))
 
 
 def weights(worker: LocalWorker) -> dict[str, torch.Tensor]:
@@ -86,7 +86,7 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     assert any(".visual." in name for name in moved) != is_tower_frozen
 
 
-@pytest.mark.parametrize("places", [("none", "all"), ("all", "none"), ("optimizer", "optimizer")])
+@pytest.mark.parametrize("places", [("none", "all"), ("all", "none")])
 def test_a_checkpoint_goes_on_wherever_the_moments_are_kept(places, setting, folders, train_groups, tmp_path) -> None:
     """Saved with the one place, continued with the other, to the bit."""
     worker, other = (fresh(with_offload(setting, place), folders) for place in places)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Float32Array, Prompt, RolloutKey, RolloutStream, Sampling, TrainGroup
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.messages import WorkerCall
@@ -97,7 +97,9 @@ class Groups:
     def fresh(self, **section: object) -> RayWorkerGroup:
         self.close()
         config = on(self._config, self._cluster, **section)
-        group = open_workers(config, self._folders, total_optimizer_steps=100, progress=SilentProgress())
+        group = open_workers(
+            Opening(config=config, folders=self._folders, total_optimizer_steps=100), progress=SilentProgress()
+        )
         assert isinstance(group, RayWorkerGroup)
         return group
 
@@ -165,10 +167,6 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
     assert found[0] == found[1]
 
 
-def test_no_batches_have_no_results(group: RayWorkerGroup) -> None:
-    assert group.compute("old_log_probs", []) == []
-
-
 def test_errors_come_back_as_they_are_and_the_group_goes_on(
     group: RayWorkerGroup, prepared_run: RunDirectory, train_groups: list[TrainGroup]
 ) -> None:
@@ -229,14 +227,6 @@ def test_a_snapshot_is_written_in_the_middle_of_a_generation(
     assert folder_records(tmp_path).keys() >= written.keys()
     with pytest.raises(RuntimeError, match="call take_snapshot first"):
         group.write_snapshot(tmp_path / "again")
-
-
-def test_a_second_group_in_one_process_is_refused_and_the_first_one_goes_on(
-    group: RayWorkerGroup, cluster: str, config: RunConfig, folders: WorkerFolders, train_groups: list[TrainGroup]
-) -> None:
-    with pytest.raises(ClusterUnavailable, match="joined a cluster already"):
-        RayWorkerGroup(on(config, cluster), folders, total_optimizer_steps=1, progress=SilentProgress())
-    assert as_bytes(group.compute("old_log_probs", [groups_of(train_groups)])[0])
 
 
 Responses = dict[RolloutKey, tuple[bytes, bytes, str]]
@@ -411,10 +401,10 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
     own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
     found = []
     for breaks in (True, False):
-        group = open_workers(own, folders, total_optimizer_steps=1, progress=SilentProgress())
-        assert isinstance(group, RayWorkerGroup) and group._cluster._local is not None
+        group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
+        assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
         found += group.compute("old_log_probs", [groups_of(train_groups)])
-        head, folder = psutil.Process(group._cluster._local._head.pid), group._cluster._local._folder
+        head, folder = psutil.Process(group._cluster.local._head.pid), group._cluster.local._folder
         left = [head, *head.children(recursive=True)]
         assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(group.pids[0]).environ().items()
         if breaks:
@@ -438,10 +428,10 @@ def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_wo
     itself would end this process a minute after its service has gone."""
     groups.close()
     own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
-    group = open_workers(own, folders, total_optimizer_steps=1, progress=SilentProgress())
+    group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:
-        assert isinstance(group, RayWorkerGroup) and group._cluster._local is not None
-        head = psutil.Process(group._cluster._local._head.pid)
+        assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
+        head = psutil.Process(group._cluster.local._head.pid)
         processes = [head, *head.children(recursive=True)]
         before = group.compute("old_log_probs", [groups_of(train_groups)])
         for process in processes:
@@ -496,17 +486,7 @@ def test_a_cluster_that_is_not_there_is_named_at_once(
     groups.close()
     nowhere = on(config, "127.0.0.1:9")
     with pytest.raises(ClusterUnavailable, match=r"no Ray cluster at cluster\.address 127\.0\.0\.1:9: .*refused"):
-        RayWorkerGroup(nowhere, folders, total_optimizer_steps=1, progress=SilentProgress())
-
-
-def test_a_model_that_is_not_there_is_named_at_the_start(
-    groups: Groups, cluster: str, config: RunConfig, folders: WorkerFolders
-) -> None:
-    groups.close()
-    nowhere = replace(folders, model=folders.model / "nowhere")
-    with pytest.raises(Exception, match="nowhere"):
-        RayWorkerGroup(on(config, cluster), nowhere, total_optimizer_steps=1, progress=SilentProgress())
-    assert not ray.is_initialized()
+        RayWorkerGroup(Opening(config=nowhere, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
 
 
 TOGETHER = ("cluster={devices: 2, tensor_parallel_size: 2}",)

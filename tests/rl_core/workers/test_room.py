@@ -1,27 +1,9 @@
 """Workers take the most room that machines have left, the same on each."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.workers.cluster_machines import Room, most_room
-
-
-@pytest.mark.parametrize(
-    ("free", "wanted", "multiple_of", "expected"),
-    [
-        ([8, 8], Room(nodes=2, devices=8), 1, Room(nodes=2, devices=8)),
-        ([8, 0], Room(nodes=2, devices=8), 1, Room(nodes=1, devices=8)),
-        ([8, 4], Room(nodes=2, devices=8), 1, Room(nodes=1, devices=8)),
-        ([8, 5], Room(nodes=2, devices=8), 1, Room(nodes=2, devices=5)),
-        ([8, 5], Room(nodes=2, devices=8), 4, Room(nodes=1, devices=8)),
-        ([3], Room(nodes=1, devices=4), 2, Room(nodes=1, devices=2)),
-        ([1], Room(nodes=1, devices=2), 2, None),
-        ([], Room(nodes=2, devices=1), 1, None),
-    ],
-)
-def test_what_is_left_is_used(free: list[int], wanted: Room, multiple_of: int, expected: Room | None) -> None:
-    assert most_room(free, wanted, multiple_of=multiple_of) == expected
 
 
 @given(

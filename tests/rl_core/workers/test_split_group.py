@@ -29,10 +29,10 @@ from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Group, Prompt, Sampling, TrainGroup
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
-from rl_core.workers.protocol import Loaded, WorkerDied, WorkerGroup, awake_generator
+from rl_core.workers.protocol import WorkerDied, WorkerGroup, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
 from tests.machines import SOON
 from tests.processes import gone
@@ -50,7 +50,8 @@ def split_group(config: RunConfig, prepared_run: RunDirectory, **cluster: object
     folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
     split = config.cluster.model_copy(update={"placement": "split", **cluster})
     group = open_workers(
-        config.model_copy(update={"cluster": split}), folders, total_optimizer_steps=100, progress=SilentProgress()
+        Opening(config=config.model_copy(update={"cluster": split}), folders=folders, total_optimizer_steps=100),
+        progress=SilentProgress(),
     )
     assert isinstance(group, SplitWorkerGroup)
     try:
@@ -102,19 +103,6 @@ def metrics(folder: Path) -> list[Mapping[str, Any]]:
     """What follows from the rollouts that are learned from; the comparison with the generator may use others."""
     lines = read(RunDirectory(folder).metrics)
     return [{name: value for name, value in line.items() if "agreement/" not in name} for line in lines]
-
-
-@pytest.mark.parametrize(
-    ("what", "stays"), [("reference", True), ("critic", True), ("policy", False), ("saved policy", False)]
-)
-def test_generators_get_weights_again_only_after_a_load_that_changes_theirs(
-    what: Loaded, stays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SplitWorkerGroup, "_call", lambda self, *arguments: [])  # there are no workers
-    group = SplitWorkerGroup.__new__(SplitWorkerGroup)
-    group._have_the_frozen_weights = group._have_the_trained_weights = True
-    group.load(what, Path())
-    assert (group._have_the_frozen_weights, group._have_the_trained_weights) == (stays, stays)
 
 
 @pytest.mark.slow

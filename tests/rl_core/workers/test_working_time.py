@@ -22,15 +22,6 @@ def test_the_parts_add_up_to_the_whole() -> None:
     assert processor < total
 
 
-def test_what_was_taken_is_not_counted_again() -> None:
-    working = WorkingTime()
-    with working.at("save"):
-        time.sleep(MOMENT)
-    first, second = working.take(), working.take()
-    assert first["save_s"] >= MOMENT and second["save_s"] == 0.0
-    assert second["total_s"] < first["total_s"]
-
-
 def slow_values(ended: list[bool]) -> Iterator[int]:
     try:
         for value in range(3):
@@ -54,14 +45,6 @@ def test_a_generation_that_is_left_early_ends() -> None:
     assert next(values) == 0 and not ended
     values.close()
     assert ended
-
-
-def test_processor_time_is_that_of_this_process() -> None:
-    working = WorkingTime()
-    until = time.process_time() + MOMENT
-    while time.process_time() < until:
-        pass
-    assert working.take()["processor_s"] >= MOMENT
 
 
 def test_the_spans_say_when_and_rollouts_that_come_one_after_the_other_are_one_span() -> None:

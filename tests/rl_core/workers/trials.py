@@ -18,7 +18,7 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Float32Array, Prompt, TrainGroup, TrainSample
-from rl_core.workers.folders import WorkerFolders
+from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.busy import busy_cores, threads_of_torch
@@ -75,7 +75,9 @@ class Trials:
             model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
         )
         self._config, self._run = config, run
-        self._worker = LocalWorker(config, folders, total_optimizer_steps=100, total_critic_steps=100)
+        self._worker = LocalWorker(
+            Opening(config=config, folders=folders, total_optimizer_steps=100, total_critic_steps=100)
+        )
 
     def outcome(self, groups: Sequence[TrainGroup], *, steps: int) -> dict[str, str]:
         """Name -> digest of everything that `steps` training steps leave."""

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.loop.filtering import Quota, every_group
-from rl_core.loop.scoring import DrawScores
+from rl_core.algorithms.filters import BoundsFilter
+from rl_core.loop.draws import EVERY_GROUP, DrawScores, Quota, informative_groups
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Group, Rollout, RolloutKey, Score
-from tests.rl_core.builders import make_prompt, make_rollout
+from tests.rl_core.builders import make_group, make_prompt, make_rollout
 
 N = 2
 
@@ -120,12 +120,25 @@ def test_nothing_is_taken_after_the_last_score_that_is_needed(draw: Draw) -> Non
 
 @given(draws())
 def test_without_a_quota_every_group_is_needed(draw: Draw) -> None:
-    scores, taken = scored(draw, every_group())
+    scores, taken = scored(draw, EVERY_GROUP)
     assert len(scores.wait().groups) == len(draw.informative) and taken == draw.arrivals
 
 
 def test_a_rollout_that_the_generator_left_out_is_missed() -> None:
     draw = Draw(informative=[True], arrivals=[("0", 1)], lags={("0", 1): 0}, missing=1)
-    scores, _ = scored(draw, every_group())
+    scores, _ = scored(draw, EVERY_GROUP)
     with pytest.raises(RuntimeError, match=r"the generator left out \[\('0', 0\)\]"):
         scores.wait()
+
+
+def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order() -> None:
+    groups = [make_group(uid) for uid in ("solved", "half", "failed", "other")]
+    accuracy = {"solved": (1.0, 1.0), "half": (0.0, 1.0), "failed": (0.0, 0.0), "other": (1.0, 0.0)}
+    scores = {
+        (uid, index): Score(components={"overall": 0.5, "accuracy": value})
+        for uid, pair in accuracy.items()
+        for index, value in enumerate(pair)
+    }
+    passed = informative_groups(groups, scores, BoundsFilter(filter_key="accuracy"))
+    assert [group.prompt.uid for group in passed] == ["half", "other"]
+    assert informative_groups(groups, scores, BoundsFilter(filter_key="overall")) == groups
