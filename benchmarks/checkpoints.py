@@ -99,7 +99,7 @@ def with_sightline_in_background(model: Model, folder: Path) -> Seconds:
     return {"blocking_seconds": blocking}
 
 
-INFO = CheckpointInfo(step=1, epoch=1, end_of_epoch=False)
+INFO = CheckpointInfo(step=1)
 DCP = "torch.distributed.checkpoint"
 BACKGROUND = "Sightline, in the background"
 WAYS: Mapping[str, Callable[[Model, Path], Seconds]] = {

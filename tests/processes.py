@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
+
+if TYPE_CHECKING:
+    from rl_core.workers.ray_group import RayWorkerGroup
 
 Answer = TypeVar("Answer")
 
@@ -37,3 +40,9 @@ def listening(process: psutil.Process) -> set[str]:
     """Addresses at which a process or one below it waits for strangers."""
     connections = answers(process, lambda one: one.net_connections(kind="inet"))
     return {found.laddr.ip for each in connections for found in each if found.status == psutil.CONN_LISTEN}
+
+
+def pids_of(workers: "RayWorkerGroup") -> list[int]:
+    """The processes of the workers, those that train first."""
+    groups = {id(group): group for group in (workers._workers, workers._generators)}
+    return [process.pid for group in groups.values() for process in group.processes]

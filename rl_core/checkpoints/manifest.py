@@ -23,8 +23,6 @@ class CheckpointInfo:
 
     Attributes:
         step: The last finished training step.
-        epoch: The epoch of this step, from 1.
-        end_of_epoch: Whether it is the last step of its epoch.
         validation_score: Score of the validation at this step, larger is better; None if there was none.
         loader: The data loader's state.
         counters: Further numbers that the next step continues from (the weight of the KL term).
@@ -34,8 +32,6 @@ class CheckpointInfo:
     """
 
     step: int
-    epoch: int
-    end_of_epoch: bool
     validation_score: float | None = None
     loader: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)

@@ -32,10 +32,7 @@ class ProbeItem:
         name: `<prompt uid>/<sample index>`, for messages.
         token_ids: [P] int32 prompt, images expanded to their placeholder tokens.
         engine_token_ids: [E] int32 prompt with one placeholder for each image.
-        response_ids: [R] int32.
-        log_probs: [R] float32 log_softmax(logits) of the response's tokens, by the trainer.
-        image_uids: The prompt's images, in order.
-        videos: The prompt's videos, in order.
+        response_ids, log_probs: [R] int32, and float32 log_softmax(logits) by the trainer.
         position_ids: [3, P] int64 for a prompt with videos, because implementations differ in the positions of the text
             after a video; None for any other prompt.
     """
@@ -63,7 +60,6 @@ class Probe:
         dtype: Number format of the trainer's weights.
         device: Name of the device that computed the log-probs.
         topology: The workers that trained together (Ranks.topology).
-        items: Prompts, responses and log-probs.
         images: Uid -> PNG or JPEG bytes of the items' images.
     """
 
@@ -87,11 +83,7 @@ def build_probe(
     """The probe of some groups.
 
     Args:
-        groups: Prompts with their rollouts.
         log_probs: [group][rollout] -> [R], computed inside `plain_distribution` at temperature 1.
-        dtype: Number format of the trainer's weights.
-        device: Name of the device that computed the log-probs.
-        topology: The workers that trained together.
         encoded_image: Image uid -> PNG or JPEG bytes.
         video_positions: Prompt with videos -> [3, P] position ids.
     """
@@ -116,7 +108,7 @@ def build_probe(
 
 @contextmanager
 def plain_distribution(policy: PolicyModel) -> Iterator[None]:
-    """Inside the block the policy has no ban on vision and padding tokens."""
+    """Without the policy's ban on vision and padding tokens."""
     ban = policy.logit_bias.clone()
     policy.logit_bias.zero_()
     try:

@@ -55,15 +55,15 @@ _METADATA_CLASSES = {
 
 
 class MismatchedState(ValueError):
-    """A checkpoint does not fit the model or optimizer that it is loaded into; the message lists the differences."""
+    """A checkpoint does not fit the model or optimizer that it is loaded into."""
 
 
 def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> Mapping[str, FileRecord]:
-    """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`.
+    """Write a nested dictionary of tensors (DTensors too) and plain values into `folder`. Returns the files that this
+    worker has written, without the metadata.
 
     Every worker of the process group calls it with its own shards. Without a process group, this process is the only
-    worker, even if torch has a default group (vLLM in this process creates one). The files depend on the state and the
-    number of workers alone. Returns the files that this worker has written, without the metadata.
+    worker, even if torch has a default group (vLLM in this process creates one).
     """
     writer = HashedWriter(folder)
     with _plain_library():
@@ -72,8 +72,8 @@ def save_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
 
 
 def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | None = None) -> None:
-    """Load the contents of `folder` into `state`: tensors of the expected shapes, number formats and placements are
-    filled in place, other values are replaced. Every worker of the process group calls it.
+    """Load the contents of `folder` into `state`: tensors are filled in place, other values are replaced. Every worker
+    of the process group calls it.
 
     Raises:
         MismatchedState: a name is missing on one side, or a shape or number format differs.
@@ -92,8 +92,8 @@ def load_sharded(folder: Path, state: State, *, process_group: ProcessGroup | No
 
 
 def model_state(model: nn.Module, *, trained_only: bool = False) -> State:
-    """Parameters and persistent buffers by name: whole tensors, or this worker's DTensors under FSDP2. With
-    `trained_only`, frozen parameters are left out, for a model whose base is stored elsewhere."""
+    """Parameters and persistent buffers by name; with `trained_only` without frozen parameters, for a model whose base
+    is stored elsewhere."""
     return dict(get_model_state_dict(model, options=StateDictOptions(ignore_frozen_params=trained_only)))
 
 
@@ -105,9 +105,8 @@ def load_model_state(
     elsewhere: State | None = None,
     process_group: ProcessGroup | None = None,
 ) -> None:
-    """Load the tensors that `save_sharded(folder, model_state(model, trained_only=...))` wrote into `model`; a tensor
-    whose name is in `elsewhere` is loaded into that tensor instead. Raises as `load_sharded`.
-    """
+    """Load what `save_sharded(folder, model_state(model, trained_only=...))` wrote into `model`; a tensor whose name is
+    in `elsewhere` is loaded into that tensor instead. Raises as `load_sharded`."""
     elsewhere = elsewhere or {}
     state = model_state(model, trained_only=trained_only) | elsewhere
     load_sharded(folder, state, process_group=process_group)
@@ -119,8 +118,7 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> State
     """Optimizer state by parameter name ({"layer.weight": {"step": ..., "exp_avg": ...}}).
 
     A parameter that never had a gradient has no entry. torch's own `get_optimizer_state_dict` would take an optimizer
-    step to create it, which changes the bias correction of the optimizer in use. Learning rate and other options follow
-    from config and step.
+    step to create it, which changes the bias correction of the optimizer in use.
     """
     named = model.named_parameters()
     return {name: _canonical(optimizer.state[parameter]) for name, parameter in named if parameter in optimizer.state}
@@ -141,10 +139,9 @@ def load_optimizer_state(
     in_host_memory: bool = False,
     process_group: ProcessGroup | None = None,
 ) -> None:
-    """Load the state that `save_sharded(folder, optimizer_state(model, optimizer))` wrote into `optimizer`. Parameters
-    without an entry there have none afterwards. With `in_host_memory`, moments are in the host's memory (pinned, if
-    their parameter is on a GPU). Raises as `load_sharded`.
-    """
+    """Load what `save_sharded(folder, optimizer_state(model, optimizer))` wrote into `optimizer`; parameters without an
+    entry there have none afterwards. With `in_host_memory`, moments are in the host's memory (pinned, if their
+    parameter is on a GPU). Raises as `load_sharded`."""
     state = _empty_optimizer_state(_Reader(folder).read_metadata(), model, folder, in_host_memory=in_host_memory)
     load_sharded(folder, state, process_group=process_group)
     # Not with load_state_dict, which casts the state of a parameter to the parameter's number format.
@@ -173,8 +170,7 @@ def _empty_optimizer_state(metadata: Metadata, model: nn.Module, folder: Path, *
 
 
 def _check_fit(metadata: Metadata, state: State, folder: Path) -> None:
-    """Refuse a checkpoint that does not fit. DCP itself ignores entries that only the checkpoint has, and casts
-    silently."""
+    """DCP itself ignores entries that only the checkpoint has, and casts silently."""
     planner = _Planner()
     planner.set_up_planner(state, metadata, is_coordinator=True)
     stored, wanted = metadata.state_dict_metadata, planner.state_dict
@@ -202,8 +198,6 @@ def _form(dtype: torch.dtype, shape: torch.Size) -> str:
 
 
 class _Reader(FileSystemReader):
-    """Reads the metadata with the restricted unpickler below."""
-
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         path = self._get_metadata_path(kwargs.get("rank"))
         with self.fs.create_stream(path, "rb") as file:
@@ -216,8 +210,6 @@ class _Reader(FileSystemReader):
 
 
 class _MetadataUnpickler(pickle.Unpickler):
-    """Allows the classes of DCP's metadata only."""
-
     def find_class(self, module: str, name: str) -> Any:
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if not is_dtype and (module, name) not in _METADATA_CLASSES:
@@ -235,8 +227,8 @@ class _Planner(DefaultLoadPlanner):
 
 @contextmanager
 def _plain_library() -> Iterator[None]:
-    """Silences DCP's warning about a missing process group, which is intended here. Raises the original error, such as
-    a full disk, instead of DCP's wrapper, a BaseException that handlers of OSError would not catch."""
+    """Without DCP's warning about a missing process group. Raises the original error, such as a full disk, instead of
+    DCP's wrapper, a BaseException that handlers of OSError would not catch."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         try:
@@ -247,8 +239,7 @@ def _plain_library() -> Iterator[None]:
 
 
 def _disk_error(error: BaseException) -> OSError | None:
-    """The OSError that caused `error`, if there is one: torch.save hides it behind a RuntimeError about file
-    positions."""
+    """The OSError that caused `error`; torch.save hides it behind a RuntimeError about file positions."""
     link: BaseException | None = error
     while link is not None and not isinstance(link, OSError):
         link = link.__cause__ or link.__context__

@@ -45,12 +45,7 @@ class CheckpointStore:
 
     A folder counts only if it matches its manifest: sizes are compared when checkpoints are listed, hashes when one is
     returned for use. A damaged one is reported (log, and event `checkpoint-damaged`), and the next older complete one
-    is used. Only the process that holds the run's lock writes.
-
-    Args:
-        root: Folder of the checkpoints; created at the first save.
-        save_limit: Number of newest complete checkpoints that are kept, in addition to the best one by validation.
-        log_event: Called for every damaged checkpoint.
+    is used. The `save_limit` newest ones are kept, in addition to the best one by validation.
     """
 
     def __init__(self, root: Path, *, save_limit: int, log_event: LogEvent | None = None) -> None:
@@ -67,12 +62,7 @@ class CheckpointStore:
 
     def add(self, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
         """Save a checkpoint: what `write` writes into an empty folder, and `info`. It may run in a thread, while others
-        read.
-
-        Raises:
-            DiskFull: there is no room for another checkpoint as large as the newest one; nothing was written.
-            OSError: the disk is full or failing; all earlier checkpoints are intact, and no temporary folder is left.
-        """
+        read. Raises DiskFull if there is no room for another one as large as the newest; nothing was written then."""
         sweep_temporaries(self._root)
         self._check_room()
         folder = self._root / f"step-{info.step:06d}"
@@ -107,7 +97,7 @@ class CheckpointStore:
         return self._first_intact([checkpoint for checkpoint in self.complete()[::-1] if checkpoint.step <= until])
 
     def best(self) -> Checkpoint | None:
-        """The checkpoint with the highest validation score, the earliest of equal ones; None if none was validated."""
+        """The one with the highest validation score, the earliest of equal ones; None if none was validated."""
         return self._first_intact(sorted(filter(_is_ranked, self.complete()), key=_rank))
 
     def _first_intact(self, candidates: Sequence[Checkpoint]) -> Checkpoint | None:
@@ -121,9 +111,8 @@ class CheckpointStore:
         return None
 
     def _check_room(self) -> None:
-        """Raises DiskFull where another checkpoint as large as the newest one does not fit. If those still to come up
-        to `save_limit`, the best one and an unfinished one do not fit, a warning says so while there is time to make
-        room."""
+        """Raises DiskFull. If the checkpoints still to come up to `save_limit`, the best and an unfinished one do not
+        fit, a warning says so while there is time to make room."""
         complete = self.complete()
         if not complete:
             return
@@ -137,7 +126,6 @@ class CheckpointStore:
             )
 
     def _folders(self) -> list[tuple[Path, Checkpoint | None]]:
-        """All folders `step-NNNNNN`, ordered by step, with their checkpoint if it is complete."""
         return [(folder, self._read(folder)) for folder in sorted(self._step_folders(), key=_step_of)]
 
     def _step_folders(self) -> Iterator[Path]:

@@ -1,8 +1,8 @@
 """What ranks exchange of a model: the weights that the first of them has read, and in every optimizer step the sums of
 their gradients."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -11,6 +11,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from rl_core.distributed.ranks import Ranks
 from rl_core.distributed.shards import local_part
+
+Item = TypeVar("Item")
 
 BUCKET_NUMBERS: Final = 1 << 24
 """Most numbers that are added in one exchange (64 MiB), but for a larger parameter."""
@@ -56,7 +58,8 @@ def sum_gradients(module: nn.Module, ranks: Ranks) -> None:
     if group is None:
         return
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    for bucket in _buckets(_with_gradient_on_a_replica(trained, group)):
+    summed = _with_gradient_on_a_replica(trained, group)
+    for bucket in buckets(summed, size_of=lambda parameter: local_part(parameter).numel(), most=BUCKET_NUMBERS):
         _sum_bucket(bucket, group)
 
 
@@ -68,17 +71,17 @@ def _with_gradient_on_a_replica(trained: Sequence[nn.Parameter], group: dist.Pro
     return [parameter for parameter, found in zip(trained, has_one.tolist(), strict=True) if found]
 
 
-def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """The parameters in order, as many together as one exchange takes."""
-    bucket: list[nn.Parameter] = []
-    numbers = 0
-    for parameter in parameters:
-        more = local_part(parameter).numel()
-        if bucket and numbers + more > BUCKET_NUMBERS:
+def buckets(items: Iterable[Item], *, size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """The items in their order, in buckets of together up to `most`; a larger item is a bucket of its own."""
+    bucket: list[Item] = []
+    size = 0
+    for item in items:
+        more = size_of(item)
+        if bucket and size + more > most:
             yield bucket
-            bucket, numbers = [], 0
-        bucket.append(parameter)
-        numbers += more
+            bucket, size = [], 0
+        bucket.append(item)
+        size += more
     if bucket:
         yield bucket
 

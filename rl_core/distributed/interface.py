@@ -1,15 +1,13 @@
 """The network interface over which the ranks talk."""
 
-import fcntl
 import os
 import socket
-import struct
 from collections.abc import MutableMapping
 from urllib.parse import urlsplit
 
-from rl_core.distributed.place import RankPlace
+import psutil
 
-_GET_ADDRESS = 0x8915  # SIOCGIFADDR, man 7 netdevice
+from rl_core.distributed.place import RankPlace
 
 
 def choose_interface(place: RankPlace, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -48,17 +46,7 @@ def own_address(host: str) -> str:
 
 def interface_of(address: str) -> str:
     """The name of the interface with this IPv4 address. Raises ValueError if no interface has it."""
-    for _, name in socket.if_nameindex():
-        if _address_of(name) == address:
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(found.address == address for found in addresses):
             return name
     raise ValueError(f"no network interface has the address {address}: set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME")
-
-
-def _address_of(name: str) -> str | None:
-    """The IPv4 address of an interface; None if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            answer = fcntl.ioctl(any_socket, _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])

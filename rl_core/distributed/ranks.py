@@ -22,7 +22,6 @@ from rl_core.distributed.sendable import sendable
 Value = TypeVar("Value")
 
 TOPOLOGY_ALONE: Final = "one worker"
-"""The topology of a worker that trains without others."""
 
 _LAST_MEETING: Final = timedelta(seconds=10)
 
@@ -93,11 +92,8 @@ class Ranks:
         must not exist yet. On a GPU the ranks of a machine take its visible devices in turn.
 
         Args:
-            place: Which of the ranks this one is.
-            layout: Where weights, gradients and moments lie.
-            ranks_per_sequence: How many consecutive ranks compute each sequence together (sequence parallelism).
-            ranks_per_generator: How many consecutive ranks of a machine hold each generator together (tensor
-                parallelism).
+            ranks_per_sequence: How many consecutive ranks compute each sequence together.
+            ranks_per_generator: How many consecutive ranks of a machine hold each generator together.
         """
         if place.size == 1:
             return cls(place, None)
@@ -125,22 +121,22 @@ class Ranks:
 
     @property
     def shards(self) -> DeviceMesh | None:
-        """The ranks over which one replica of the weights is spread; None if this rank has all weights."""
+        """None if this rank has all weights."""
         return None if self.world is None else self.world.shards
 
     @property
     def replicas(self) -> dist.ProcessGroup | None:
-        """The ranks that add up their gradients with this one, having the same weights; None if there are none."""
+        """None if no other rank adds up its gradients with this one."""
         return None if self.world is None else self.world.replicas
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank does what only one of them does, such as to write a file."""
+        """Whether this rank does what only one does, such as to write a file."""
         return self.place.rank == 0
 
     @property
     def learner(self) -> int:
-        """The learner that this rank belongs to, from 0. The ranks of a learner compute the same sequences together."""
+        """The learner that this rank belongs to, from 0."""
         return self.place.rank // self._ranks_per_sequence
 
     @property
@@ -150,7 +146,7 @@ class Ranks:
 
     @property
     def generator(self) -> GeneratorRanks:
-        """The ranks that hold one generator together with this one."""
+        """Those that hold a generator together with this one."""
         group = None if self.world is None else self.world.generator
         return GeneratorRanks(place=self.place, size=self._ranks_per_generator, group=group)
 
@@ -160,7 +156,7 @@ class Ranks:
 
     @property
     def topology(self) -> str:
-        """How many ranks there are and how the weights are spread, in words: what the last digits depend on."""
+        """How many ranks there are and how the weights are spread: what the last digits depend on."""
         if self.world is None:
             return TOPOLOGY_ALONE
         together = f", {self._ranks_per_sequence} for each sequence" if self.world.sequence is not None else ""
@@ -172,7 +168,7 @@ class Ranks:
 
     @property
     def checkpoint_group(self) -> dist.ProcessGroup | None:
-        """The process group that writes and reads checkpoints; None for a rank that is alone."""
+        """All ranks, to write and read checkpoints; None for a rank that is alone."""
         return None if self.world is None else self.world.checkpoints
 
     def gather(self, value: Value) -> list[Value]:
@@ -186,8 +182,7 @@ class Ranks:
     @contextmanager
     def succeed_together(self) -> Iterator[None]:
         """If the block raises an error on some ranks, every rank raises one: its own, or else that of the first rank
-        which has one. The others would wait for these ranks in the next collective operation, so there may be none
-        inside the block."""
+        which has one. The block has no collective operation."""
         own: Exception | None = None
         try:
             yield
@@ -200,11 +195,8 @@ class Ranks:
             raise failures[0]
 
     def close(self) -> None:
-        """Leave the ranks. Something else may have ended torch's process groups before (vLLM does).
-
-        A rank that leaves closes its connections, which may still carry data of the last operation, so all ranks come
-        together once more, unless some have died.
-        """
+        """Leave the ranks, unless vLLM has ended torch's process groups before. A rank that leaves closes its
+        connections, which may still carry data of the last operation, so all come together once more."""
         if self.world is None or not dist.is_initialized():
             return
         self.meet_for_the_last_time()
@@ -212,7 +204,7 @@ class Ranks:
         dist.destroy_process_group()
 
     def meet_for_the_last_time(self) -> None:
-        """Wait until all ranks have finished what they do together, for at most some seconds."""
+        """Wait for all ranks, for at most some seconds."""
         if self.world is not None and dist.is_initialized():
             with suppress(RuntimeError):  # another rank has died
                 dist.monitored_barrier(self.world.objects, timeout=_LAST_MEETING)
@@ -224,14 +216,9 @@ WHOLE: Final = GeneratorRanks(place=ALONE, size=1, group=None)
 
 
 def meeting_store(meeting: str, *, number: int, size: int, timeout: timedelta = default_pg_timeout) -> TCPStore:
-    """The store over which processes find each other. It asks nobody who connects, and torch by itself would have it
-    listen on every interface.
-
-    Args:
-        meeting: An address of the first one's machine (`tcp://host:port`).
-        number: The number of this process, of `size`; the first one, 0, holds the store.
-        timeout: How long each waits for the others; then it raises RuntimeError.
-    """
+    """The store over which processes find each other, held by number 0, whose machine has the address `meeting`
+    (`tcp://host:port`). It asks nobody who connects, and torch by itself would have it listen on every interface.
+    Raises RuntimeError if the others do not come in time."""
     address = urlsplit(meeting)
     assert address.hostname is not None and address.port is not None, "an address as `free_meeting` gives it"
     if number > 0:
@@ -246,7 +233,7 @@ def meeting_store(meeting: str, *, number: int, size: int, timeout: timedelta = 
 
 
 def _replicas_and_shards(place: RankPlace, layout: Layout) -> tuple[int, int]:
-    """How many replicas of the weights there are, and over how many ranks each of them is spread."""
+    """The number of replicas of the weights, and of ranks over which each is spread."""
     match layout:
         case "full":
             return 1, place.size

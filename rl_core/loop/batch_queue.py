@@ -1,9 +1,8 @@
 """The rollout batches of a run in their order: each is collected in the step that learns from it, or with
 `rollout.staleness: 1` in the step before.
 
-A batch that was collected ahead is *pending* until its step. It is part of the checkpoint as the rollouts that were
-generated for it, with the loader's place and the surplus before them: everything else follows from these in the same
-way as when it was collected.
+A batch that was collected ahead is *pending* until its step. A checkpoint has the rollouts that were generated for it,
+with the loader's place and the surplus before them; everything else follows from these.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +17,19 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
 from rl_core.data.loader import PromptLoader
 from rl_core.loop.collecting import Collected, Collector, policy_versions, training_sampling
-from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, load_surplus, read_batch, save_surplus
+from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, read_batch
 from rl_core.loop.step_recorder import StepRecorder
-from rl_core.records.rollout_files import write_rollouts
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.timing import PhaseTimer
 from rl_core.types import Group, Prompt
 from rl_core.workers.protocol import WorkerGroup
 
+SURPLUS_FILE: Final = "surplus.parquet"
+"""The file with the surplus in a checkpoint; absent if nothing was kept."""
+
 PENDING_FILE: Final = "pending.parquet"
-"""The file with the rollouts of the pending batch in a checkpoint, in the format of a rollout file."""
+"""The file with the rollouts of the pending batch in a checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +48,10 @@ class QueueState:
 
     def save(self, folder: Path, *, step: int) -> None:
         """Write all but the loader's state into the folder of the checkpoint after `step`."""
-        save_surplus(self.surplus, folder, step=step)
+        if self.surplus.groups:
+            self.surplus.write(folder / SURPLUS_FILE, step=step)
         if self.pending is not None:
-            write_rollouts(folder / PENDING_FILE, self.pending.groups, self.pending.scores, [], step=step + 1)
+            self.pending.write(folder / PENDING_FILE, step=step + 1)
 
 
 class BatchQueue:
@@ -81,9 +83,8 @@ class BatchQueue:
         self._surplus = EMPTY
 
     def next(self, step: int, timer: PhaseTimer) -> Collected:
-        """The batch of `step`, the step after the last one that was asked for. Collects what has to be collected before
-        the update, and begins what is collected during it. The generator must be awake. Raises what `Collector.collect`
-        does."""
+        """The batch of the next step. Collects what has to be collected before the update, and begins what is collected
+        during it. The generator must be awake."""
         batch = self._pending or self._collection(step, timer)()
         self._place, self._surplus = self._loader.state_dict(), batch.surplus
         if self._config.rollout.staleness:
@@ -92,7 +93,7 @@ class BatchQueue:
         return batch
 
     def finish(self, timer: PhaseTimer) -> None:
-        """Wait for what is collected during the update. Raises what `Collector.collect` does."""
+        """Wait for what is collected during the update."""
         collecting, self._collecting = self._collecting, None
         if collecting is not None:
             with timer.phase("generate_wait"):
@@ -112,7 +113,8 @@ class BatchQueue:
     def restore(self, folder: Path, *, loader: Mapping[str, Any], step: int) -> None:
         """Continue after `step`, from the folder of its checkpoint and the loader's state in it."""
         self._loader.load_state_dict(loader)
-        self._place, self._surplus = self._loader.state_dict(), load_surplus(folder, self._loader.find)
+        surplus, self._place = folder / SURPLUS_FILE, self._loader.state_dict()
+        self._surplus = read_batch(surplus, self._loader.find) if surplus.is_file() else EMPTY
         if self._config.rollout.staleness:
             pending = read_batch(folder / PENDING_FILE, self._loader.find)
             (version,) = policy_versions(pending.groups)

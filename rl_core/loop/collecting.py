@@ -1,5 +1,4 @@
-"""Collecting: from the next prompts to scored rollouts. With group filtering, prompts are drawn until the batch is
-full."""
+"""From the next prompts to scored rollouts. With group filtering, prompts are drawn until the batch is full."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -13,11 +12,11 @@ from rl_core.loop.draws import (
     EVERY_GROUP,
     DrawScores,
     Quota,
+    TooFewInformativeGroups,
     TooManyFailedRewards,
     check_failed_share,
     informative_groups,
     scored_groups,
-    too_few,
 )
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.rewards.pool import RewardPool
@@ -27,7 +26,7 @@ from rl_core.types import Group, Prompt, Sampling
 from rl_core.workers.protocol import WorkerGroup
 
 NextPrompts = Callable[[], Sequence[Prompt]]
-"""Gives the next prompts of the loader: a rollout batch, or with group filtering the prompts of one draw."""
+"""Gives a rollout batch, or with group filtering the prompts of one draw."""
 
 
 class StaleWeights(RuntimeError):
@@ -64,10 +63,9 @@ class Collector:
     """Collects the rollouts of one step (from 1), while the generator is awake.
 
     Attributes:
-        timer: Measures `generate` and `reward_wait`.
         policy_version: Version of the weights that sample.
-        recorded: Rollouts of this step that an interrupted attempt has generated and scored: same prompts, same seeds,
-            same version of the weights. They are taken instead of being generated again.
+        recorded: Rollouts of this step that an interrupted attempt has generated and scored. They are taken instead of
+            being generated again, if the same weights have sampled them.
     """
 
     step: int
@@ -79,14 +77,8 @@ class Collector:
     recorded: RolloutBatch = EMPTY
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
-        """Generate and score a rollout batch; with group filtering, repeat until the batch is full. The previous step
-        has kept fewer groups than a rollout batch.
-
-        Raises:
-            StaleWeights: a rollout was sampled with other weights than those of `policy_version`.
-            TooManyFailedRewards: the reward failed for more than its allowed share of the rollouts.
-            TooFewInformativeGroups: the configured number of draws did not fill the batch.
-        """
+        """Generate and score a rollout batch; the previous step has `kept` fewer groups than that. Raises StaleWeights,
+        TooManyFailedRewards, TooFewInformativeGroups."""
         filtering = self.config.algorithm.online_filtering
         if filtering is None:
             prompts = next_prompts()
@@ -106,9 +98,9 @@ class Collector:
         )
 
     def _filtered(self, next_prompts: NextPrompts, kept: RolloutBatch, filtering: GroupFilterSection) -> Collected:
-        """A batch of informative groups: first groups of this step, on which generator and trainer are compared, then
-        groups kept from the previous step, unless this step has their prompt too. If there is no use for a surplus, the
-        last draw ends with the group that fills the batch."""
+        """First groups of this step, on which generator and trainer are compared, then groups kept from the previous
+        step, unless this step has their prompt too. If there is no use for a surplus, the last draw ends with the group
+        that fills the batch."""
         first = next_prompts()
         stale = kept.without(first)
         wanted = self.config.data.rollout_batch_size
@@ -118,7 +110,7 @@ class Collector:
         while len(informative) < missing:
             if draws == filtering.max_try_make_batch:
                 found = len(informative) + len(stale.groups)
-                raise too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
+                raise _too_few(found=found, wanted=wanted, prompts=len(generated.groups), filtering=filtering)
             prompts = _unseen(next_prompts(), [*generated.groups, *stale.groups])
             more = self._sampled(prompts, self._quota(missing - len(informative), filtering))
             generated, draws = generated + more, draws + 1
@@ -138,8 +130,7 @@ class Collector:
         return _keeping(collected, informative[missing:][: wanted - 1], offered=kept)
 
     def _with_greedy_rewards(self, collected: Collected) -> Collected:
-        """Add one greedy response for each prompt, scored like the others. A group whose greedy response has no score
-        is left out."""
+        """With one greedy response for each prompt. A group whose greedy response has no score is left out."""
         prompts = [group.prompt for group in collected.batch.groups]
         greedy = self._sampled(prompts, EVERY_GROUP, greedily=True)
         rewards = {uid: score.overall for (uid, _), score in greedy.scores.items() if score.error is None}
@@ -158,7 +149,6 @@ class Collector:
         return informative_groups(self._scored(generated), generated.scores, filtering)
 
     def _quota(self, missing: int, filtering: GroupFilterSection) -> Quota:
-        """Of a draw that shall give so many informative groups, or more if a surplus is kept."""
         if filtering.surplus == "keep":
             return EVERY_GROUP
         return Quota(
@@ -167,9 +157,8 @@ class Collector:
         )
 
     def _sampled(self, prompts: Sequence[Prompt], quota: Quota, *, greedily: bool = False) -> RolloutBatch:
-        """The rollouts of the first of some prompts, in the order of the loader, that meet the quota, which counts
-        them, or of all of them: recorded, or generated now and scored meanwhile. Greedy responses, one for each prompt,
-        are never recorded."""
+        """The scored rollouts of the first prompts, in the order of the loader, that meet the quota, which counts them,
+        or of all: recorded, or generated now. Greedy responses, one for each prompt, are never recorded."""
         if not greedily and (recorded := self._recorded(prompts, replace(quota))) is not None:
             return recorded
         n, sampling = self.config.rollout.n, training_sampling(self.config)
@@ -202,13 +191,13 @@ class Collector:
 
 
 def training_sampling(config: RunConfig) -> Sampling:
-    """Training samples from the unfiltered distribution at the configured temperature."""
+    """The unfiltered distribution at the configured temperature."""
     return Sampling(temperature=config.rollout.temperature, max_tokens=config.rollout.max_response_length)
 
 
 def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
-    """Raises StaleWeights if a rollout was not sampled with the weights that the trainer had then. At a learning rate
-    of 1e-6 the log-probs alone would not show it: the difference is smaller than the rounding of bfloat16."""
+    """Raises StaleWeights. At a learning rate of 1e-6 the log-probs alone would not show it: the difference is smaller
+    than the rounding of bfloat16."""
     versions = policy_versions(groups)
     if versions - {policy_version}:
         raise StaleWeights(
@@ -217,7 +206,7 @@ def assert_fresh(groups: Sequence[Group], policy_version: int) -> None:
 
 
 def policy_versions(groups: Sequence[Group]) -> set[int]:
-    """Which weights have sampled the groups."""
+    """The versions of the weights that have sampled the groups."""
     return {rollout.policy_version for group in groups for rollout in group.rollouts}
 
 
@@ -237,3 +226,11 @@ def _unseen(prompts: Sequence[Prompt], groups: Sequence[Group]) -> list[Prompt]:
     prompt would be the same."""
     seen = {group.prompt.uid for group in groups}
     return [prompt for prompt in prompts if prompt.uid not in seen]
+
+
+def _too_few(*, found: int, wanted: int, prompts: int, filtering: GroupFilterSection) -> TooFewInformativeGroups:
+    return TooFewInformativeGroups(
+        f"{filtering.max_try_make_batch} draws (algorithm.online_filtering.max_try_make_batch) of {prompts} different "
+        f"prompts gave {found} of {wanted} groups {filtering.wants}; widen the filter, give easier or harder prompts, "
+        f"lower data.rollout_batch_size, or allow more or larger draws"
+    )

@@ -35,8 +35,7 @@ def scored_groups(
 def informative_groups(
     groups: Sequence[Group], scores: Mapping[RolloutKey, Score], filtering: GroupFilterSection
 ) -> list[Group]:
-    """The groups that pass the filter. All their rollouts must have a score. Raises ValueError if the reward does not
-    have the component that the filter uses."""
+    """The groups that pass the filter. Raises ValueError if the reward does not have the component that it uses."""
     return [group for group in groups if filtering.keeps(_scores_of(group, scores, filtering.component))]
 
 
@@ -49,15 +48,6 @@ def _scores_of(group: Group, scores: Mapping[RolloutKey, Score], needed: str | N
             f"reward returned {sorted(missing[0])}: name one of these"
         )
     return group_scores(components)
-
-
-def too_few(*, found: int, wanted: int, prompts: int, filtering: GroupFilterSection) -> TooFewInformativeGroups:
-    """The error of a step that has `found` of `wanted` groups among so many prompts after the last draw."""
-    return TooFewInformativeGroups(
-        f"{filtering.max_try_make_batch} draws (algorithm.online_filtering.max_try_make_batch) of {prompts} different "
-        f"prompts gave {found} of {wanted} groups {filtering.wants}; widen the filter, give easier or harder prompts, "
-        f"lower data.rollout_batch_size, or allow more or larger draws"
-    )
 
 
 @dataclass(slots=True)
@@ -75,11 +65,11 @@ class Quota:
 
     @property
     def is_met(self) -> bool:
-        """Whether the groups behind the last one that was counted are not needed."""
+        """Whether no further group is needed."""
         return self.missing <= 0
 
     def count(self, group: Group, scores: Mapping[RolloutKey, Score]) -> None:
-        """Take note of the next group of the draw, of which all rollouts are scored."""
+        """Count the next group of the draw, of which all rollouts are scored."""
         self.missing -= self.is_informative(group, scores)
 
 

@@ -16,9 +16,6 @@ import numpy as np
 from rl_core.records.rollout_files import RolloutRecord, read_rollouts, write_rollouts
 from rl_core.types import Group, Prompt, Rollout, RolloutKey, Score
 
-SURPLUS_FILE: Final = "surplus.parquet"
-"""The file with the surplus in a checkpoint; absent if nothing was kept."""
-
 FindPrompts = Callable[[Collection[str]], Mapping[str, Prompt]]
 """Prompts by their uids."""
 
@@ -44,6 +41,10 @@ class RolloutBatch:
     def __add__(self, other: "RolloutBatch") -> "RolloutBatch":
         return RolloutBatch(groups=[*self.groups, *other.groups], scores={**self.scores, **other.scores})
 
+    def write(self, path: Path, *, step: int) -> None:
+        """Write a rollout file, which `read_batch` reads equal to the bit."""
+        write_rollouts(path, self.groups, self.scores, [], step=step)
+
     def in_order_of_keys(self) -> "RolloutBatch":
         """The same with the scores in the order of their keys, because a mean over them depends on it in its last
         digits."""
@@ -56,18 +57,6 @@ class RolloutBatch:
 
 
 EMPTY: Final = RolloutBatch()
-
-
-def save_surplus(surplus: RolloutBatch, folder: Path, *, step: int) -> None:
-    """Write the surplus of `step` into a checkpoint's folder."""
-    if surplus.groups:
-        write_rollouts(folder / SURPLUS_FILE, surplus.groups, surplus.scores, [], step=step)
-
-
-def load_surplus(folder: Path, find_prompts: FindPrompts) -> RolloutBatch:
-    """Read the surplus of a checkpoint, equal to the bit. Raises KeyError if a prompt is no longer among the rows."""
-    path = folder / SURPLUS_FILE
-    return read_batch(path, find_prompts) if path.is_file() else EMPTY
 
 
 def read_batch(path: Path, find_prompts: FindPrompts) -> RolloutBatch:

@@ -12,7 +12,6 @@ from pathlib import Path
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
-from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
 from rl_core.evaluation.evaluate import evaluate_prompts
@@ -99,7 +98,8 @@ class Session:
 
     def run_cold_start(self) -> Mapping[str, float]:
         """Fine-tune the initial model on rendered answers, and write it as the run's base model."""
-        config = self._cold_start_config()
+        config = self.config.cold_start
+        assert config is not None, "else RL starts from the initial model"
         self.workers.load("policy", self.run.initial_model)
         metrics = run_cold_start(
             config,
@@ -211,11 +211,6 @@ class Session:
     def _datasets(self) -> Mapping[str, PreparedDataset]:
         """[split] -> prepared data. All files are hashed once, which takes a while if there are many images."""
         return PreparedDataset.open_all(self.run.data)
-
-    def _cold_start_config(self) -> ColdStartConfig:
-        if self.config.cold_start is None:
-            raise ValueError("cold_start is not configured: RL starts from the initial model")
-        return self.config.cold_start
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class TrainingLoop:
             StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: as `Collector.collect`.
             AgreementError: the log-probs of generator and trainer differ too much.
         """
-        first, last = self._span(epoch)
+        first, last = epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
             advance(max(0, min(self._step, last) - first + 1))
             self._validate_before_training()
@@ -186,18 +186,10 @@ class TrainingLoop:
     def _is_due(self, step: int) -> bool:
         return is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
-    def _ends_its_epoch(self, step: int) -> bool:
-        return step == self._span(epoch_of(step, steps_per_epoch=self._steps_per_epoch))[1]
-
-    def _span(self, epoch: int) -> tuple[int, int]:
-        return epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
-
     def _checkpoint_info(self, validation: Validation | None) -> CheckpointInfo:
         step = self._step
         return CheckpointInfo(
             step=step,
-            epoch=epoch_of(step, steps_per_epoch=self._steps_per_epoch),
-            end_of_epoch=self._ends_its_epoch(step),
             validation_score=None if validation is None else float(validation.metrics["val/accuracy"]),
             loader=self._batches.state.loader,
             counters={} if self._kl_coef is None else {"kl_coef": self._kl_coef},
@@ -231,14 +223,9 @@ def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[
     return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
 
 
-def epoch_of(step: int, *, steps_per_epoch: int) -> int:
-    """The epoch, from 1, that a step belongs to."""
-    return (step - 1) // steps_per_epoch + 1
-
-
 def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
     """Whether a checkpoint is written after a step even if nothing interrupts the run."""
     trainer = config.trainer
-    epoch = epoch_of(step, steps_per_epoch=steps_per_epoch) if trainer.save_on_epoch_end else trainer.total_epochs
+    epoch = (step - 1) // steps_per_epoch + 1 if trainer.save_on_epoch_end else trainer.total_epochs
     _, last = epoch_span(epoch, steps_per_epoch=steps_per_epoch, config=config)
     return step % trainer.save_freq == 0 or step in (last, trainer.max_steps)

@@ -1,9 +1,7 @@
-"""The plain files that a run's numbers are written to. Each line is a JSON object, and is on the disk before the next
-one.
+"""The plain files of a run's numbers: a JSON object in each line, which is on the disk before the next one.
 
-metrics.jsonl holds only values that follow from config, data and seed, so that a run that was interrupted and resumed
-ends with the same bytes as one that was not (docs/architecture.md, "Resume is exact"). Values that depend on the clock
-go to timings.jsonl, and incidents go to events.jsonl.
+metrics.jsonl holds only values that follow from config, data and seed, so that a resumed run ends with the same bytes
+as an unbroken one. Values that depend on the clock go to timings.jsonl, and incidents to events.jsonl.
 """
 
 import json
@@ -28,19 +26,15 @@ _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
 
 class JsonLines:
-    """A file of JSON objects, one in each line, to which one process appends.
-
-    Equal records give equal bytes: keys are sorted, and a float is the shortest text that reads back as the same number
-    (NaN and the infinities are written as Python's json writes them). Opening the file cuts off a last line that a
-    killed process or a full disk left incomplete.
-    """
+    """A file of JSON objects, one in each line, to which one process appends. Equal records give equal bytes. Opening
+    the file cuts off a last line that a killed process or a full disk left incomplete."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         _cut_torn_end(path)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one line and flush it to the disk. Raises OSError (disk full) with the file as it was before."""
+        """Add one line and flush it to the disk. After an OSError (disk full) the file is as it was before."""
         line = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
         is_new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,8 +47,7 @@ class JsonLines:
             fsync_folder(self.path.parent)
 
     def cut_back(self, step: float) -> None:
-        """Drop the lines of all steps after `step`, and damaged ones, whole or not at all; the bytes of the other lines
-        do not change."""
+        """Drop the lines of all steps after `step`, and damaged ones, whole or not at all."""
         if not self.path.exists():
             return
         kept = b"".join(lines_until(self.path, step))
@@ -63,7 +56,7 @@ class JsonLines:
 
 
 def step_files(folder: Path) -> list[tuple[int, Path]]:
-    """(step, file) of the files that hold one step each (rollouts, validations), in the order of the steps."""
+    """(step, file) of the rollouts or validations in a folder, in the order of the steps."""
     named = ((_STEP_FILE.fullmatch(path.name), path) for path in folder.glob("step-*.parquet"))
     return sorted((int(match[1]), path) for match, path in named if match)
 
@@ -73,8 +66,8 @@ def _later_files(folder: Path, step: float) -> list[Path]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a file. Another process may append to it meanwhile: an incomplete last line is left out.
-    Raises ValueError, which names the line, when one is not a JSON object."""
+    """The records of a file, without a last line that is being written. Raises ValueError, which names the line, when
+    one is not a JSON object."""
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")
@@ -82,7 +75,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def read_after(path: Path, step: int) -> list[dict[str, Any]]:
-    """Read the records of all steps after `step`, in order; only these are parsed."""
+    """The records of all steps after `step`; only these are parsed."""
     if not path.exists():
         return []
     *lines, _ = path.read_bytes().split(b"\n")
@@ -109,8 +102,7 @@ def readable_steps(path: Path) -> set[int]:
 
 
 class RunLogs:
-    """Writes the metrics, timings and events of a run. Only the holder of the run's lock may write; others use
-    `read`."""
+    """Writes the metrics, timings and events of a run, for the holder of its lock."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -120,8 +112,8 @@ class RunLogs:
         self._last_step = max(readable_steps(run.metrics), default=-1)
 
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step (0 is before training). Each step is recorded once: raises ValueError for one
-        that is not after the last, and RunLockLost when another process has taken the run's lock."""
+        """Write the metrics of a step (0 is before training), once. Raises RunLockLost when another process has taken
+        the run's lock."""
         ensure_held(self._run.lock)
         if step <= self._last_step:
             raise ValueError(f"metrics of step {step} come after the metrics of step {self._last_step}")
@@ -136,15 +128,14 @@ class RunLogs:
         workers: Mapping[str, Sequence[float | str | None]] | None = None,
         spans: Sequence[Sequence[tuple[str, float, float]]] = (),
     ) -> None:
-        """Write the timings of a step: seconds and most memory of each phase, tokens per second; in `workers`, the same
-        of each worker ([name] -> [worker] -> value); in `spans`, what each of them did when ([worker] -> kind of work,
-        begin and end in Unix seconds)."""
+        """Write the timings of a step; in `workers`, those of each worker ([name] -> [worker] -> value), and in `spans`
+        what each of them did when."""
         line: dict[str, Any] = {"step": step} | {name: float(value) for name, value in timings.items()}
         line |= {} if workers is None else {"workers": dict(workers)}
         self._timings.append(line | ({"spans": spans} if spans else {}))
 
     def log_event(self, kind: str, **facts: object) -> None:
-        """Write an incident with its time (Unix seconds). `facts` are JSON values; secrets in them are hidden."""
+        """Write an incident with its time. `facts` are JSON values; secrets in them are hidden."""
         self._events.append({"kind": kind, "time": time.time()} | redact_tree(facts))
 
     def metrics_of(self, step: int) -> dict[str, float]:
@@ -161,15 +152,15 @@ class RunLogs:
             lines.cut_back(math.inf)
 
     def cut_back(self, step: int) -> None:
-        """Drop the metrics, timings, rollouts and validations of all steps after `step` (-1 drops all): a run that
-        resumes there writes them again. Events stay, since they did happen."""
+        """Drop the metrics, timings, rollouts and validations of all steps after `step`, which a run that resumes there
+        writes again. Events stay, since they did happen."""
         self._cut_back(step)
         if self._repeated.is_dir():
             remove_folder(self._repeated)
 
     def rewind(self, step: int, *, keep_until: float = math.inf) -> None:
-        """Cut back, but keep the rollouts of the later steps, up to `keep_until`, in `RunDirectory.repeated_rollouts`:
-        they need not be generated again."""
+        """Cut back, but keep the rollouts of the later steps, up to `keep_until`, which need not be generated again, in
+        `RunDirectory.repeated_rollouts`."""
         ensure_held(self._run.lock)
         for path in _later_files(self._run.rollouts(0).parent, step):
             self._repeated.mkdir(exist_ok=True)

@@ -1,7 +1,4 @@
-"""One Parquet file for each step, with all its rollouts: prompt, response, reward and advantages.
-
-The bytes depend on the rollouts alone (no clock, no host name), so a resumed run writes the same files.
-"""
+"""One Parquet file for each step, with all its rollouts; its bytes depend on these alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,16 +88,8 @@ def write_rollouts(
     *,
     step: int,
 ) -> None:
-    """Write a step's file, whole or not at all.
-
-    Args:
-        groups: All groups that were sampled, in the order of the loader.
-        trained: The groups that were trained on; a rollout that is not in them has no advantage.
-
-    Raises:
-        KeyError: a rollout has no score.
-        OSError: the disk is full; an earlier file of that name is intact.
-    """
+    """Write a step's file, whole or not at all: `groups` are all that were sampled, in the order of the loader; those
+    in `trained` have advantages."""
     sampled = [(group.prompt, rollout) for group in groups for rollout in group.rollouts]
     advantages = _advantages(trained)
     columns = {
@@ -117,15 +106,13 @@ def write_rollouts(
 
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
-    """Read the rollouts of a step's file, in the order in which they were written. Raises OSError or
-    pyarrow.ArrowInvalid if the file is damaged; its checksums are verified."""
+    """The rollouts of a step's file, in their order. Raises OSError or pyarrow.ArrowInvalid if the file is damaged."""
     table = pq.read_table(path, schema=_SCHEMA, partitioning=None, page_checksum_verification=True)
     rows: list[dict[str, Any]] = table.to_pylist()
     return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
 
 
 def _advantages(trained: Sequence[TrainGroup]) -> dict[RolloutKey, Float32Array]:
-    """[R] advantage of each token, for every rollout that is in the loss."""
     return {sample.rollout.key: sample.advantages for group in trained for sample in group.samples if sample.in_loss}
 
 
@@ -162,8 +149,8 @@ def _score_columns(scores: Sequence[Score]) -> dict[str, Any]:
 def _token_lists(
     rows: Sequence[npt.NDArray[np.generic] | None], dtype: type[np.int32] | type[np.float32]
 ) -> pa.ListArray:
-    """One list of numbers for each row, and no list where the row is None. The numbers are copied as arrays, because a
-    step of a large model has millions of tokens, and each would become a Python object."""
+    """A list for each row, and no list where the row is None. The numbers are copied as arrays, because a step of a
+    large model has millions of tokens, and each would become a Python object."""
     present = [np.empty(0, dtype), *(row for row in rows if row is not None)]
     ends = accumulate((0 if row is None else len(row) for row in rows), initial=0)
     return pa.ListArray.from_arrays(

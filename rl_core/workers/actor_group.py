@@ -19,18 +19,17 @@ _LOOK_SECONDS: Final = 1.0
 """How often the ranks are looked after in the middle of a call."""
 
 SECONDS_AFTER_ERROR: Final = 5.0
-"""How long the other ranks have to end their call after one of them has raised an error. Those that meet the same error
-do so at about the same time; all others wait in an operation of all ranks that the first one has left, for ever."""
+"""How long the other ranks have to end their call after one of them has raised an error. Those that do not meet it
+wait for ever in an operation of all ranks that the first one has left."""
 
 _START: Final = "start"
-"""What the start of the ranks is called in messages; it has a limit of its own."""
 
 _END_SECONDS: Final = 30.0
 """Ranks that take longer to end their generators are killed."""
 
 
 class TookTooLong(WorkerDied):
-    """Ranks have been ended because they took too long; none had died before."""
+    """Ranks have been ended although none had died."""
 
 
 def _start_limit(time: str) -> str:
@@ -59,14 +58,13 @@ class ActorGroup:
         member: str = "worker",
         local: LocalRay | None = None,
     ) -> None:
-        """Call these actors.
+        """Call these actors, in the order of the ranks.
 
         Args:
-            actors: The actors of all ranks, in their order.
             start_seconds: The longest time from now until `open` has ended, without `reading_seconds`.
             hang_seconds: The longest time of a call without any progress.
             reading_seconds: The longest time in which `open` reads weights.
-            member: What a rank is called in messages, such as "generating worker".
+            member: What a rank is called in messages.
             local: The cluster of the actors, if it was started here.
         """
         self.policy_version = 0
@@ -86,7 +84,7 @@ class ActorGroup:
         return len(self._actors)
 
     def end_with(self, partner: "ActorGroup") -> None:
-        """End this group, too, when a rank of the other one is lost, even in the middle of a long call."""
+        """End this group, too, when a rank of the other one is lost."""
         partner._partner = self
 
     def find_processes(self) -> None:
@@ -111,7 +109,7 @@ class ActorGroup:
         return found
 
     def open(self, openings: Sequence[object]) -> None:
-        """Open the worker of each rank. Raises its error, and WorkerDied if it has not ended in time."""
+        """Open the worker of each rank."""
         messages = [self._packed(opening) for opening in openings]
         pending = {actor.open.remote(message): rank for rank, (actor, message) in self._with(messages)}
         self._gathered(pending, _START, seconds=self._seconds_to_start + self._reading_seconds)
@@ -130,13 +128,13 @@ class ActorGroup:
         return self._gathered(pending, f"{calls[0]}")
 
     def call_beside(self, method: str, *arguments: object) -> list[Any]:
-        """As `call`, in another thread and in the middle of other calls, which log what the ranks have logged."""
+        """As `call`, in another thread and in the middle of other calls."""
         message = self._packed(WorkerCall(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
         return self._values(self._answers({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
 
     def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
-        """Begin a generation at the ranks of a generator. Returns the references of their answers."""
+        """Begin a generation. Returns the references of the answers."""
         message = self._packed(arguments)
         return [self._actors[rank].generate.remote(number, message) for rank in ranks]
 
@@ -154,14 +152,12 @@ class ActorGroup:
         return taken
 
     def finish(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> None:
-        """Wait for the ends of calls, [reference] -> rank, of which there is one at least; see `ready`. Raises the
-        first error."""
+        """Wait for the ends of calls, [reference] -> rank. Raises the first error."""
         self._gathered(dict(pending), method, seconds=seconds)
 
     def ready(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
-        """Those references that are ready, at least one of them: [reference] -> rank is what the call waits for. Raises
-        WorkerDied if a rank has died, or has made no progress for too long, or after `seconds`, where they are
-        given."""
+        """Those references of [reference] -> rank that are ready, at least one. Raises WorkerDied if a rank has died,
+        or none has made progress for too long, or after `seconds`."""
         if self.is_broken:
             why = f" ({self._problem})" if self._problem else ""
             raise WorkerDied(f"the workers of this run have been ended{why}: open new ones")
@@ -188,7 +184,7 @@ class ActorGroup:
         return [*found]
 
     def close(self) -> None:
-        """End the workers and their processes; those that take too long are killed."""
+        """End the workers and their processes."""
         if not self.is_broken:
             message = pickle.dumps(WorkerCall(method="close"))
             ray.wait(
@@ -248,8 +244,8 @@ class ActorGroup:
         return answers
 
     def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
-        """As `ready`, for a call beside others. The watch is left to those: a death comes out of a reference, and
-        `seconds`, or else the limit on hangs, hold until the next one ends."""
+        """As `ready`, for a call beside others, which have the watch: a death comes out of a reference, and `seconds`,
+        or else the limit on hangs, hold until the next one ends."""
         limit, key = (self._watch.hang_seconds, " (cluster.hang_timeout_seconds)") if seconds is None else (seconds, "")
         found: list[Any] = ray.wait([*pending], num_returns=1, timeout=limit)[0]
         if not found:
@@ -263,20 +259,17 @@ class ActorGroup:
         return found
 
     def _note_ended(self, failed: Mapping[int, BaseException]) -> None:
-        """Note at the first error that the other ranks have been ended after it."""
         names, error = self._names(failed), next(iter(failed.values()))
         self._problem = f"{names} raised {type(error).__name__}: {error}"
         error.add_note(f"{names} raised this; the others waited for what it did not do, and have been ended")
 
     @staticmethod
     def _values(answers: Mapping[int, RankAnswer]) -> list[Any]:
-        """The results in the order of the ranks. Raises the first error."""
         for rank, error in _raised(answers).items():
             raise error from answers[rank].cause
         return [answers[rank].value for rank in sorted(answers)]
 
     def _got(self, ref: Any, rank: int, method: str) -> Any:
-        """What a reference has become. Raises WorkerDied if its rank has died."""
         try:
             return ray.get(ref)
         except RayTaskError:
@@ -287,8 +280,7 @@ class ActorGroup:
     def _end(
         self, problem: str, kind: type[WorkerDied] = WorkerDied, *, error: BaseException | None = None
     ) -> NoReturn:
-        """End all ranks, which would wait for the lost one for ever. If they have been ended before, the problem of
-        that time is the one to report: an ended worker is lost to every other call."""
+        """End all ranks, which would wait for the lost one for ever. Of several problems the first one is reported."""
         self._problem = self._problem or problem
         self.kill()
         if self._partner is not None:

@@ -1,7 +1,7 @@
-"""Deals work out to several workers: which of them computes which groups, and which answers which prompts.
+"""Which of several workers computes which groups, and which answers which prompts.
 
-Pure functions of what is dealt: the order of arrival, the load of the machines and the number of processes so far
-change nothing. So the old log-probs of a group are computed where its update is, in the same micro-batches.
+These are pure functions of what is dealt. So the old log-probs of a group are computed where its update is, in the same
+micro-batches.
 """
 
 import heapq
@@ -38,8 +38,7 @@ def deal(groups: Sequence[AnyGroup], workers: int) -> Deal:
     """Balance groups over workers: the groups in falling order of work, each to the worker with the least so far.
 
     Graham, "Bounds on multiprocessing timing anomalies" (1969): the most that a worker gets is at most
-    4/3 - 1/(3 workers) times the best possible. Among equal groups the uid decides, among equal workers the number, so
-    that the deal does not depend on the order of the groups. No two groups have the same prompt.
+    4/3 - 1/(3 workers) times the best possible. The deal does not depend on the order of the groups.
     """
     parts: list[list[int]] = [[] for _ in range(workers)]
     loads = [(0, worker) for worker in range(workers)]
@@ -67,8 +66,8 @@ def put_back(results: Sequence[Sequence[Item]], places: Deal) -> list[Item]:
 
 
 def deal_update(batch: UpdateBatch, workers: int) -> list[UpdateBatch]:
-    """[worker] -> its part of an update: every worker gets every optimizer batch, with its own groups and the totals of
-    all. A batch that several PPO epochs repeat is dealt once and stays one object, which is sent once."""
+    """[worker] -> its part of an update: every optimizer batch, with its own groups and the totals of all. A batch that
+    several PPO epochs repeat stays one object, which is sent once."""
     parts: dict[int, list[OptimizerBatch]] = {}
     for each in (*batch.policy, *batch.critic):
         if id(each) not in parts:
@@ -107,7 +106,7 @@ def shrinking_blocks(requests: Sequence[GenerationRequest], workers: int) -> lis
 
 
 def _by_prompt(requests: Sequence[GenerationRequest]) -> list[list[GenerationRequest]]:
-    """The requests of each prompt together, so that one generator computes the prompt once."""
+    """Together, so that one generator computes the prompt once."""
     groups: dict[str, list[GenerationRequest]] = {}
     for request in requests:
         groups.setdefault(request.prompt.uid, []).append(request)

@@ -41,14 +41,12 @@ class RankOpening:
 
     Attributes:
         place: Its place among the ranks of its role.
-        workers_per_machine: Number of workers that share its machine's cores.
         threads: Number of threads with which it computes on a CPU; None for its share of its machine's cores.
     """
 
     opening: Opening
     role: Role
     place: RankPlace
-    workers_per_machine: int
     threads: int | None
 
 

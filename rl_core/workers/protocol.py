@@ -1,7 +1,4 @@
-"""The interface between the training loop and the workers. The loop itself never touches a model's tensors.
-
-See docs/architecture.md, "The same code everywhere".
-"""
+"""The interface between the training loop and the workers. The loop itself never touches a model's tensors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -12,14 +9,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.digests import FileRecord
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch, UpdateResult
-from rl_core.types import (
-    Float32Array,
-    GenerationRequest,
-    Group,
-    RolloutStream,
-    Sampling,
-    SupervisedExample,
-)
+from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.usage import Usage
 
 Pass = Literal["old_log_probs", "reference_log_probs", "full_kl", "values"]
@@ -81,26 +71,22 @@ class KeepsState(Protocol):
     """Loads and writes what is trained."""
 
     def load(self, what: Loaded, folder: Path) -> None:
-        """Load from a folder. Raises ProbeMismatch if a saved policy does not reproduce its checkpoint's probe."""
+        """Raises ProbeMismatch if a saved policy does not reproduce its checkpoint's probe."""
 
     def take_snapshot(self, *, model_only: bool, probe: Sequence[Group], copy: bool) -> None:
-        """Take the shards of model, optimizer and critic, the counters and the probe, for `write_snapshot`. A snapshot
-        that was not written is replaced.
+        """Take model, optimizer and critic, counters and probe for `write_snapshot`, in place of a snapshot that was
+        not written.
 
         Args:
-            model_only: Whether the optimizers' moments are left out.
+            model_only: Leave out the optimizers' moments.
             probe: Groups whose log-probs a loaded policy must reproduce.
-            copy: Whether tensors are copied to the host's memory, which is kept for the next snapshot until the weights
-                of another model are loaded. Otherwise the snapshot must be written before the weights change.
+            copy: Copy tensors to the host's memory, which is kept for the next snapshot until another model is loaded.
+                Otherwise the snapshot must be written before the weights change.
         """
 
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        """Write the snapshot into an existing empty folder. A copied one may be written in another thread while other
-        methods run. Raises RuntimeError if there is no snapshot.
-
-        Returns:
-            Size and hash of the files with tensors, by their paths in `folder`.
-        """
+        """Write the snapshot into an empty folder; a copied one may be written in another thread while other methods
+        run. Returns size and hash of the files with tensors, by their paths in `folder`."""
 
     def export(self, folder: Path) -> None:
         """Write the policy in Hugging Face format: safetensors, config, generation config, processor, chat template."""
@@ -115,8 +101,7 @@ class WorkerGroup(Generates, Trains, KeepsState, Protocol):
 
     @property
     def cluster(self) -> ClusterConfig:
-        """The section of the config that says how many workers there are: as it is, or with fewer machines or devices
-        where not all of them could be had (`min_workers`)."""
+        """The section of the config, with fewer machines or devices where not all could be had (`min_workers`)."""
 
     def usage(self) -> Usage:
         """What each worker has used since the last call: its time, and the most memory of each phase."""
@@ -131,8 +116,7 @@ class WorkerDied(RuntimeError):
 
 @contextmanager
 def awake_generator(workers: Generates, timer: PhaseTimer | None = None) -> Iterator[None]:
-    """Inside the block the generator has the devices and the trainer's weights. The timer measures `sync`, the time
-    until it has them."""
+    """Inside the block the generator has the devices and the trainer's weights. `sync` is the time until then."""
     try:
         with timer.phase("sync") if timer else nullcontext():
             workers.wake()

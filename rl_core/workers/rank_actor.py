@@ -164,7 +164,7 @@ def _prepare(message: RankOpening) -> None:
     """Set what libraries read when they are loaded. The ranks of a machine share its cores."""
     disable_telemetry()
     os.environ.pop("OMP_NUM_THREADS", None)  # Ray has set it to the number of CPUs that the actor has reserved
-    threads = threads_of_a_worker(message.workers_per_machine, fixed=message.threads)
+    threads = threads_of_a_worker(message.opening.config.cluster.devices, fixed=message.threads)
     os.environ["OMP_NUM_THREADS"] = f"{threads}"
     share_cores()
 

@@ -98,7 +98,6 @@ class RayWorkerGroup(WorkerGroup):
                     place=RankPlace(
                         rank=rank, size=len(group), ranks_per_node=len(group) // config.nodes, meeting=meeting
                     ),
-                    workers_per_machine=config.devices,
                     threads=threads,
                 )
                 for rank in range(len(group))
@@ -118,11 +117,6 @@ class RayWorkerGroup(WorkerGroup):
     @override
     def cluster(self) -> ClusterConfig:
         return self._cluster.config
-
-    @property
-    def pids(self) -> list[int]:
-        """[rank] -> the id of its process, on its own machine."""
-        return [process.pid for process in self._workers.processes]
 
     @property
     @override
@@ -161,14 +155,14 @@ class RayWorkerGroup(WorkerGroup):
         deals = [deal(batch, self._learners) for batch in batches]
         parts = [dealt(batch, places) for batch, places in zip(batches, deals, strict=True)]
         calls = [WorkerCall(method="compute", arguments=(what, of_learner)) for of_learner in zip(*parts, strict=True)]
-        found = self._call_each(self._for_ranks(calls))[:: self._ranks_per_learner]
+        found = self._call_learners(calls)[:: self._ranks_per_learner]
         return [put_back(results, places) for results, places in zip(zip(*found, strict=True), deals, strict=True)]
 
     @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """Raises WorkersDisagree, too, if the workers' weights have parted."""
         calls = [WorkerCall(method="update", arguments=(part,)) for part in deal_update(batch, self._learners)]
-        return merged_update(self._call_each(self._for_ranks(calls)), ranks_per_learner=self._ranks_per_learner)
+        return merged_update(self._call_learners(calls), ranks_per_learner=self._ranks_per_learner)
 
     @override
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
@@ -231,17 +225,14 @@ class RayWorkerGroup(WorkerGroup):
         """Number of learners: workers, or groups of workers that compute the same sequences together."""
         return len(self._workers) // self._ranks_per_learner
 
-    def _for_ranks(self, calls: Sequence[WorkerCall]) -> list[WorkerCall]:
-        """[learner] -> [rank]: all ranks of a learner get the same."""
-        return [call for call in calls for _ in range(self._ranks_per_learner)]
-
     def _call(self, method: str, *arguments: object, **options: object) -> list[Any]:
         self._before(method)
         return self._workers.call(method, *arguments, **options)
 
-    def _call_each(self, calls: Sequence[WorkerCall]) -> list[Any]:
+    def _call_learners(self, calls: Sequence[WorkerCall]) -> list[Any]:
+        """[rank] -> the result of its learner's call."""
         self._before(calls[0].method)
-        return self._workers.call_each(calls)
+        return self._workers.call_each([call for call in calls for _ in range(self._ranks_per_learner)])
 
     def _before(self, method: str) -> None:
         """Stop a generation that was left early: its workers are needed for the method."""

@@ -90,12 +90,6 @@ class SplitWorkerGroup(RayWorkerGroup):
 
     @property
     @override
-    def pids(self) -> list[int]:
-        """The processes of the workers that train, then of those that generate, each on its own machine."""
-        return [*super().pids, *(process.pid for process in self._generators.processes)]
-
-    @property
-    @override
     def _generators(self) -> ActorGroup:
         if self._generating is None:
             raise RuntimeError("the workers are closed: open new ones")

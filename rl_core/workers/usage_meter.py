@@ -33,7 +33,6 @@ class UsageMeter:
     """Measures a worker's time and memory."""
 
     def __init__(self, device: torch.device, *, unmapped_bytes: Callable[[], int]) -> None:
-        """Begin to measure a worker. Takes the arguments of PeakMemory."""
         self.time = WorkingTime()
         self.memory = PeakMemory(device, unmapped_bytes=unmapped_bytes)
         self._device = device
@@ -54,14 +53,10 @@ class UsageMeter:
 
 
 class WorkingTime:
-    """Measures for how long a worker works.
-
-    Ranks wait for each other within a pass of the trainer, at every gathering of weights. This counts as work; a rank
-    of which it is a large part has few processor seconds beside the others, on a CPU.
-    """
+    """Measures for how long a worker works. Waiting for other ranks within a pass of the trainer counts as work; on a
+    CPU such a rank has fewer processor seconds than the others."""
 
     def __init__(self) -> None:
-        """Begin to measure."""
         self._timer = PhaseTimer()
         self._processor = time.process_time()
         self._spans: list[Span] = []
@@ -91,8 +86,8 @@ class WorkingTime:
                 values.close()
 
     def take(self) -> dict[str, float]:
-        """Seconds by name since the last call: `generate_s` and so on for each kind of work, `idle_s` for the rest,
-        `total_s` for all, and `processor_s` of all threads of this process."""
+        """Seconds since the last call: `generate_s` and so on for each kind of work, `idle_s` for the rest, `total_s`,
+        and `processor_s` of all threads of this process."""
         found, processor = self._timer.result(), time.process_time()
         seconds = {f"{work}_s": found.get(work, 0.0) for work in WORK}
         times = {**seconds, "idle_s": found["other"], "total_s": found["total"]}
@@ -106,7 +101,6 @@ class WorkingTime:
         return spans
 
     def _note(self, work: Work, begin: float, end: float) -> None:
-        """Add a span, or prolong the last one, if it is of the same work and hardly ended before."""
         if self._spans:
             last_work, last_begin, last_end = self._spans[-1]
             if last_work == work and begin - last_end < _ONE_SPAN_SECONDS:
@@ -116,11 +110,9 @@ class WorkingTime:
 
 
 class PeakMemory:
-    """Measures, phase by phase, the peak of this process's resident memory, and on a GPU of the GPU's memory.
-
-    A change of phase costs some 50 microseconds. Where the system does not let a process begin a new peak (a sandbox, a
-    kernel without CONFIG_PROC_PAGE_MONITOR), nothing is measured of the resident memory.
-    """
+    """Measures, phase by phase, the peak of this process's resident memory, and on a GPU of the GPU's memory. Where the
+    system does not let a process begin a new peak (a sandbox, a kernel without CONFIG_PROC_PAGE_MONITOR), nothing is
+    measured of the resident memory."""
 
     def __init__(self, device: torch.device, *, unmapped_bytes: Callable[[], int]) -> None:
         """Begin in the phase "update", because a worker loads its trainer first. `unmapped_bytes` is what torch's
@@ -139,12 +131,11 @@ class PeakMemory:
         self._forget()
 
     def take(self) -> dict[str, float]:
-        """GiB by name since the last call; the current phase goes on.
+        """GiB by name since the last call, here of the phase "generate"; the current phase goes on.
 
-        `generate_peak_gib` is the peak of the resident memory of this process. On a GPU, `generate_gpu_gib` is the peak
-        of torch's allocator without what a sleeping generator has given back, and `generate_gpu_used_gib` is what all
-        processes together had taken from the GPU at the end of the phase, with CUDA's context and the allocator's
-        unused blocks. Other phases have the same names.
+        `generate_peak_gib`: Peak of the resident memory of this process. On a GPU, `generate_gpu_gib`: Peak of torch's
+        allocator without what a sleeping generator has given back. `generate_gpu_used_gib`: What all processes together
+        had taken from the GPU at the end of the phase, with CUDA's context and the allocator's unused blocks.
         """
         self._note()
         self._forget()

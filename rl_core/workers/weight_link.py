@@ -1,7 +1,7 @@
 """The way of the weights from the ranks that train to the workers that generate, which are other processes."""
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
+from rl_core.distributed.collectives import buckets
 from rl_core.distributed.ranks import meeting_store
 
 _BUCKET_BYTES: Final = 64 << 20
@@ -53,7 +54,7 @@ class WeightLink:
 
     def send(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Send every weight with its name, bucket by bucket; no more than a bucket is held beside the weights."""
-        for bucket in buckets(weights):
+        for bucket in buckets(weights, size_of=lambda named: named[1].nbytes, most=_BUCKET_BYTES):
             self._send_bytes(pickle.dumps([(name, weight.dtype, weight.shape) for name, weight in bucket]))
             self._broadcast(torch.cat([_as_bytes(weight) for _, weight in bucket]))
         self._send_bytes(pickle.dumps([]))
@@ -81,22 +82,6 @@ class WeightLink:
 
     def _broadcast(self, data: torch.Tensor) -> None:
         self._group.broadcast(data, 0).wait()
-
-
-def buckets(
-    weights: Iterable[tuple[str, torch.Tensor]], *, most_bytes: int = _BUCKET_BYTES
-) -> Iterator[Sequence[tuple[str, torch.Tensor]]]:
-    """The weights in their order, in buckets of up to `most_bytes`; a larger weight is a bucket of its own."""
-    bucket: list[tuple[str, torch.Tensor]] = []
-    size = 0
-    for name, weight in weights:
-        if bucket and size + weight.nbytes > most_bytes:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append((name, weight))
-        size += weight.nbytes
-    if bucket:
-        yield bucket
 
 
 def _as_bytes(weight: torch.Tensor) -> torch.Tensor:

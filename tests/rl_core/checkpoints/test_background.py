@@ -15,7 +15,7 @@ from rl_core.digests import FileRecord
 
 
 def info(step: int) -> CheckpointInfo:
-    return CheckpointInfo(step=step, epoch=1, end_of_epoch=False)
+    return CheckpointInfo(step=step)
 
 
 class Gate:

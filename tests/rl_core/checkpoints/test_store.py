@@ -20,8 +20,6 @@ def info(step: int, score: float | None = None, *, interim: bool = False) -> Che
     return CheckpointInfo(
         step=step,
         interim=interim,
-        epoch=1,
-        end_of_epoch=False,
         validation_score=score,
         loader={"cursor": step * 4, "order": [3, 1]},
         counters={"policy_version": step},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, load_surplus, save_surplus
+from rl_core.loop.rollout_batch import RolloutBatch, read_batch
 from rl_core.types import Group, Rollout, RolloutKey, Score
 from tests.rl_core.builders import make_group, make_prompt, make_rollout
 
@@ -68,17 +68,10 @@ def plain(surplus: RolloutBatch) -> list[tuple[object, ...]]:
 
 @given(surplus=surpluses())
 def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: RolloutBatch) -> None:
-    (folder / "surplus.parquet").unlink(missing_ok=True)
-    save_surplus(surplus, folder, step=3)
-    found = load_surplus(folder, lambda uids: {uid: make_prompt(uid) for uid in uids})
+    surplus.write(folder / "surplus.parquet", step=3)
+    found = read_batch(folder / "surplus.parquet", lambda uids: {uid: make_prompt(uid) for uid in uids})
     assert plain(found) == plain(surplus)
     assert found.scores.keys() == surplus.scores.keys()
-
-
-def test_a_checkpoint_of_a_step_that_kept_nothing_holds_nothing(tmp_path: Path) -> None:
-    save_surplus(EMPTY, tmp_path, step=3)
-    assert list(tmp_path.iterdir()) == []
-    assert load_surplus(tmp_path, lambda uids: {}) == EMPTY
 
 
 def test_a_prompt_that_comes_round_again_drops_its_group_and_its_scores() -> None:

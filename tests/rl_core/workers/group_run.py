@@ -15,6 +15,7 @@ from rl_core.config.loading import load_config
 from rl_core.progress import SilentProgress
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.ray_group import RayWorkerGroup
+from tests.processes import pids_of
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     try:
         local = group._cluster.local
         of_cluster = [] if local is None else [local._head.pid, local._folder]
-        sys.stdout.write(f"{' '.join(map(str, [group.pids[0], *of_cluster]))}\n")
+        sys.stdout.write(f"{' '.join(map(str, [pids_of(group)[0], *of_cluster]))}\n")
         sys.stdout.flush()
         while (line := sys.stdin.readline().strip()) == "wake":
             group.wake()

@@ -18,6 +18,7 @@ from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_cluster import ClusterUnavailable
 from rl_core.workers.ray_group import RayWorkerGroup
 from tests.machines import SOON, Machines, joined_from_here
+from tests.processes import pids_of
 from tests.rl_core.builders import groups_of
 from tests.servers import REPOSITORY, wait_until
 
@@ -62,7 +63,7 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
     with group() as two:
         two.compute("old_log_probs", batches)
         assert two.cluster.ranks == 2
-        lost = two.pids.index(other.workers[0].pid)
+        lost = pids_of(two).index(other.workers[0].pid)
         other.kill()
         began = time.monotonic()
         with pytest.raises(

@@ -40,7 +40,7 @@ from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
 from tests.machines import SOON
-from tests.processes import listening
+from tests.processes import listening, pids_of
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import save_state
 from tests.servers import REPOSITORY
@@ -406,11 +406,11 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
         found += group.compute("old_log_probs", [groups_of(train_groups)])
         head, folder = psutil.Process(group._cluster.local._head.pid), group._cluster.local._folder
         left = [head, *head.children(recursive=True)]
-        assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(group.pids[0]).environ().items()
+        assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(pids_of(group)[0]).environ().items()
         if breaks:
             (actor,) = group._workers._actors
             actor.__ray_call__.remote(abort_with_a_child, tmp_path)
-            with pytest.raises(WorkerDied, match=rf"worker 0 of 1 \(process {group.pids[0]} on .*Aborted|SIGABRT"):
+            with pytest.raises(WorkerDied, match=rf"worker 0 of 1 \(process {pids_of(group)[0]} on .*Aborted|SIGABRT"):
                 group.compute("old_log_probs", [groups_of(train_groups)])
             with pytest.raises(WorkerDied, match="open new ones"):
                 group.compute("old_log_probs", [groups_of(train_groups)])

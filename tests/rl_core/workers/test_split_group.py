@@ -35,7 +35,7 @@ from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerDied, WorkerGroup, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
 from tests.machines import SOON
-from tests.processes import gone
+from tests.processes import gone, pids_of
 from tests.results import differences, hashes
 from tests.rl_core.builders import groups_of
 from tests.servers import wait_until
@@ -112,9 +112,9 @@ def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
     """Both have stopped, so that the trainer's call would never end."""
     group.load("policy", prepared_run.initial_model)
     group.wake()
-    trainer, generator = group.pids
+    trainer, generator = pids_of(group)
     requests = requests_for(prompts, 4, run_seed=1, step=1)
-    for pid in group.pids:
+    for pid in pids_of(group):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as thread:
         generation = thread.submit(lambda: [*group.generate(requests, Sampling(temperature=1.0, max_tokens=8))])
@@ -159,7 +159,7 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     assert all("generate_wait_s" in line and "generate_s" not in line for line in timings[1:])
 
     loop = loop_in(folders["split"], configs[1], group, **given)  # goes on after step 3
-    os.kill(group.pids[1], signal.SIGKILL)
+    os.kill(pids_of(group)[1], signal.SIGKILL)
     with pytest.raises(WorkerDied, match=r"generating worker 0 of 1 .* ended during"):
         loop.train_epoch(2)
 

@@ -2,13 +2,15 @@
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.workers.weight_link import LinkPlace, WeightLink, buckets
+from rl_core.distributed.collectives import buckets
+from rl_core.workers.weight_link import LinkPlace, WeightLink
 
 WEIGHTS = [
     ("matrix", torch.randn(3, 5)),
@@ -50,11 +52,8 @@ def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting: str) -> 
 
 @given(sizes=st.lists(st.integers(0, 30), max_size=20), most=st.integers(1, 40))
 def test_buckets_keep_the_order_and_are_as_full_as_they_may_be(sizes: list[int], most: int) -> None:
-    weights = [(f"{number}", torch.empty(size, dtype=torch.uint8)) for number, size in enumerate(sizes)]
-    found = list(buckets(weights, most_bytes=most))
-    assert [name for bucket in found for name, _ in bucket] == [name for name, _ in weights]
-    filled = [sum(weight.nbytes for _, weight in bucket) for bucket in found]
-    assert all(bucket for bucket in found)
-    assert all(size <= most or len(bucket) == 1 for size, bucket in zip(filled, found, strict=True))
-    for size, after in zip(filled, found[1:], strict=False):
-        assert size + after[0][1].nbytes > most, "the next weight would have fitted"
+    found = list(buckets(sizes, size_of=int, most=most))
+    assert [size for bucket in found for size in bucket] == sizes
+    assert all(len(bucket) > 0 and (sum(bucket) <= most or len(bucket) == 1) for bucket in found)
+    for bucket, after in pairwise(found):
+        assert sum(bucket) + after[0] > most, "the next one would have fitted"
