@@ -91,9 +91,7 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
         raise ValueError(f"{checkpoint_folder} is not in the folder of its run, whose config and data it needs")
     config = load_config(run.config)
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
-    workers = open_workers(
-        Opening(config=config, folders=folders, total_optimizer_steps=1), progress=SilentProgress()
-    )
+    workers = open_workers(Opening(config=config, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:
         workers.load("saved policy", checkpoint.folder)
         workers.export(folder)

@@ -244,12 +244,12 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
                 raise Killed
 
     class Store(CheckpointStore):
-        def add(self, step: int, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
+        def add(self, write: WriteState, *, info: CheckpointInfo) -> Checkpoint:
             def killed(folder: Path) -> Mapping[str, FileRecord]:
                 write(folder)
                 raise Killed
 
-            return super().add(step, killed if at.get("unsaved") == step else write, info=info)
+            return super().add(killed if at.get("unsaved") == info.step else write, info=info)
 
         def retain(self, step: int) -> None:
             if at.get("saved") == step:

@@ -102,26 +102,6 @@ def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(
     assert seen == {(1, 2), (1, 2, 3), (2, 3)}
 
 
-def test_a_kill_anywhere_in_saving_a_step_again_leaves_a_complete_state_of_that_step(
-    root: Path, killed_before_each_call: Callable[..., int]
-) -> None:
-    seen = set()
-
-    def prepare() -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        save(CheckpointStore(root, save_limit=1), 1, text="before")
-        save(CheckpointStore(root, save_limit=1), 2, text="old")
-
-    def check() -> None:
-        latest = CheckpointStore(root, save_limit=1).latest()
-        seen.add(None if latest is None else (latest.folder / "probe.json").read_text())
-        save(CheckpointStore(root, save_limit=1), 2, text="again")
-
-    action = lambda: save(CheckpointStore(root, save_limit=1), 2, text="new")  # noqa: E731
-    killed_before_each_call(prepare, action, check)
-    assert seen <= {"old 2", "new 2", None} and {"old 2", "new 2"} <= seen
-
-
 @pytest.mark.parametrize("size_mib", [2, 64])
 def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_disk: Path, size_mib: int) -> None:
     store = CheckpointStore(small_disk / "checkpoints", save_limit=2)

@@ -439,20 +439,6 @@ def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_re
     assert (tmp_path / "checkpoints/step-000003/manifest.json").is_file()
 
 
-def test_an_error_in_a_step_leaves_the_checkpoint_before_it_complete(open_loop, monkeypatch, tmp_path) -> None:
-    original = training_loop.learn
-
-    def learn(*args: object, step: int, **kwargs: object):
-        if step == 3:
-            raise ValueError("in step 3")
-        return original(*args, step=step, **kwargs)
-
-    monkeypatch.setattr(training_loop, "learn", learn)
-    with pytest.raises(ValueError, match="in step 3"):
-        open_loop(tmp_path).train_epoch(1)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
-
-
 def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path) -> None:
     loop = open_loop(tmp_path)
     first = loop.train_epoch(1)

@@ -60,21 +60,6 @@ def trained_of(groups: list[Group]) -> list[TrainGroup]:
     return [TrainGroup(prompt=groups[0].prompt, samples=samples)]
 
 
-def test_every_rollout_is_kept_with_its_score_and_its_credit(tmp_path: Path, groups: list[Group]) -> None:
-    path = tmp_path / "rollouts" / "step-000007.parquet"
-    write_rollouts(path, groups, scores_of(groups, keys=("overall", "format")), trained_of(groups), step=7)
-    records = read_rollouts(path)
-    assert [(r.prompt_uid, r.sample_index) for r in records] == [(u, i) for u in ("b", "a") for i in range(3)]
-    first, last = records[1], records[-1]
-    assert first.step == 7
-    assert first.response == "<answer>1</answer> ünï"
-    assert np.array_equal(np.array(first.log_probs, np.float32), rollout("b", 1).log_probs)
-    assert (first.components, first.parsed, first.error) == ({"format": 0.1, "overall": 0.1}, "3", None)
-    assert first.advantage == pytest.approx(0.7)
-    assert first.image_uids == ["image-b"]
-    assert (last.components, last.parsed, last.error, last.advantage) == ({}, None, "timeout after 10 s", None)
-
-
 def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
     """Whatever the order in which the scores arrived and their components were named."""
     for name, keys in (("a", ("overall", "format")), ("b", ("format", "overall"))):
@@ -92,12 +77,6 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, groups: list[Group], place: f
     path.write_bytes(content)
     with pytest.raises((OSError, pa.ArrowInvalid)):
         read_rollouts(path)
-
-
-def test_a_rollout_without_a_score_is_a_mistake_and_writes_nothing(tmp_path: Path, groups: list[Group]) -> None:
-    with pytest.raises(KeyError):
-        write_rollouts(tmp_path / "file", groups, {}, [], step=1)
-    assert list(tmp_path.iterdir()) == []
 
 
 @st.composite

@@ -1,8 +1,7 @@
 """A process that opens workers in a cluster: `python -m tests.rl_core.workers.group_run MODEL DATA CONFIG OVERRIDE...`.
 
 It prints the process of its first worker, and of a local cluster the process that holds it and its folder. Then it does
-what the lines say that it reads: `wake` starts the generators, `fail` is an error, a number of seconds is how long it
-waits until it ends.
+what the lines say that it reads: `wake` starts the generators, a number of seconds is how long it waits until it ends.
 """
 
 import signal
@@ -35,8 +34,6 @@ def main() -> None:
             group.wake()
             sys.stdout.write("awake\n")
             sys.stdout.flush()
-        if line == "fail":
-            raise ValueError("an error in the middle of a run")
         time.sleep(float(line))
     finally:
         group.close()

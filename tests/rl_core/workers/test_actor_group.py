@@ -84,8 +84,7 @@ def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
     group.close()
 
 
-@pytest.mark.parametrize("kind", ["call", "call_beside"])
-@pytest.mark.parametrize("method", ["update", "write_snapshot"])
+@pytest.mark.parametrize(("kind", "method"), [("call", "update"), ("call_beside", "write_snapshot")])
 def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     cluster: None, kind: str, method: str
 ) -> None:

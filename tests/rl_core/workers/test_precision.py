@@ -11,7 +11,6 @@ from rl_core.config.run import RunConfig
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import UpdateBatch
-from rl_core.training.saved_model import master_weights
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
@@ -108,45 +107,6 @@ def resumed(setting: RunConfig, folders: WorkerFolders, folder: Path) -> LocalWo
     worker = fresh(setting, folders)
     worker.load("saved state", folder)
     return worker
-
-
-def test_without_moments_a_fresh_worker_keeps_the_numbers_and_the_rate(
-    setting, folders, train_groups, tmp_path
-) -> None:
-    """The numbers are float32, whatever the weights are; the rate is still rising."""
-    optim = setting.actor.optim.model_copy(update={"lr_warmup_steps": 50})
-    rising = setting.model_copy(update={"actor": setting.actor.model_copy(update={"optim": optim})})
-    worker, other = fresh(rising, folders), fresh(rising, folders)
-    worker.update(batch_of(train_groups))
-    probe = groups_of(train_groups[:1])
-    save_state(worker, tmp_path, model_only=True, probe=probe)
-    other.load("saved weights", tmp_path)
-    expected, found = (
-        weights(each) | master_weights(each.trainer.policy, each.trainer.optimizer.adamw) for each in (worker, other)
-    )
-    assert all(torch.equal(found[name], number) for name, number in expected.items())
-    rates = [each.update(batch_of(train_groups)).policy[-1].outcome.lr for each in (worker, other)]
-    assert rates == [pytest.approx(optim.lr * 2 / 51)] * 2
-
-
-@pytest.mark.parametrize("strategy", ["adamw", "adamw_bf16"])
-def test_updates_below_the_resolution_of_bfloat16_add_up(strategy, config, folders, train_groups) -> None:
-    """A weight moves once its updates have crossed the middle between two bfloat16 numbers. The control forgets after
-    every step what the weights cut off, as bfloat16 alone does."""
-    model = config.model.model_copy(update={"dtype": "bfloat16"})
-    optim = config.actor.optim.model_copy(update={"lr": 1e-6, "strategy": strategy, "weight_decay": 0.0})
-    actor = config.actor.model_copy(update={"optim": optim})
-    moved = {}
-    for forget in (False, True):
-        worker = fresh(config.model_copy(update={"model": model, "actor": actor}), folders)
-        before = weights(worker)
-        for _ in range(20):
-            worker.update(batch_of(train_groups))
-            for lower in worker.trainer.optimizer.adamw.lower_bits.values():
-                lower.mul_(0 if forget else 1)
-        matrices = [weight != before[name] for name, weight in weights(worker).items() if weight.ndim == 2]
-        moved[forget] = float(torch.cat([changed.flatten() for changed in matrices]).float().mean())
-    assert moved[False] > 5 * moved[True]
 
 
 def test_engine_and_trainer_agree_in_bfloat16(
