@@ -16,15 +16,9 @@ _logger = logging.getLogger(__name__)
 
 
 class BackgroundSaver:
-    """Adds checkpoints to a store in a thread, at most one at a time.
-
-    The thread only adds. Older checkpoints are removed in `wait`, by the caller's thread, in which the store is read
-    too. At the end of a `with` block no save is in progress.
-
-    Args:
-        store: The run's checkpoints.
-        check: Called before the store is changed; raises an error if this process may no longer write the run.
-    """
+    """Adds checkpoints to a store in a thread, at most one at a time. Older ones are removed in `wait`, by the caller's
+    thread, in which the store is read too. `check` is called before the store is changed; it raises an error if this
+    process may no longer write the run."""
 
     def __init__(self, store: CheckpointStore, *, check: Callable[[], None]) -> None:
         self._store = store

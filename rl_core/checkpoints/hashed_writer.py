@@ -26,12 +26,9 @@ FILE_BYTES = 64 << 20
 
 
 class HashedWriter(FileSystemWriter):
-    """Writes the format of torch's FileSystemWriter.
-
-    The files depend on the state alone: their number follows from its size and not from the machine, and the metadata
-    has neither the folder's path nor a random id. Each thread holds one tensor in the host's memory; torch's own writer
-    holds all tensors of a file.
-    """
+    """Writes the format of torch's FileSystemWriter, in files that depend on the state alone: the metadata has neither
+    the folder's path nor a random id. Each thread holds one tensor in the host's memory; torch's own writer holds all
+    tensors of a file."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

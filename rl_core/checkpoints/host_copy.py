@@ -13,19 +13,15 @@ _Key = tuple[torch.device, int, torch.dtype, torch.Size, tuple[int, ...]]
 
 class HostCopies:
     """Copies of states, whose memory is used again for the next copy of the same state: new memory is cleared by the
-    system page by page, which can take longer than copying. The copies take as many bytes as the tensors."""
+    system page by page, which can take longer than copying."""
 
     def __init__(self) -> None:
         self._held: dict[str, torch.Tensor] = {}
 
     def of(self, name: str, state: State) -> State:
-        """A copy of a nested dictionary of tensors and plain values, with all tensors in the host's memory. Tensors
-        that share their memory, such as tied weights, have one copy. Of a sharded tensor, this rank's part is copied.
-
-        Args:
-            name: Of the state. An earlier copy of this name is overwritten if it has the same form.
-            state: Tensors of any device.
-        """
+        """A copy of a nested dictionary of tensors and plain values; it overwrites an earlier one of this name and
+        form. Tensors that share their memory, such as tied weights, have one copy. Of a sharded tensor, this rank's
+        part is copied."""
         copies: dict[_Key, torch.Tensor] = {}
 
         def copied(path: str, value: Any) -> Any:

@@ -19,11 +19,10 @@ class DamagedCheckpoint(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointInfo:
-    """The state that the next step needs and that is not a tensor. All values are JSON.
+    """The state after a step that the next one needs and that is not a tensor. All values are JSON.
 
     Attributes:
-        step: The last finished training step.
-        validation_score: Score of the validation at this step, larger is better; None if there was none.
+        validation_score: Larger is better; None if there was no validation.
         loader: The data loader's state.
         counters: Further numbers that the next step continues from (the weight of the KL term).
         model_only: Whether the optimizers' moments were left out, so that the run cannot continue exactly from here.

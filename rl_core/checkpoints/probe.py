@@ -1,8 +1,8 @@
 """The probe: a few prompts and responses with the trainer's log-probs at the time when the checkpoint was saved.
 
-It is stored in the checkpoint as plain JSON with its images. A process that does not import Sightline can compare any
-other implementation of the model with it (merged_check.py), and a resumed trainer can check itself. Its log-probs are
-log_softmax(logits) in float32, without temperature and token ban, because every implementation can compute these.
+It is plain JSON with images, so that a process without Sightline can compare another implementation of the model with
+it (merged_check.py). Its log-probs are log_softmax(logits) in float32, without temperature and token ban, because every
+implementation can compute these.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Saves and loads model and optimizer tensors with torch.distributed.checkpoint: each worker writes its shards, and any
 number of workers can read them.
 
-Loaded tensors equal saved ones to the bit: names, shapes and number formats must match, nothing is cast, and nothing is
-silently left out. Equal states give equal files (without times, random ids and paths). Loading runs no code: the
-metadata is unpickled with a list of allowed classes, and plain values with `weights_only`.
+Loaded tensors equal saved ones to the bit, and equal states give equal files. Loading runs no code: the metadata is
+unpickled with a list of allowed classes, and plain values with `weights_only`.
 """
 
 import io

@@ -73,8 +73,8 @@ class CheckpointStore:
         return read_checkpoint(folder)
 
     def retain(self, step: int) -> None:
-        """Remove the older checkpoints that need not be kept once `step` is saved, and all of later steps: damaged
-        ones, or ones from which the run did not continue."""
+        """Remove the older checkpoints that need not be kept once `step` is saved, damaged ones, and all of later
+        steps, from which the run did not continue."""
         self.prune(step)
         for folder, checkpoint in self._folders():
             if checkpoint is None or checkpoint.step > step:

@@ -25,13 +25,8 @@ def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
-    """Set every weight, or this rank's part of it, to what the first rank has read. Every rank calls it.
-
-    Args:
-        module: The model on the device that computes, whole or sharded.
-        read: Weights by name; those of other ranks than the first tell only shapes and number formats.
-        ranks: All ranks; one that is alone has read its own.
-    """
+    """Set every weight, or this rank's part of it, to what the first rank has read; what the others have `read` tells
+    only shapes and number formats. Every rank calls it."""
     if ranks.world is None:
         return
     for name, parameter in module.named_parameters():
@@ -48,12 +43,9 @@ def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks
 
 
 def sum_gradients(module: nn.Module, ranks: Ranks) -> None:
-    """Replace the gradient of every trained parameter, or this rank's part of it, by its sum over the replicas. It is
-    computed in float32. Every rank calls it once for an optimizer step, after its last backward pass.
-
-    A replica without a gradient of a parameter, such as one without images, adds nothing to it. A parameter that has
-    none on any replica has none afterwards. Nothing happens where there is one replica.
-    """
+    """Replace the gradient of every trained parameter, or this rank's part of it, by its sum over the replicas,
+    computed in float32. Every rank calls it once for an optimizer step, after its last backward pass. A replica without
+    a gradient of a parameter, such as one without images, adds nothing to it."""
     group = ranks.replicas
     if group is None:
         return

@@ -11,11 +11,9 @@ from rl_core.distributed.place import RankPlace
 
 
 def choose_interface(place: RankPlace, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the environment variables that say where gloo, NCCL and vLLM listen; those that are set already are kept.
-
-    None of them asks who connects. So the ranks of one machine use its loopback, and ranks of several machines the
-    interface over which the meeting address is reached.
-    """
+    """Set the environment variables that say where gloo, NCCL and vLLM listen, unless they are set. None of them asks
+    who connects. So the ranks of one machine use its loopback, and ranks of several machines the interface over which
+    the meeting address is reached."""
     if place.size == place.ranks_per_node:
         interface, address = "lo", "127.0.0.1"
     else:
@@ -30,8 +28,7 @@ def choose_interface(place: RankPlace, environment: MutableMapping[str, str] = o
 
 
 def free_meeting(address: str) -> str:
-    """Where processes can meet at this address of this machine, as `torch.distributed` takes it. The port is free
-    now."""
+    """Where processes can meet at this address of this machine (`tcp://host:port`). The port is free now."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return f"tcp://{address}:{probe.getsockname()[1]}"

@@ -10,11 +10,8 @@ machine, and each machine has all of them. `none`: each rank has all of them."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankPlace:
-    """Which of the ranks a worker is, and where it meets the others; consecutive ranks share a machine.
-
-    Attributes:
-        meeting: Address at which the ranks find each other (`tcp://host:port`); empty for a single rank.
-    """
+    """Which of the ranks a worker is, and the address at which they meet (`tcp://host:port`), empty for a single one.
+    Consecutive ranks share a machine."""
 
     rank: int
     size: int

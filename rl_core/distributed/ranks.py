@@ -89,12 +89,8 @@ class Ranks:
         cls, place: RankPlace, layout: Layout, *, ranks_per_sequence: int = 1, ranks_per_generator: int = 1
     ) -> Self:
         """Meet the other ranks; this waits until all have come, or raises RuntimeError. Torch's default process group
-        must not exist yet. On a GPU the ranks of a machine take its visible devices in turn.
-
-        Args:
-            ranks_per_sequence: How many consecutive ranks compute each sequence together.
-            ranks_per_generator: How many consecutive ranks of a machine hold each generator together.
-        """
+        must not exist yet. On a GPU the ranks of a machine take its visible devices in turn. Consecutive ranks compute
+        a sequence together, or hold a generator."""
         if place.size == 1:
             return cls(place, None)
         replicas, shards = _replicas_and_shards(place, layout)

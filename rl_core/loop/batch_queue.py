@@ -34,13 +34,9 @@ PENDING_FILE: Final = "pending.parquet"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueState:
-    """What the steps after a checkpoint need of the batches before it.
-
-    Attributes:
-        loader: The loader's state after the prompts of the saved step.
-        surplus: Groups that the saved step has kept for the next one.
-        pending: All rollouts that were generated for the next step; None unless batches are collected ahead.
-    """
+    """What the steps after a checkpoint need of the batches before it: the loader's state after the prompts of the
+    saved step, the groups that it has kept for the next one, and, if batches are collected ahead, all rollouts of the
+    next step."""
 
     loader: Mapping[str, Any]
     surplus: RolloutBatch = EMPTY
@@ -55,12 +51,9 @@ class QueueState:
 
 
 class BatchQueue:
-    """Collects the rollout batch of each step in time.
-
-    With `rollout.staleness: 1` the batch of step k + 1 is collected with the weights before the update of step k: in
-    the background during the update, where workers generate meanwhile, and otherwise before it. Steps 1 and 2 both get
-    what the initial weights sample.
-    """
+    """Collects the rollout batch of each step in time. With `rollout.staleness: 1` the batch of step k + 1 is collected
+    with the weights before the update of step k: in the background during the update, where workers generate meanwhile,
+    and otherwise before it. Steps 1 and 2 both get what the initial weights sample."""
 
     def __init__(
         self,

@@ -52,13 +52,8 @@ def _scores_of(group: Group, scores: Mapping[RolloutKey, Score], needed: str | N
 
 @dataclass(slots=True)
 class Quota:
-    """Informative groups that are still missing. Groups are counted in the order of the loader, whatever the order in
-    which they are generated and scored, so that a draw ends after the same group in every run.
-
-    Attributes:
-        missing: How many.
-        is_informative: Whether the batch may learn from a group, by the scores of its rollouts.
-    """
+    """How many groups are still missing that the batch may learn from, by the scores of their rollouts. Groups are
+    counted in the order of the loader, so that a draw ends after the same group in every run."""
 
     missing: int
     is_informative: Callable[[Group, Mapping[RolloutKey, Score]], bool]
@@ -79,9 +74,7 @@ EVERY_GROUP: Final = Quota(missing=1, is_informative=lambda group, scores: False
 
 class DrawScores:
     """The rollouts of a draw (n of each prompt, in the order of the loader) and their scores: of its first groups that
-    meet a quota, which counts them, or of all.
-
-    Each rollout is submitted to the reward pool as soon as it is finished. Nothing begins before `watch`.
+    meet a quota, which counts them, or of all. Each rollout is submitted to the reward pool as soon as it is finished.
     """
 
     def __init__(self, pool: RewardPool, prompts: Sequence[Prompt], n: int, quota: Quota) -> None:

@@ -33,13 +33,7 @@ TokenArrays = Sequence[Sequence[Float32Array]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experience:
-    """A rollout batch, ready for the update.
-
-    Attributes:
-        groups: Its groups, in the given order.
-        metrics: Functions of config, data and seed only.
-        mean_kl: Mean KL to the reference, nats per token; None if there is no reference.
-    """
+    """A rollout batch, ready for the update. `mean_kl` to the reference is in nats per token."""
 
     groups: Sequence[TrainGroup]
     metrics: Mapping[str, float]
@@ -205,13 +199,8 @@ def advantage_inputs(
     greedy_rewards: Mapping[str, float],
     values: TokenArrays,
 ) -> AdvantageInputs:
-    """The inputs of the advantage estimator, from groups whose rollouts all have a score.
-
-    Args:
-        kl_penalties: [group][rollout] -> [R] the KL penalty that is subtracted from each token's reward, if any.
-        greedy_rewards: Prompt uid -> reward of the greedy response; empty if the estimator needs none.
-        values: [group][rollout] -> [R] the critic's values; empty if there is no critic.
-    """
+    """The inputs of the advantage estimator, from groups whose rollouts all have a score. `greedy_rewards` are those of
+    the greedy responses by prompt uid, and `values` the critic's; both may be empty."""
     rewards = [[_token_rewards(len(r.response_ids), scores[r.key].overall) for r in g.rollouts] for g in groups]
     if kl_penalties is not None:
         rewards = [
@@ -237,14 +226,8 @@ def train_groups(
     returns: Grouped = (),
     overlong_filtering: bool = False,
 ) -> list[TrainGroup]:
-    """The groups with everything that the losses need of each token, all [group][rollout] -> [R].
-
-    Args:
-        ref: Log-probs under the reference; None if they are not needed.
-        importance_weights: Of the off-policy correction; None for 1.
-        values: The critic's values; empty if there is no critic, as are `returns`.
-        overlong_filtering: Leave responses that were cut at the longest length out of the losses.
-    """
+    """The groups with everything that the losses need of each token, all [group][rollout] -> [R]. `values` and
+    `returns` are empty if there is no critic."""
     return [
         TrainGroup(
             prompt=group.prompt,

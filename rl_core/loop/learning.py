@@ -22,14 +22,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
-    """The result of learning from a rollout batch.
-
-    Attributes:
-        groups: The groups that were learned from, with the advantage of each token.
-        metrics: Functions of config, data and seed only.
-        mean_kl: Mean KL to the reference, nats per token; None if there is no reference.
-        nonfinite_streak: Optimizer steps in a row, up to now, that were skipped because of a non-finite gradient.
-    """
+    """The result of learning from a rollout batch. `nonfinite_streak` is how many optimizer steps in a row, up to now,
+    were skipped because of a non-finite gradient."""
 
     groups: Sequence[TrainGroup]
     metrics: Mapping[str, float]

@@ -1,9 +1,5 @@
-"""What `auto` became on the machine that a run is on, and the record of it.
-
-The config and its digest keep `auto`, because it is what was asked for. What was chosen is an event of the run, at its
-start and whenever it changes: on another machine a run goes on with the choices for that machine, since it may not fit
-otherwise, and its numbers differ from there on by rounding.
-"""
+"""What `auto` became on the machine that a run is on, as an event of the run. On another machine a run goes on with the
+choices for that machine, since it may not fit otherwise, and its numbers differ from there on by rounding."""
 
 import logging
 from collections.abc import Mapping

@@ -1,9 +1,6 @@
-"""Scored rollouts: the result of collecting, and the surplus that one step keeps for the next.
-
-With `online_filtering.surplus: keep`, groups that passed the filter but exceed the batch are kept. They are one step
-old when they are learned from: every rollout has the version of the weights that sampled it and the generator's
-log-probs of that time, which are its old log-probs. A checkpoint holds them in the format of a rollout file.
-"""
+"""Scored rollouts: the result of collecting, and the surplus that one step keeps for the next
+(`online_filtering.surplus: keep`). A kept group is one step old when it is learned from: every rollout has the version
+of the weights that sampled it and the generator's log-probs of that time, which are its old log-probs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

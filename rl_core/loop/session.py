@@ -62,9 +62,8 @@ class Session:
 
     @property
     def workers(self) -> WorkerGroup:
-        """The workers, started on first use. The reward pool starts before them, because a process that starts later
-        would share the machine with the generator's memory and threads (docs/architecture.md, "Rewards are
-        isolated")."""
+        """The workers, started on first use; before them the reward pool, because a process that starts later would
+        share the machine with the generator's memory and threads."""
         if self._workers is None:
             _ = self.rewards
             plan = batch_plan(self.config, len(self._datasets["train"]))

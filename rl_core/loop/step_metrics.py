@@ -48,12 +48,8 @@ def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) 
 
 
 def component_means(good: Sequence[Score]) -> dict[str, float]:
-    """The mean of each component over the scores.
-
-    A component that every score has is `reward/NAME`, or `reward/NAME/mean` if `reward/NAME` is a metric of this
-    project. A component that only some scores have is `reward/NAME/mean_where_given` and `reward/NAME/given_share`,
-    because its mean must not be taken for a mean over all scores.
-    """
+    """The mean of each component over the scores: `reward/NAME`, or `reward/NAME/mean` if `reward/NAME` is a metric of
+    this project. The mean of one that only some scores have must not be taken for a mean over all."""
     means = {}
     for name in sorted({name for score in good for name in score.components}):
         given = [score.components[name] for score in good if name in score.components]
@@ -116,13 +112,10 @@ def agreement_metrics(gap: LogProbGap) -> dict[str, float]:
 
 
 def token_means(parts: Iterable[TokenSums]) -> dict[str, float]:
-    """The mean of each metric over the tokens of a step, weighted as in the loss.
-
-    The sums are added exactly (`math.fsum`), so the means depend neither on the order nor on which worker computed
-    which group. They are divided by the sum of the weights over the step. In an optimizer batch the weights sum to one,
-    so that all batches count equally; with `seq_sum_norm` (Dr. GRPO) they sum to its mean response length divided by
-    the maximum, so that batches count by their tokens.
-    """
+    """The mean of each metric over the tokens of a step, weighted as in the loss. In an optimizer batch the weights sum
+    to one, so that all batches count equally; with `seq_sum_norm` (Dr. GRPO) they sum to its mean response length
+    divided by the maximum, so that batches count by their tokens. The sums are exact (`math.fsum`), so the means depend
+    neither on the order nor on which worker computed which group."""
     sums: dict[str, list[float]] = defaultdict(list)
     weights: list[float] = []
     for part in parts:

@@ -26,12 +26,9 @@ class StepRecord:
     """A finished training step.
 
     Attributes:
-        step: Its number, from 1.
-        collected: Its rollouts.
-        learned: The result of its update.
         metrics: Functions of config, data and seed only.
         seconds: Wall-clock seconds by phase, with `other` and `total`.
-        usage: What the workers have used (`WorkerGroup.usage`). A save or a validation counts in the step after it.
+        usage: What the workers have used; a save or a validation counts in the step after it.
     """
 
     step: int
@@ -70,9 +67,8 @@ class StepRecorder:
         self._logs = RunLogs(run)
 
     def record(self, record: StepRecord, validation: Validation | None) -> None:
-        """Write the rollouts (those generated in the step, then those kept from the previous step), the responses of
-        the validation after the step, timings, events and, last, the step's metrics line. Raises RunLockLost if another
-        process may be writing the run."""
+        """Write the rollouts (those generated in the step, then those kept from the previous step), timings, events,
+        the responses of the validation after the step and, last, the step's metrics line. Raises RunLockLost."""
         self.ensure_lock_held()
         generated = record.collected.generated
         shown = generated + record.collected.stale

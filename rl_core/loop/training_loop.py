@@ -34,12 +34,8 @@ PROBE_GROUPS = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochResult:
-    """The result of an epoch of training: small and serialisable.
-
-    Attributes:
-        checkpoint: Folder of the checkpoint at its end; None if there was none, or if later training has removed it.
-        metrics: Metrics of its last step; empty if they were lost.
-    """
+    """The result of an epoch of training: its last step's checkpoint, if it is there, and metrics; empty if they were
+    lost."""
 
     epoch: int
     first_step: int
@@ -78,16 +74,13 @@ class TrainingLoop:
         self._step = self._resume(base_model)
 
     def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
-        """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved. If it is
-        finished already, its result is returned at once. `after_step` is called after each step, whose records are
-        written by then.
+        """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved.
+        `after_step` is called after each step, whose records are written by then.
 
         Raises:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
-            StaleWeights, TooManyFailedRewards, TooFewInformativeGroups: as `Collector.collect`.
-            AgreementError: the log-probs of generator and trainer differ too much.
         """
         first, last = epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
         with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:

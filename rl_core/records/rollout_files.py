@@ -42,17 +42,15 @@ class RolloutRecord:
     """A row of a step's file: one rollout.
 
     Attributes:
-        step: From 1.
         prompt: The rendered chat prompt.
         question: The user's text, before the prompt template is applied.
-        answer: The ground truth.
-        image_uids: The uids of the images, in order, then the uids of the frames of videos.
+        image_uids: The uids of the images, in order, then of the frames of videos.
         response_ids, log_probs: [R] token ids, and log-probs of the generator, float32.
-        policy_version: Version of the weights that sampled it. It is lower than in other groups where the group was
-            kept from the step before (`online_filtering.surplus`); the file of that step has the group too.
+        policy_version: Version of the weights that sampled it: lower than in other groups where the group was kept from
+            the step before, whose file has it too.
         components: `overall` among them; empty when the reward failed.
-        parsed: The answer that the reward read from the response; None where it read none.
-        error: Why there is no score; None where there is one.
+        parsed: The answer that the reward read from the response.
+        error: Why there is no score.
         advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
     """
 

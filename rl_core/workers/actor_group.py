@@ -40,12 +40,8 @@ class ActorGroup:
     """The actors of all ranks.
 
     An error of a rank is raised here as it was there. After a death, a hang, an interruption, or an error that the
-    other ranks do not have, all ranks are ended, and every further call raises WorkerDied.
-
-    Attributes:
-        policy_version: The version of the policy's weights after the last call.
-        sent_bytes: Bytes of all messages to the ranks so far; a message that all get counts once.
-        is_broken: Whether the ranks have been ended.
+    other ranks do not have, all ranks are ended (`is_broken`), and every further call raises WorkerDied. Of
+    `sent_bytes` a message that all ranks get counts once.
     """
 
     def __init__(

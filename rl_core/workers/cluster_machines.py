@@ -54,14 +54,9 @@ class Room:
 
 
 def most_room(free: Sequence[int], wanted: Room, *, multiple_of: int, multiple_of_devices: int = 1) -> Room | None:
-    """The room for the most workers, and of equal ones that on the fewest machines; None if there is none.
-
-    Args:
-        free: How many workers each machine has room for.
-        wanted: The most machines, and the most workers on each of them.
-        multiple_of: The number of workers is a multiple of it.
-        multiple_of_devices: The number of workers on each machine is a multiple of it.
-    """
+    """The room for the most workers, up to `wanted`, and of equal ones that on the fewest machines; None if there is
+    none. Machine k has room for `free[k]` workers. The number of workers is a multiple of `multiple_of`, and that on
+    each machine of `multiple_of_devices`."""
     found = [
         room
         for room in _all_room(free, wanted)

@@ -30,15 +30,8 @@ class Generation:
         dealing: Literal["static", "dynamic"],
         ranks_per_generator: int = 1,
     ) -> None:
-        """Nothing begins before `rollouts`.
-
-        Args:
-            group: The ranks that generate.
-            requests: What is asked for.
-            sampling: How each token is drawn.
-            dealing: `static`: each generator gets an equal block at once; `dynamic`: one that is done takes more.
-            ranks_per_generator: How many consecutive ranks hold each generator together.
-        """
+        """Nothing begins before `rollouts`. With `static` dealing each generator gets an equal block at once; with
+        `dynamic` one that is done takes more."""
         blocks = equal_blocks if dealing == "static" else shrinking_blocks
         self._actors = group
         self._sampling = sampling

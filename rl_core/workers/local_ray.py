@@ -131,8 +131,8 @@ def _variables(*, on_gpu: bool) -> dict[str, str]:
 
 def require_token() -> None:
     """Have the clusters that this process starts refuse everyone without a token, because on a machine with several
-    users each could run code in them. The token lives in the environment, where Ray's processes find it, and not in
-    the home folder, where Ray would write one. A choice in the environment (RAY_AUTH_MODE) stays as it is."""
+    users each could run code in them. The token is in the environment and not in the home folder, where Ray would write
+    one. A choice in the environment (RAY_AUTH_MODE) stays as it is."""
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     enable_token_auth_by_default()

@@ -32,11 +32,8 @@ from rl_core.workers.usage_meter import UsageMeter
 
 
 class LocalWorker(WorkerGroup):
-    """A worker with a model of its own, or one of several ranks that train one model.
-
-    All ranks get the same calls in the same order. What a call computes with the trainer it computes together: each
-    rank gets its own part of the groups, possibly none of them.
-    """
+    """A worker with a model of its own, or one of several ranks that train one model. All ranks get the same calls in
+    the same order, each with its own part of the groups, possibly none of them."""
 
     def __init__(self, opening: Opening, *, progress: Progress | None = None, place: RankPlace = ALONE) -> None:
         """Take threads, meet the other ranks, if there are any, which need a process each, and load the policy. The

@@ -25,15 +25,10 @@ def the_same(values: Sequence[Value], what: str) -> Value:
 
 
 def merged_update(results: Sequence[UpdateResult], *, ranks_per_learner: int = 1) -> UpdateResult:
-    """The result of an update that several workers have made together: all sums over tokens, what every worker has
-    found, and the seconds of the worker that waited least for the others to exchange gradients: the slowest one. Its
-    parts add up to no more than the whole update took. Raises WorkersDisagree if gradient norm, learning rate, skipped
-    steps or the agreement with the generator differ.
-
-    Args:
-        results: [rank] -> what it returned.
-        ranks_per_learner: How many consecutive ranks have computed the same groups; their sums count once.
-    """
+    """The result of an update that several workers have made together: all sums over tokens (those of a learner's ranks
+    count once), what every worker has found, and the seconds of the slowest worker, which waited least for the others
+    to exchange gradients. Raises WorkersDisagree if gradient norm, learning rate, skipped steps or the agreement with
+    the generator differ."""
     return UpdateResult(
         policy=_merged_reports([result.policy for result in results], ranks_per_learner, "update of the policy"),
         critic=_merged_reports([result.critic for result in results], ranks_per_learner, "update of the critic"),

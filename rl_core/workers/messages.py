@@ -37,12 +37,8 @@ Role = Literal["both", "train", "generate"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankOpening:
-    """The first message to a rank.
-
-    Attributes:
-        place: Its place among the ranks of its role.
-        threads: Number of threads with which it computes on a CPU; None for its share of its machine's cores.
-    """
+    """The first message to a rank. On a CPU it computes with so many threads; None for its share of its machine's
+    cores. Its place is among the ranks of its role."""
 
     opening: Opening
     role: Role

@@ -40,16 +40,8 @@ class CheckedNodes:
 def check_nodes(
     config: ClusterConfig, folder: Path, *, machine_gib: float | None = None, gpu_gib: float | None = None
 ) -> CheckedNodes:
-    """Reserve the machines of a run in a cluster, ask each what it has, and leave the cluster.
-
-    Args:
-        folder: The run's folder; it must exist.
-        machine_gib: Memory of a machine that its workers take; None if it is not known.
-        gpu_gib: Memory of a GPU that a worker takes; None if it is not known, or if there is no GPU.
-
-    Raises:
-        ClusterUnavailable: the cluster cannot be reached, or has no room.
-    """
+    """Reserve the machines of a run in a cluster, ask each what it has, and leave the cluster. `folder` is the run's;
+    of a machine its workers take `machine_gib`, and each of them `gpu_gib` of a GPU. Raises ClusterUnavailable."""
     cluster = RayCluster(config)
     try:
         probes = cluster.probes()

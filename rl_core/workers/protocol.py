@@ -93,11 +93,8 @@ class KeepsState(Protocol):
 
 
 class WorkerGroup(Generates, Trains, KeepsState, Protocol):
-    """The workers that own trainer and generator. Every argument and result pickles cheaply.
-
-    Trainer and generator share the memory of their devices, but for `cluster.placement: split`. From `wake` to `sleep`
-    the generator has it, and all calls of the trainer raise RuntimeError.
-    """
+    """The workers that own trainer and generator. These share the memory of their devices, but for `cluster.placement:
+    split`. From `wake` to `sleep` the generator has it, and all calls of the trainer raise RuntimeError."""
 
     @property
     def cluster(self) -> ClusterConfig:

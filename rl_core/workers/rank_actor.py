@@ -38,9 +38,9 @@ _SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 class RankActor:
     """Answers the calls of a RayWorkerGroup.
 
-    Messages are pickled here and not by Ray, so that the run knows how much it sends, and every error comes back as a
-    message. Methods run in threads of their own ("concurrency groups" in Ray): the worker's calls in one, the writing
-    of snapshots in another one, and in further ones the short calls that are answered in the middle of the others.
+    Messages are pickled here and not by Ray, so that the run knows how much it sends. Methods run in threads of their
+    own ("concurrency groups" in Ray): the worker's calls in one, the writing of snapshots in another one, and in
+    further ones the short calls that are answered in the middle of the others.
     """
 
     def __init__(self) -> None:
@@ -63,8 +63,7 @@ class RankActor:
         )
 
     def meeting(self, *, is_on_one_machine: bool) -> str:
-        """An address of this machine at which the ranks can meet, as `torch.distributed` takes it. Its port is free
-        now."""
+        """An address of this machine at which the ranks can meet."""
         return free_meeting("127.0.0.1" if is_on_one_machine else ray.util.get_node_ip_address())
 
     def open(self, message: bytes) -> bytes:

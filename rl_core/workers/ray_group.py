@@ -45,12 +45,7 @@ class RayWorkerGroup(WorkerGroup):
 
     def __init__(self, opening: Opening, *, progress: Progress) -> None:
         """Start or join the cluster, start a worker on each device, and load the policy in all of them. The folders
-        must exist on every machine.
-
-        Raises:
-            ClusterUnavailable: the cluster cannot be reached, or has no room.
-            PlanError: a machine has other software than this process.
-            WorkerDied: a worker did not start in time, or ended.
+        must exist on every machine. Raises ClusterUnavailable, PlanError if a machine has other software, WorkerDied.
         """
         self._cluster = RayCluster(opening.config.cluster)
         self._ranks_per_learner = opening.config.cluster.sequence_parallel_size

@@ -150,11 +150,8 @@ class Side:
 
 def at_once(one: Side, other: Side, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
     """Make both calls at the same time. If one fails, the workers of the other, which would wait for it, are ended.
-
-    Raises:
-        WorkerDied: a worker has died. The other side may have felt before that its connection broke.
-        BaseException: the first error of a call, if no worker has died.
-    """
+    Raises WorkerDied if a worker has died, of which the other side may have felt before that its connection broke, or
+    else the first error."""
     causes: list[BaseException] = []
 
     def run(own: Side, second: Side) -> None:

@@ -21,9 +21,8 @@ Spans = Sequence[Sequence[Span]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerUsage:
-    """What one worker has used since it was last asked: its time by name and the most memory of each phase in GiB
-    (rl_core.workers.usage_meter), and what it did when. `device` is "CPU with 2 thread(s)",
-    or the name of a card."""
+    """What one worker has used since it was last asked (rl_core.workers.usage_meter). `device` is "CPU with 2
+    thread(s)", or the name of a card."""
 
     host: str
     device: str

@@ -18,14 +18,8 @@ _BUCKET_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkPlace:
-    """One end of a link.
-
-    Attributes:
-        number: 0 for the sender; the receivers count from 1.
-        size: Sender and receivers together.
-        meeting: Address at which they find each other (`tcp://host:port`), on the sender's machine.
-        seconds: The longest time until all have come, and the longest time of a broadcast.
-    """
+    """One end of a link between `size` processes: number 0 sends. They find each other at an address of the sender's
+    machine (`tcp://host:port`). `seconds` is the longest time until all have come, and of a broadcast."""
 
     number: int
     size: int
@@ -34,10 +28,8 @@ class LinkPlace:
 
 
 class WeightLink:
-    """A broadcast of weights from one process to others, over gloo, or over NCCL between GPUs.
-
-    It has a process group of its own: that of torch's default belongs to the ranks, or to vLLM.
-    """
+    """A broadcast of weights from one process to others, over gloo, or over NCCL between GPUs, in a process group of
+    its own: torch's default one belongs to the ranks, or to vLLM."""
 
     def __init__(self, place: LinkPlace, device: torch.device) -> None:
         """Meet the others. Raises RuntimeError if they do not come in time."""

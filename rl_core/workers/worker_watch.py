@@ -146,8 +146,7 @@ def _text(ref: Any) -> str:
 
 
 def _memory_facts(text: str) -> str:
-    """How much memory was used, the threshold, and who used most of it: a part of what Ray's memory monitor says, which
-    is long."""
+    """How much memory was used, the threshold, and who used most of it, from the long text of Ray's memory monitor."""
     found = (re.search(pattern, text) for pattern in (_MEMORY_USED, _MEMORY_USERS))
     return "; ".join(match[1][:_LONGEST_FACT] for match in found if match) or text[:_LONGEST_FACT]
 
