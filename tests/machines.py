@@ -123,13 +123,13 @@ class Machines:
         head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}/ray"]
         self.head = self._start(head)
 
-    def add(self, *, prefix: Sequence[str] = ()) -> Machine:
-        """Another machine that joins; `prefix` is what its command begins with, such as `unshare`."""
-        return self._start([f"--address={self.address}"], prefix=prefix)
+    def add(self) -> Machine:
+        """Another machine that joins."""
+        return self._start([f"--address={self.address}"])
 
-    def _start(self, arguments: Sequence[str], *, prefix: Sequence[str] = ()) -> Machine:
+    def _start(self, arguments: Sequence[str]) -> Machine:
         output = self._folder / f"{len(self._started)}.txt"
-        command = [*prefix, *_START, *_HERE, f"--num-cpus={self._cpus}", *arguments]
+        command = [*_START, *_HERE, f"--num-cpus={self._cpus}", *arguments]
         machine = Machine(command, environment=self._of_machines, output=output)
         self._started.append(machine)
         return machine

@@ -131,16 +131,6 @@ def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypa
     assert size * n <= len(finished) < 12 * n
 
 
-@pytest.mark.parametrize("surplus", ["discard", "keep"])
-def test_what_an_interrupted_attempt_has_recorded_is_not_generated_again(
-    sample, worker, surplus: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = sample(odd(5, surplus=surplus))
-    monkeypatch.setattr(worker, "generate", lambda *_: pytest.fail("it generates"))
-    again = sample(odd(5, surplus=surplus), recorded=first.generated)
-    assert again == first and list(again.batch.scores) == list(first.batch.scores)
-
-
 def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample) -> None:
     with pytest.raises(TooFewInformativeGroups, match=r"2 draws .* of 4 different prompts gave [0-3] of 4 groups"):
         sample(odd(2, max_try_make_batch=2, filter_low=2.0))

@@ -121,19 +121,6 @@ def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prep
         assert mean(item.components["overall"] for item in items) == pytest.approx(lines[step]["val/reward"])
 
 
-def test_answers_after_the_checkpoint_are_dropped_with_their_metrics(open_loop, tmp_path) -> None:
-    """The run dies between the validation of step 3 and the checkpoint there."""
-    open_loop(tmp_path).train_epoch(1)
-    run = RunDirectory(tmp_path)
-    shutil.rmtree(run.checkpoints / "step-000003")
-    answers = run.validation(3).read_bytes()
-    loop = open_loop(tmp_path)
-    assert run.validation(0).is_file() and not run.validation(3).exists()
-    assert [line["step"] for line in read(run.metrics)] == [0, 1, 2]
-    loop.train_epoch(1)
-    assert run.validation(3).read_bytes() == answers
-
-
 def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_path) -> None:
     """A kill between two checkpoints costs the updates, not the generation, and nothing else differs."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -3,98 +3,55 @@
 import os
 import signal
 import time
+from typing import Literal
 
 from rl_core.workers.messages import RankOpening
 from rl_core.workers.rank_actor import RankActor
 
-
-class Willing(RankActor):
-    """Has nothing to load, and does every call at once."""
-
-    def _open(self, message: RankOpening) -> None:
-        self._worker = AtOnce()
+Duty = Literal["willing", "late process", "late model", "hanging", "bereft", "dying"]
+"""What a rank does: every call at once; its process never answers; it never has its model; it never ends a call; it
+misses a rank that dies, and raises an error before that death is known; it dies in a call."""
 
 
-class LateProcess(Willing):
-    """Its process does not answer."""
+class Sluggish(RankActor):
+    """A rank that has nothing to load."""
 
-    def __init__(self) -> None:
-        time.sleep(600)
-
-
-class LateModel(Willing):
-    """It never has its model."""
+    def __init__(self, duty: Duty) -> None:
+        if duty == "late process":
+            time.sleep(600)
+        super().__init__()
+        self._duty = duty
 
     def _open(self, message: RankOpening) -> None:
-        reads_from_a_dead_disk()
+        if self._duty == "late model":
+            reads_from_a_dead_disk()
+        self._worker = Worker(self._duty)
 
 
-class Hanging(Willing):
-    """It never ends a call."""
-
-    def _open(self, message: RankOpening) -> None:
-        self._worker = Asleep()
-
-
-class Bereft(Willing):
-    """It misses a rank that dies, and raises an error before that death is known."""
-
-    def _open(self, message: RankOpening) -> None:
-        self._worker = Missing()
-
-
-class Dying(Willing):
-    """It dies in a call."""
-
-    def _open(self, message: RankOpening) -> None:
-        self._worker = Killed()
-
-
-class AtOnce:
-    """A worker that has nothing to do."""
+class Worker:
+    """A worker that has nothing to compute."""
 
     policy_version = 0
 
-    def update(self, batch: object) -> None:
-        """Nothing."""
-
-    def write_snapshot(self, folder: object) -> None:
-        """Nothing."""
-
-
-class Asleep(AtOnce):
-    """A worker that gets no further."""
+    def __init__(self, duty: Duty) -> None:
+        self._duty = duty
 
     def update(self, batch: object) -> None:
-        sleeps_in_an_update()
+        if self._duty == "hanging":
+            sleeps_in_an_update()
+        self._ends_badly()
 
     def write_snapshot(self, folder: object) -> None:
-        sleeps_in_a_snapshot()
+        if self._duty == "hanging":
+            sleeps_in_a_snapshot()
+        self._ends_badly()
 
-
-class Missing(AtOnce):
-    """A worker whose neighbour is gone."""
-
-    def update(self, batch: object) -> None:
-        raise RuntimeError("Connection closed by peer")
-
-    def write_snapshot(self, folder: object) -> None:
-        raise RuntimeError("Connection closed by peer")
-
-
-class Killed(AtOnce):
-    """A worker that is killed."""
-
-    def update(self, batch: object) -> None:
-        dies_soon()
-
-    def write_snapshot(self, folder: object) -> None:
-        dies_soon()
-
-
-def dies_soon() -> None:
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGKILL)
+    def _ends_badly(self) -> None:
+        if self._duty == "bereft":
+            raise RuntimeError("Connection closed by peer")
+        if self._duty == "dying":
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def reads_from_a_dead_disk() -> None:

@@ -10,11 +10,10 @@ import ray
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.protocol import WorkerDied
-from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
 from tests.machines import SOON
 from tests.processes import gone
-from tests.rl_core.workers.sluggish import Bereft, Dying, Hanging, LateModel, LateProcess, Willing
+from tests.rl_core.workers.sluggish import Duty, Sluggish
 from tests.servers import wait_until
 
 LIMIT = 4.0
@@ -34,19 +33,20 @@ def cluster() -> Iterator[None]:
 
 
 def group_of(
-    *kinds: type[RankActor], start_seconds: float = SOON, hang_seconds: float = SOON, reading_seconds: float = 0.0
+    *duties: Duty, start_seconds: float = SOON, hang_seconds: float = SOON, reading_seconds: float = 0.0
 ) -> ActorGroup:
-    """A rank of each kind, whose process already runs if it ever will: no limit is for a busy machine."""
-    actors = [ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(kind).remote() for kind in kinds]
-    ray.get([actor.process.remote() for actor, kind in zip(actors, kinds, strict=True) if kind is not LateProcess])
+    """A rank for each duty, whose process already runs if it ever will: no limit is for a busy machine."""
+    kind = ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(Sluggish)
+    actors = [kind.remote(duty) for duty in duties]
+    ray.get([actor.process.remote() for actor, duty in zip(actors, duties, strict=True) if duty != "late process"])
     return ActorGroup(actors, start_seconds=start_seconds, hang_seconds=hang_seconds, reading_seconds=reading_seconds)
 
 
-def opened(*kinds: type[RankActor], **limits: float) -> ActorGroup:
-    """A rank of each kind, ready for calls."""
-    group = group_of(*kinds, **limits)
+def opened(*duties: Duty, **limits: float) -> ActorGroup:
+    """A rank for each duty, ready for calls."""
+    group = group_of(*duties, **limits)
     group.find_processes()
-    group.open([None] * len(kinds))
+    group.open([None] * len(duties))
     return group
 
 
@@ -57,7 +57,7 @@ def assert_ended(group: ActorGroup) -> None:
 
 
 def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:
-    group = group_of(Willing, LateProcess, start_seconds=LIMIT)
+    group = group_of("willing", "late process", start_seconds=LIMIT)
     with pytest.raises(WorkerDied, match=rf"^the process of worker 1 of 2 did not start {WHAT_TO_DO}"):
         group.find_processes()
     assert group.is_broken
@@ -65,7 +65,7 @@ def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: 
 
 def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster: None) -> None:
     """The limit is that of both parts of the start together."""
-    group = group_of(Willing, LateModel, start_seconds=LIMIT, reading_seconds=1)
+    group = group_of("willing", "late model", start_seconds=LIMIT, reading_seconds=1)
     group.find_processes()
     with pytest.raises(WorkerDied) as error:
         group.open([None, None])
@@ -78,7 +78,7 @@ def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_a
 
 
 def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
-    group = group_of(Willing, start_seconds=0.001, reading_seconds=SOON)
+    group = group_of("willing", start_seconds=0.001, reading_seconds=SOON)
     group.open([None])
     assert group.call("update", None) == [None]
     group.close()
@@ -89,7 +89,7 @@ def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     cluster: None, kind: str, method: str
 ) -> None:
     """Although the error comes first, as of a connection that is closed."""
-    group = opened(Bereft, Dying)
+    group = opened("bereft", "dying")
     with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
         getattr(group, kind)(method, None)
     assert_ended(group)
@@ -111,7 +111,7 @@ def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(
     cluster: None, call: Callable[[ActorGroup], object], said: str, doing: str
 ) -> None:
     """In a call, and in one beside it."""
-    group = opened(Willing, Hanging, hang_seconds=2.0)
+    group = opened("willing", "hanging", hang_seconds=2.0)
     began = time.monotonic()
     with pytest.raises(WorkerDied) as error:
         call(group)

@@ -1,9 +1,5 @@
-"""The machines of a cluster are checked before they get work. Two raylets here are two machines; one of them sees other
-folders."""
+"""The machines of a cluster are checked before they get work. Two raylets here are two machines."""
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,30 +85,11 @@ def test_a_slow_link_is_a_warning_and_what_helps_depends_on_the_sharding() -> No
     assert "hybrid" in full.fix and "hybrid" not in hybrid.fix and "NCCL_SOCKET_IFNAME" in hybrid.fix
 
 
-def may_mount() -> bool:
-    """Whether this machine lets a process have mounts of its own; containers often do not."""
-    if shutil.which("unshare") is None:
-        return False
-    tried = ["unshare", "--mount", "--map-root-user", "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
-    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
-
-
-def without(folder: Path) -> list[str]:
-    """The beginning of a command that sees an empty file system in the folder's place."""
-    return ["unshare", "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', f"{folder}"]
-
-
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in whose place the second machine has another one."""
-    return tmp_path_factory.mktemp("elsewhere")
-
-
-@pytest.fixture(scope="module")
-def cluster(elsewhere: Path) -> Iterator[str]:
+def cluster() -> Iterator[str]:
     """The address of a cluster of two machines with one CPU each."""
     with joined_from_here() as machines:
-        machines.add(prefix=without(elsewhere) if may_mount() else [])
+        machines.add()
         yield machines.address
         assert not ray.is_initialized()
 
@@ -129,14 +106,3 @@ def test_two_machines_are_asked_and_their_link_is_measured(section: ClusterConfi
     assert checked.link_gbit is not None and checked.link_gbit > 0.01
     assert [dict(node.versions) for node in checked.nodes] == [versions()] * 2
     assert [*tmp_path.iterdir()] == [], "what was written for the check is removed"
-
-
-@pytest.mark.slow
-def test_a_machine_that_has_another_folder_is_named(section: ClusterConfig, elsewhere: Path) -> None:
-    if not may_mount():
-        pytest.skip("no process may have mounts of its own here, so that both machines have the same folders")
-    apart = check_nodes(section, elsewhere)
-    (problem,) = (problem for problem in apart.problems if problem.fatal)
-    assert "does not see the run's folder" in problem.what
-    assert apart.link_gbit is None, "not measured where the run cannot work"
-    assert [*elsewhere.iterdir()] == []

@@ -141,14 +141,3 @@ def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, wor
     update = update_of(worker, settings.model_copy(update={"actor": actor}))
     update.accumulate_gradient(optimizer_batch(off_policy_groups))
     assert (collected(worker) - expected).norm() / expected.norm() < 1e-5
-
-
-def test_a_denominator_of_the_micro_batch_would_change_it(worker, off_policy_groups, config) -> None:
-    """The control: each micro-batch as its own batch gives another gradient."""
-    settings = settings_of(config)
-    expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
-    worker.trainer.policy.zero_grad(set_to_none=True)
-    update = update_of(worker, settings)
-    for microbatch in in_lots(3)(off_policy_groups):
-        update.backward(RankPass(groups=microbatch, fillers=()), totals=optimizer_batch(microbatch).totals)
-    assert (collected(worker) - expected).norm() / expected.norm() > 1e-2
