@@ -174,15 +174,12 @@ def _files_of(item: Mapping[str, Any]) -> list[str]:
     return [*item["images"], *frames]
 
 
-def _positions(rows: Sequence[Sequence[int]] | None) -> npt.NDArray[np.int64] | None:
-    return None if rows is None else np.array(rows, np.int64)
-
-
 def _uids(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(Path(name).stem for name in names)
 
 
 def _from_json(item: Mapping[str, Any]) -> ProbeItem:
+    positions = item["position_ids"]
     return ProbeItem(
         name=item["name"],
         token_ids=np.array(item["token_ids"], np.int32),
@@ -191,5 +188,5 @@ def _from_json(item: Mapping[str, Any]) -> ProbeItem:
         log_probs=np.array(item["log_probs"], np.float32),
         image_uids=_uids(item["images"]),
         videos=tuple(VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in item["videos"]),
-        position_ids=_positions(item["position_ids"]),
+        position_ids=None if positions is None else np.array(positions, np.int64),
     )

@@ -1,6 +1,5 @@
 """The cold start: a short stage of supervised fine-tuning on rendered answers."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,7 @@ def run_cold_start(
     metrics: dict[str, float] = {}
     with progress.bar("cold start", config.steps) as advance:
         for _ in range(config.steps):
-            metrics = dict(workers.imitate(_examples(loader.next_batch(), targets)))
+            metrics = dict(workers.imitate([targets.example(prompt) for prompt in loader.next_batch()]))
             losses.append(metrics["cold_start/loss"])
             if metrics["cold_start/nonfinite_streak"] >= max_nonfinite_steps:
                 raise NonFiniteGradients(
@@ -53,7 +52,3 @@ def run_cold_start(
                 )
             advance(1, f"loss {losses[-1]:.3f}")
     return metrics | {"cold_start/final_loss": float(np.mean(losses[-10:]))}
-
-
-def _examples(prompts: Sequence[Prompt], targets: TargetRenderer) -> list[SupervisedExample]:
-    return [targets.example(prompt) for prompt in prompts]

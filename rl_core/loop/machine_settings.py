@@ -25,15 +25,8 @@ def settled_for_this_machine(config: RunConfig, run: RunDirectory) -> RunConfig:
     if settled.choices and before != settled.values:
         changed = {key: before[key] for key, value in settled.values.items() if before.get(key, value) != value}
         why = settled.choices[0].why
-        gpu_gib = None if gpu is None else gpu.memory_gib
-        facts = {
-            "chosen": settled.values,
-            "why": why,
-            "changed": changed,
-            "on_gpu": gpu is not None,
-            "gpu_gib": gpu_gib,
-        }
-        RunLogs(run).log_event(SETTINGS_EVENT, **facts)
+        machine = {"on_gpu": gpu is not None, "gpu_gib": None if gpu is None else gpu.memory_gib}
+        RunLogs(run).log_event(SETTINGS_EVENT, chosen=settled.values, why=why, changed=changed, **machine)
         for key, value in changed.items():
             logger.warning(
                 "%s was chosen as %s before and is %s now (%s): from here on the numbers of the run may differ by "

@@ -206,8 +206,7 @@ class RayWorkerGroup(WorkerGroup):
 
     @property
     def _workers(self) -> ActorGroup:
-        if self._group is None:
-            raise RuntimeError("the workers are closed: open new ones")
+        assert self._group is not None, "open"
         return self._group
 
     @property

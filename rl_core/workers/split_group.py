@@ -18,13 +18,6 @@ from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.usage import Usage
 from rl_core.workers.weight_link import LinkPlace
 
-_CHANGE_ALL_WEIGHTS: Final = frozenset({"imitate"})
-"""Calls after which the generators have other weights than the trainers."""
-
-_CHANGE_TRAINED_WEIGHTS: Final = frozenset({"update"})
-"""Calls after which the generators have other weights than the trainers, but for those that RL does not train."""
-
-
 _PATIENCE_SECONDS: Final = 15.0
 """How long a call that has failed waits for the other one: if a worker has died there, that is noticed meanwhile."""
 
@@ -64,9 +57,9 @@ class SplitWorkerGroup(RayWorkerGroup):
         if self._have_the_trained_weights:
             return
         if not (self._sends_adapters and self._have_the_frozen_weights):
-            self._transfer("send_weights", "receive_weights")
+            self._transfer("weights")
         if self._sends_adapters:
-            self._transfer("send_adapters", "receive_adapters")
+            self._transfer("adapters")
         self._have_the_frozen_weights = self._have_the_trained_weights = True
 
     @override
@@ -91,8 +84,7 @@ class SplitWorkerGroup(RayWorkerGroup):
     @property
     @override
     def _generators(self) -> ActorGroup:
-        if self._generating is None:
-            raise RuntimeError("the workers are closed: open new ones")
+        assert self._generating is not None, "open"
         return self._generating
 
     @override
@@ -107,15 +99,13 @@ class SplitWorkerGroup(RayWorkerGroup):
     @override
     def _before(self, method: str) -> None:
         """Know whether the generators' weights are the trainers'. A generation goes on during the method."""
-        if method in _CHANGE_ALL_WEIGHTS:
-            self._have_the_frozen_weights = False
-        if method in _CHANGE_ALL_WEIGHTS | _CHANGE_TRAINED_WEIGHTS:
-            self._have_the_trained_weights = False
+        self._have_the_frozen_weights &= method != "imitate"
+        self._have_the_trained_weights &= method not in ("imitate", "update")
 
-    def _transfer(self, send: str, receive: str) -> None:
+    def _transfer(self, what: str) -> None:
         """Have the trainers send weights, and the generators receive them as the present version."""
         version = self.policy_version
-        self._at_both(lambda: self._generators.call(receive, version), lambda: self._workers.call(send))
+        self._at_both(lambda: self._generators.call("receive", what, version), lambda: self._workers.call("send", what))
 
     def _join_link(self) -> None:
         """Have the first trainer and all generators meet."""

@@ -1,10 +1,8 @@
 """The two kinds of workers with `cluster.placement: split`: those that train send weights to those that generate."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
-
-import torch
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
@@ -21,6 +19,9 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.usage import Usage
 from rl_core.workers.usage_meter import UsageMeter
 from rl_core.workers.weight_link import LinkPlace, WeightLink
+
+Sent = Literal["weights", "adapters"]
+"""The policy's weights, without its adapters, if generators get them separately; and these."""
 
 NO_WEIGHTS: Final = -1
 """The version of a generator that has no weights yet."""
@@ -57,17 +58,13 @@ class GeneratingWorker:
         with self._meter.time.at("sync"):
             self._generator.wake()
 
-    def receive_weights(self, policy_version: int) -> None:
-        """Load the weights that are being sent, whose version this is."""
+    def receive(self, what: Sent, policy_version: int) -> None:
+        """Load what is being sent, whose version this is."""
         assert self._link is not None, "joined first"
+        engine = self._generator.engine
+        load = engine.load_weights if what == "weights" else engine.load_adapters
         with self._meter.time.at("sync"):
-            self._generator.engine.load_weights(self._link.receive(), policy_version=policy_version)
-
-    def receive_adapters(self, policy_version: int) -> None:
-        """Load the adapters that are being sent, whose version this is."""
-        assert self._link is not None, "joined first"
-        with self._meter.time.at("sync"):
-            self._generator.engine.load_adapters(self._link.receive(), policy_version=policy_version)
+            load(self._link.receive(), policy_version=policy_version)
 
     def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         """Yield rollouts as they finish."""
@@ -88,7 +85,7 @@ class GeneratingWorker:
 
 
 class TrainingWorker(LocalWorker):
-    """A LocalWorker whose generator never starts. The first rank sends the weights, which all ranks gather."""
+    """A LocalWorker whose generator never starts. The first rank sends the weights."""
 
     _link: WeightLink | None = None
 
@@ -97,15 +94,9 @@ class TrainingWorker(LocalWorker):
         if self.ranks.is_first:
             self._link = WeightLink(place, self.trainer.device)
 
-    def send_weights(self) -> None:
-        """Send the policy's weights; without its adapters, if generators get them separately."""
-        self._send(self.trainer.named_weights())
-
-    def send_adapters(self) -> None:
-        """Send the policy's adapters."""
-        self._send(self.trainer.named_adapters())
-
-    def _send(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def send(self, what: Sent) -> None:
+        """Send the policy's weights or adapters, which all ranks gather."""
+        weights = self.trainer.named_weights() if what == "weights" else self.trainer.named_adapters()
         with self._meter.time.at("sync"):
             if self._link is None:
                 deque(weights, maxlen=0)

@@ -39,17 +39,15 @@ class UsageMeter:
 
     def take(self) -> Usage:
         """What the worker has used since the last call."""
+        on_cpu = self._device.type == "cpu"
         worker = WorkerUsage(
             host=socket.gethostname(),
-            device=self._device_words(),
+            device=cpu_words(torch.get_num_threads()) if on_cpu else device_name(self._device),
             seconds=self.time.take(),
             spans=self.time.take_spans(),
             peaks=self.memory.take(),
         )
         return Usage(workers=[worker])
-
-    def _device_words(self) -> str:
-        return cpu_words(torch.get_num_threads()) if self._device.type == "cpu" else device_name(self._device)
 
 
 class WorkingTime:

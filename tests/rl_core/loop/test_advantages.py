@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rl_core.algorithms.advantages import AdvantageInputs, Grouped
-from rl_core.algorithms.estimators import RLOO, ReinforcePlusPlus, ReMax
+from rl_core.algorithms.estimators import ReinforcePlusPlus, ReMax
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.loop.draws import scored_groups
 from rl_core.loop.experience import advantage_inputs, train_groups
@@ -35,17 +35,6 @@ def test_a_group_left_with_one_score_is_dropped_where_it_has_nothing_to_compare_
     assert scored_groups([group], scores, config=GRPO) == []
     (kept,) = scored_groups([group], scores, config=REINFORCE)
     assert len(kept.rollouts) == 1
-
-
-def test_a_penalty_is_taken_off_the_reward_of_its_token() -> None:
-    group = make_group(lengths=(2, 1))
-    scores = {("p0", 0): GOOD, ("p0", 1): GOOD}
-    penalties = [[np.array([0.2, 0.3]), np.array([0.1])]]
-    rloo = AlgorithmConfig(advantage=RLOO())
-    inputs = advantage_inputs([group], scores, kl_penalties=penalties, greedy_rewards={}, values=[])
-    ((first, second),) = estimate(rloo, inputs)
-    assert first == pytest.approx([0.5 - 0.9] * 2)
-    assert second == pytest.approx([0.9 - 0.5])
 
 
 def test_every_token_carries_its_own_numbers() -> None:

@@ -36,17 +36,3 @@ def test_workers_that_cannot_be_ended_keep_nothing_else_alive(config: RunConfig,
         session.close()
     assert workers.is_ended and rewards.is_ended
     assert (session._workers, session._rewards, session._loop) == (None, None, None)
-
-
-def test_rewards_that_do_not_start_say_why(config: RunConfig, tmp_path: Path, monkeypatch) -> None:
-    class Pool:
-        def __init__(self, *args: object, **options: object) -> None: ...
-
-        def __enter__(self) -> None:
-            raise OSError("no process can be started")
-
-    monkeypatch.setattr("rl_core.loop.session.RewardPool", Pool)
-    session = Session(config, RunDirectory(tmp_path), progress=SilentProgress(), stop=StopRequest())
-    with pytest.raises(OSError, match="no process"):
-        _ = session.rewards
-    session.close()

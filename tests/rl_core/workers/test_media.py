@@ -1,4 +1,4 @@
-"""Text, one image, many images, video and mixtures in one batch: engine and trainer agree, learn and evaluate."""
+"""Text, one image, many images, video and mixtures in one batch: engine and trainer agree, and learn."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
-from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.models.loading import load_model, load_processor, write_hf_folder
 from rl_core.models.pixels import PixelCache
@@ -27,7 +26,6 @@ from rl_core.training.agreement import AgreementError
 from rl_core.types import Group, Prompt
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.protocol import awake_generator
 from tests.rl_core.data.samples import write_video
 from tests.rl_core.small_run import SMALL, OpenWorker
 from tests.rl_core.steps import save_state, take_step
@@ -175,20 +173,3 @@ def test_a_saved_state_continues_to_the_bit(bench: MediaBench, kind: str, tmp_pa
     again = bench.step(2, prompts)
     assert again.metrics == expected.metrics
     assert again.metrics["agreement/log_prob_gap_max"] < BOUND
-
-
-def test_every_kind_is_evaluated(bench: MediaBench) -> None:
-    bench.worker.load("policy", bench.run.initial_model)
-    prompts = bench.prompts("mixed", split="validation")
-    with awake_generator(bench.worker):
-        items = evaluate_prompts(
-            prompts,
-            generate=bench.worker.generate,
-            pool=bench.rewards,
-            config=bench.config.evaluation,
-            max_response_length=bench.config.rollout.max_response_length,
-            run_seed=1,
-            progress=SilentProgress(),
-        )
-    assert {mode: len(found) for mode, found in items.items()} == {"greedy": len(prompts), "sampled": len(prompts)}
-    assert all(item.error is None for found in items.values() for item in found)

@@ -1,7 +1,6 @@
 """Runs in bfloat16, with adapters, with a frozen vision tower: they train, and go on from a checkpoint to the bit."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -83,30 +82,6 @@ def test_a_fresh_worker_goes_on_from_a_checkpoint_to_the_bit(setting, folders, t
     assert moved
     is_tower_frozen = setting.model.freeze_vision_tower or setting.model.lora is not None
     assert any(".visual." in name for name in moved) != is_tower_frozen
-
-
-@pytest.mark.parametrize("places", [("none", "all"), ("all", "none")])
-def test_a_checkpoint_goes_on_wherever_the_moments_are_kept(places, setting, folders, train_groups, tmp_path) -> None:
-    """Saved with the one place, continued with the other, to the bit."""
-    worker, other = (fresh(with_offload(setting, place), folders) for place in places)
-    worker.update(batch_of(train_groups))
-    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups[:1]))
-    other.load("saved state", tmp_path)
-    assert [each.update(batch_of(train_groups)) for each in (worker, other)][1:] == [
-        worker.update(batch_of(train_groups)) for worker in [resumed(setting, folders, tmp_path)]
-    ]
-    expected = weights(worker)
-    assert all(torch.equal(weight, expected[name]) for name, weight in weights(other).items())
-
-
-def with_offload(setting: RunConfig, place: str) -> RunConfig:
-    return setting.model_copy(update={"trainer": setting.trainer.model_copy(update={"offload": place})})
-
-
-def resumed(setting: RunConfig, folders: WorkerFolders, folder: Path) -> LocalWorker:
-    worker = fresh(setting, folders)
-    worker.load("saved state", folder)
-    return worker
 
 
 def test_engine_and_trainer_agree_in_bfloat16(
