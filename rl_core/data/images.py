@@ -87,10 +87,6 @@ class ImageStore:
     def __contains__(self, uid: object) -> bool:
         return uid in self._places
 
-    def uids(self) -> tuple[str, ...]:
-        """Every image's uid, in the order of storage."""
-        return tuple(self._places)
-
     def encoded(self, uid: str) -> bytes:
         """The PNG or JPEG bytes. Raises KeyError for an unknown uid."""
         if uid not in self._places:

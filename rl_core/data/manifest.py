@@ -84,14 +84,6 @@ class DataManifest(BaseModel, frozen=True, extra="forbid"):
         except ValueError as error:
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
-    def altered_files(self, folder: Path) -> list[str]:
-        """Names of files that are missing or have other content than when they were prepared."""
-        return [
-            name
-            for name, file in self.files.items()
-            if not (folder / name).is_file() or file_digest(folder / name) != file.sha256
-        ]
-
 
 def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_source: DataSource | None) -> str:
     """Digest of everything that `prepare_dataset` depends on."""

@@ -17,6 +17,7 @@ from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
 from rl_core.data.ordering import Arrangement
 from rl_core.data.row_preparation import PreparedRow
+from rl_core.digests import file_digests
 from rl_core.types import Int32Array, Prompt, VideoClip
 
 IMAGES_FILE = "images.arrow"
@@ -68,7 +69,8 @@ class PreparedDataset(Sequence[Prompt]):
     def open_all(cls, folder: Path) -> "dict[str, PreparedDataset]":
         """Every split of a prepared folder. Raises ValueError where a file is missing or altered by its manifest."""
         manifest = DataManifest.read(folder)
-        if altered := manifest.altered_files(folder):
+        digests = dict(zip(manifest.files, file_digests(folder / name for name in manifest.files), strict=True))
+        if altered := [name for name, file in manifest.files.items() if digests[name] != file.sha256]:
             raise ValueError(f"{folder}: {', '.join(altered)} missing or altered since preparation; prepare again")
         images = ImageStore(folder / IMAGES_FILE)
         return {

@@ -126,22 +126,13 @@ class RowParser:
 def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:
     """Raises ValueError, which names the nearest columns, where a source lacks a configured column. The default image
     and video columns may be absent, unless there is a column with a similar name."""
-    required = {
-        "prompt_key": columns.prompt_key,
-        "answer_key": columns.answer_key,
-        "data_source_key": columns.data_source_key,
-    }
-    problems = [
-        f"data source {place} has no column {name!r} (columns.{key}){nearest_columns(name, available)}"
-        for key, name in required.items()
-        if name is not None and name not in available
-    ]
-    for key, name in (("image_key", columns.image_key), ("video_key", columns.video_key)):
-        if name is not None and name not in available and not _may_be_absent(key, name, available):
-            problems.append(
-                f"data source {place} has no column {name!r} (columns.{key}; null for rows without)"
-                f"{nearest_columns(name, available)}"
-            )
+    problems = []
+    for key in ("prompt_key", "answer_key", "data_source_key", "image_key", "video_key"):
+        name, is_media = getattr(columns, key), key in ("image_key", "video_key")
+        if name is None or name in available or (is_media and _may_be_absent(key, name, available)):
+            continue
+        advice = f"columns.{key}" + ("; null for rows without" if is_media else "")
+        problems.append(f"data source {place} has no column {name!r} ({advice}){nearest_columns(name, available)}")
     if problems:
         raise ValueError("\n".join(problems))
 

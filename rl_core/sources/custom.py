@@ -17,7 +17,8 @@ from rl_core.problem import Problem
 from rl_core.section import Kwargs, refuse_secrets
 from rl_core.sources.columns import Columns, RowParser
 from rl_core.sources.rows import BadRow, Row
-from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
+from rl_core.sources.source import Glance, SourceFiles
+from rl_core.sources.tables import TableSource
 from rl_core.user_code.function import UserFunction, file_named, find_function, function_problems
 
 FINGERPRINT: Final = "fingerprint"
@@ -27,7 +28,7 @@ _ROWS_TRIED = 8
 _END = object()
 
 
-class CustomSource(DataSource):
+class CustomSource(TableSource):
     """Rows that a function of your own yields."""
 
     type: Literal["custom"]
@@ -65,10 +66,6 @@ class CustomSource(DataSource):
         return digest_of(content)
 
     @override
-    def first_rows(self, count: int) -> Self:
-        return self.model_copy(update={"limit": min(self.limit or count, count)})
-
-    @override
     def glance(self) -> Glance:
         return Glance(names=None if self.names_its_rows else frozenset([self.function_name]))
 
@@ -76,11 +73,6 @@ class CustomSource(DataSource):
     def function_name(self) -> str:
         """The function's own name, which is also the name of its rows' data source."""
         return self.function.rpartition(":")[2]
-
-    @property
-    @override
-    def names_its_rows(self) -> bool:
-        return self.columns.data_source_key is not None
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -99,11 +91,6 @@ class CustomSource(DataSource):
         yield from (Problem("function", text, fix) for text in what)
 
     @override
-    def paths(self) -> Iterator[NamedPath]:
-        if self.media_dir is not None:
-            yield NamedPath("media_dir", Path(self.media_dir), "folder")
-
-    @override
     def code_paths(self) -> Iterator[str]:
         path = file_named(self.function)
         if path is not None:
@@ -113,7 +100,7 @@ class CustomSource(DataSource):
     def located(self, files: SourceFiles) -> Self:
         path = file_named(self.function)
         if path is None:
-            return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
+            return super().located(files)
         place, original_folder = files.source_code(path), files.data(str(Path(path).parent))
         media_dir = self.media_dir and files.data(self.media_dir)
         if media_dir is None and place.parent != Path(original_folder):  # a copy of the code has no media in its folder

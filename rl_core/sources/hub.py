@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -16,8 +16,8 @@ from rl_core.files import files_below
 from rl_core.sources.columns import Columns
 from rl_core.sources.rows import media_digests
 from rl_core.sources.shards import check_splits
-from rl_core.sources.source import DataSource, Glance, NamedPath, Repository, SourceFiles
-from rl_core.sources.tables import RawRow, TableReader
+from rl_core.sources.source import Glance, Repository
+from rl_core.sources.tables import RawRow, TableReader, TableSource
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,7 +32,7 @@ SPLIT_NAME: Final = r"^[^@\s]+@[^@\s]+$"
 """`name@split`: a dataset of the hub, or a folder in its place, and one of its splits."""
 
 
-class HubSource(DataSource):
+class HubSource(TableSource):
     """A dataset of the Hugging Face hub, loaded through `datasets` (HF_ENDPOINT and HF_HUB_OFFLINE are honoured)."""
 
     type: Literal["hub"]
@@ -74,10 +74,6 @@ class HubSource(DataSource):
         return digest_of(content)
 
     @override
-    def first_rows(self, count: int) -> Self:
-        return self.model_copy(update={"limit": min(self.limit or count, count)})
-
-    @override
     def glance(self) -> Glance:
         return Glance(names=None if self.names_its_rows else frozenset([self.repository_name]))
 
@@ -86,23 +82,9 @@ class HubSource(DataSource):
         """`owner/name`, or the path of the folder in its place."""
         return self.name.rpartition("@")[0]
 
-    @property
-    @override
-    def names_its_rows(self) -> bool:
-        return self.columns.data_source_key is not None
-
-    @override
-    def paths(self) -> Iterator[NamedPath]:
-        if self.media_dir is not None:
-            yield NamedPath("media_dir", Path(self.media_dir), "folder")
-
     @override
     def repository(self) -> Repository:
         return Repository("name", self.name.partition("@")[0], self.revision)
-
-    @override
-    def located(self, files: SourceFiles) -> Self:
-        return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,18 @@ from rl_core.sources.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.sources.json_rows import JsonlReader, JsonReader, check_json_lines, is_json_array
 from rl_core.sources.rows import media_digests
 from rl_core.sources.shards import check_shards
-from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
-from rl_core.sources.tables import FileTable
+from rl_core.sources.source import Glance, NamedPath, SourceFiles
+from rl_core.sources.tables import FileTable, FolderReader, TableSource
 
-LocalReader = FileTable | Geometry3kReader | ClassFolderReader
+LocalReader = FileTable | FolderReader
+
+_FOLDERS: dict[str, tuple[type[FolderReader], str]] = {
+    "geometry3k": (Geometry3kReader, f"item folder with a {ITEM_FILE}"),
+    "imagefolder": (ClassFolderReader, "folder with images or videos"),
+}
 
 
-class LocalSource(DataSource):
+class LocalSource(TableSource):
     """A file (Parquet, JSONL, JSON or CSV) on this machine, or a folder of such files, of items or of classes."""
 
     type: Literal["local"]
@@ -48,10 +53,12 @@ class LocalSource(DataSource):
         if not files_named(path):
             raise ValueError(f"data source {path}: no such file or folder")
         kind = _find_kind(path) if self.format == "auto" else self.format
-        if kind == "geometry3k":
-            return _geometry3k(path, self.limit)
-        if kind == "imagefolder":
-            return _class_folders(path, self.limit)
+        if kind in _FOLDERS:
+            reader_of, content = _FOLDERS[kind]
+            reader = reader_of(folder=path, limit=self.limit)
+            if not path.is_dir() or not reader.files:
+                raise ValueError(f"data source {path}: no {content} in it")
+            return reader
         files = _files_of(path, f".{kind}")
         return _table(kind, files)(
             place=self.path, files=files, columns=self.columns, media_dir=self.media_dir, limit=self.limit
@@ -77,42 +84,17 @@ class LocalSource(DataSource):
         return digest_of(content)
 
     @override
-    def first_rows(self, count: int) -> Self:
-        return self.model_copy(update={"limit": min(self.limit or count, count)})
-
-    @override
     def glance(self) -> Glance:
         return self.reader().glance()
-
-    @property
-    @override
-    def names_its_rows(self) -> bool:
-        return self.columns.data_source_key is not None
 
     @override
     def paths(self) -> Iterator[NamedPath]:
         yield NamedPath("path", Path(self.path), "file or folder")
-        if self.media_dir is not None:
-            yield NamedPath("media_dir", Path(self.media_dir), "folder")
+        yield from super().paths()
 
     @override
     def located(self, files: SourceFiles) -> Self:
-        media_dir = self.media_dir and files.data(self.media_dir)
-        return self.model_copy(update={"path": files.data(self.path), "media_dir": media_dir})
-
-
-def _geometry3k(path: Path, limit: int | None) -> Geometry3kReader:
-    reader = Geometry3kReader(folder=path, limit=limit)
-    if not reader.files:
-        raise ValueError(f"data source {path}: no item folder with a {ITEM_FILE} in it")
-    return reader
-
-
-def _class_folders(path: Path, limit: int | None) -> ClassFolderReader:
-    reader = ClassFolderReader(folder=path, limit=limit)
-    if not path.is_dir() or not reader.files:
-        raise ValueError(f"data source {path}: no folder with images or videos in it")
-    return reader
+        return super().located(files).model_copy(update={"path": files.data(self.path)})
 
 
 def _table(kind: str, files: Sequence[Path]) -> type[FileTable]:

@@ -6,14 +6,41 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from typing_extensions import override
 
 from rl_core.digests import file_digests
 from rl_core.sources.columns import Columns, RowParser, check_columns
 from rl_core.sources.rows import BadRow, Row
-from rl_core.sources.source import Glance
+from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
+
+
+class TableSource(DataSource):
+    """A source whose rows are those of a table."""
+
+    if TYPE_CHECKING:  # fields of each subclass, with a sentence of its own
+        columns: Columns
+        media_dir: str | None
+        limit: int | None
+
+    @override
+    def first_rows(self, count: int) -> Self:
+        return self.model_copy(update={"limit": min(self.limit or count, count)})
+
+    @property
+    @override
+    def names_its_rows(self) -> bool:
+        return self.columns.data_source_key is not None
+
+    @override
+    def paths(self) -> Iterator[NamedPath]:
+        if self.media_dir is not None:
+            yield NamedPath("media_dir", Path(self.media_dir), "folder")
+
+    @override
+    def located(self, files: SourceFiles) -> Self:
+        return self.model_copy(update={"media_dir": self.media_dir and files.data(self.media_dir)})
 
 
 class RawRow(NamedTuple):

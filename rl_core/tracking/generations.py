@@ -17,21 +17,10 @@ GENERATIONS, VAL_GENERATIONS = "generations", "val_generations"
 def generation_tables(run: RunDirectory, step: int, tracking: TrackingConfig) -> dict[str, Table]:
     """[name] -> table of a step that the trackers are to show."""
     tables = {
-        GENERATIONS: read_generations(run.rollouts(step), tracking.generations_to_log),
-        VAL_GENERATIONS: read_val_generations(run.validation(step), tracking.val_generations_to_log),
+        GENERATIONS: _table(run.rollouts(step), tracking.generations_to_log, "advantages", "advantage", _mean),
+        VAL_GENERATIONS: _table(run.validation(step), tracking.val_generations_to_log, "verdict", "right", bool),
     }
     return {name: table for name, table in tables.items() if table is not None}
-
-
-def read_generations(path: Path, count: int) -> Table | None:
-    """The first response to each of the first `count` prompts of a rollout file, with its component `overall` and the
-    mean advantage of a token. None without such a file (step 0), and if `count` is 0."""
-    return _table(path, count, column="advantages", shown="advantage", value=_mean)
-
-
-def read_val_generations(path: Path, count: int) -> Table | None:
-    """The first response to each of the first `count` held-out prompts of a validation file, the same at every step."""
-    return _table(path, count, column="verdict", shown="right", value=bool)
 
 
 def as_markdown(table: Table) -> str:
@@ -41,7 +30,9 @@ def as_markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _table(path: Path, count: int, *, column: str, shown: str, value: Callable[[Any], Any]) -> Table | None:
+def _table(path: Path, count: int, column: str, shown: str, value: Callable[[Any], Any]) -> Table | None:
+    """The first response to each of the first `count` prompts of a file, with its component `overall` and a `column`
+    that is `shown` under another name."""
     if count == 0 or not path.is_file():
         return None
     texts = ("prompt", "response", "answer")

@@ -254,7 +254,7 @@ def test_a_digest_stays_the_same_for_ever() -> None:
 
 
 def test_configuration_and_planning_load_no_model_library() -> None:
-    code = "import sys, rl_core.planning.rules; print(*sys.modules)"
+    code = "import sys, rl_core.config.loading, rl_core.planning.rules; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(run.stdout.split())
     assert "rl_core.config.loading" in loaded

@@ -6,12 +6,7 @@ from pathlib import Path
 from rl_core.config.stages import TrackingConfig
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
-from rl_core.tracking.generations import (
-    as_markdown,
-    generation_tables,
-    read_generations,
-    read_val_generations,
-)
+from rl_core.tracking.generations import as_markdown, generation_tables
 from tests.rl_core.evaluation.builders import make_items
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
@@ -19,7 +14,7 @@ from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     take_steps(run, 7)
-    table = read_generations(run.rollouts(7), 2)
+    (table,) = two_of_each(run)(7).values()
     assert table == {
         "prompt": ["?", "?"],
         "response": ["1", "1"],
@@ -28,8 +23,6 @@ def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path:
         "advantage": [0.5, None],
     }
     assert list(table) == ["prompt", "response", "answer", "reward", "advantage"]
-    assert len(read_generations(run.rollouts(7), 9)["prompt"]) == 3
-    assert read_generations(run.rollouts(7), 0) is read_generations(run.rollouts(0), 9) is None
 
 
 def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) -> None:
@@ -37,7 +30,7 @@ def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) ->
     items = make_items("+-")
     failed = replace(items[1], components={}, error="took more than 10 s")
     write_items(run.validation(3), [items[0], replace(items[0], sample_index=1, response="again"), failed])
-    table = read_val_generations(run.validation(3), 9)
+    table = two_of_each(run)(3)["val_generations"]
     assert table == {
         "prompt": [item.prompt for item in items],
         "response": [item.response for item in items],
@@ -46,8 +39,7 @@ def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) ->
         "right": [True, False],
     }
     assert list(table) == ["prompt", "response", "answer", "reward", "right"]
-    assert read_val_generations(run.validation(3), 0) is None
-    assert read_val_generations(run.validation(4), 9) is None
+    assert two_of_each(run)(4) == {}
 
 
 def test_each_kind_of_table_has_a_number_of_its_own(tmp_path: Path) -> None:
