@@ -4,11 +4,15 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from vllm.v1.request import Request
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
+from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 
 WITHOUT = """
@@ -29,7 +33,7 @@ running.engine.close()
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
 def test_switched_off_the_engine_samples_the_same(running: Running, tmp_path: Path) -> None:
-    """In a process of its own, because layers of vLLM are replaced for good."""
+    """In a process of its own, because this one has an engine already."""
     found = tmp_path / "rollouts"
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT, str(running.policy.folder), str(found)]
     environment = os.environ | {CPU_ENGINE: "0", "PYTHONPATH": "."}
@@ -48,3 +52,30 @@ def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_ENGINE, "off")
     with pytest.raises(ValueError, match="SIGHTLINE_CPU_ENGINE=off in the environment: set it to 0"):
         takes_cpu_code(CPU_ENGINE)
+
+
+@pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
+def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(
+    synced: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their seeds, positions and blocks too: the rollouts are those of a large cache."""
+    scheduler = synced.engine._engine.engine_core.engine_core.scheduler
+    assert type(scheduler) is DecodeScheduler
+    requests = make_requests(synced.policy.prompts()[:3], 8)
+    expected = synced.generate(requests, training_sampling())
+    synced.sync()
+    put_back, pool = Counter(), scheduler.kv_cache_manager.block_pool
+    preempt = scheduler._preempt_request
+
+    def counted(request: Request, *args: Any, **kwargs: Any) -> None:
+        put_back[request.request_id] += 1
+        preempt(request, *args, **kwargs)
+
+    monkeypatch.setattr(scheduler, "_preempt_request", counted)
+    taken = pool.get_new_blocks(pool.get_num_free_blocks() - 12)
+    try:
+        found = synced.generate(requests, training_sampling())
+    finally:
+        pool.free_blocks(taken)
+    assert len(put_back) > 1
+    assert_same_rollouts(found, expected)
