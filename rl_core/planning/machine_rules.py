@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.environment import usable_cores
 from rl_core.files import NOTHING_THERE, files_named, why_no_file
 from rl_core.planning.gpu import Gpu, attention_problems, driver_version
-from rl_core.planning.hub import is_folder, is_hub_path
+from rl_core.planning.hub import is_folder
 from rl_core.problem import Problem
 from rl_core.user_code.function import file_named
 from rl_core.wording import shortened
@@ -163,17 +162,3 @@ def _path_problems(key: str, path: Path, kind: str) -> Iterator[Problem]:
     why = why_no_file(path) or "it is a file"
     what = f"there is no {kind} {shortened(str(path))}" + ("" if why == NOTHING_THERE else f": {why}")
     yield Problem(key, what, f"write {shortened(str(path.absolute()))}, or correct the path")
-
-
-def model_path_problems(config: RunConfig) -> list[Problem]:
-    """A model path that is neither a folder with a config.json nor a name on the hub."""
-    source = config.model.source
-    if not isinstance(source, PretrainedModel) or (is_hub_path(source.path) and not is_folder(source.path)):
-        return []
-    if not is_folder(source.path):
-        what = f"there is no folder {shortened(source.path)}"
-        return [Problem("model.source.path", what, "correct the path, or name a checkpoint of the hub as owner/name")]
-    if not Path(source.path, "config.json").is_file():
-        what = f"{source.path} has no config.json, so it is no checkpoint"
-        return [Problem("model.source.path", what, "name the folder that holds config.json")]
-    return []

@@ -20,7 +20,9 @@ from huggingface_hub import try_to_load_from_cache
 
 from rl_core.config.model import ModelSource, TinyModel
 from rl_core.files import atomic_write_bytes, read_json
+from rl_core.planning.hub import is_folder, is_hub_path
 from rl_core.planning.model_fields import KNOWN_MODELS, tiny_fields
+from rl_core.wording import shortened
 
 Fields = Mapping[str, Any]
 
@@ -109,11 +111,10 @@ def config_fields(source: ModelSource) -> Fields | None:
     and where there is none."""
     if isinstance(source, TinyModel):
         return tiny_fields(source, vocab_size=source.max_vocab_size)
-    folder = Path(source.path)
-    if folder.is_dir():
-        return _read_fields(folder / "config.json")
-    if folder.is_absolute():
-        raise ValueError(f"model.source.path: there is no folder {folder}")
+    if is_folder(source.path):
+        return _read_fields(Path(source.path, "config.json"))
+    if not is_hub_path(source.path):
+        raise ValueError(f"there is no folder {shortened(source.path)}")
     cached = try_to_load_from_cache(source.path, "config.json", revision=source.revision)
     return _read_fields(Path(cached)) if isinstance(cached, str) else KNOWN_MODELS.get(source.path)
 
@@ -145,7 +146,7 @@ def sizes_of_config(fields: Fields) -> ModelSizes | None:
 
 def _read_fields(config_json: Path) -> Fields:
     if not config_json.is_file():
-        raise ValueError(f"model.source.path: {config_json.parent} has no config.json, so it is no checkpoint")
+        raise ValueError(f"{config_json.parent} has no config.json, so it is no checkpoint")
     fields: Fields = json.loads(config_json.read_text())
     return fields
 
@@ -153,7 +154,7 @@ def _read_fields(config_json: Path) -> Fields:
 def _check_type(fields: Fields) -> None:
     family = fields.get("model_type")
     if family not in TRAINED_TYPES:
-        raise ValueError(f"model.source: architecture {family!r} is none of {', '.join(TRAINED_TYPES)}")
+        raise ValueError(f"architecture {family!r} is none of {', '.join(TRAINED_TYPES)}")
 
 
 def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -12,7 +12,7 @@ from rl_core.environment import usable_memory
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import offline_problems
-from rl_core.planning.machine_rules import file_problems, machine_problems, model_path_problems
+from rl_core.planning.machine_rules import file_problems, machine_problems
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
@@ -45,7 +45,7 @@ def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
         *([] if rows is None else row_problems(config, rows)),
         *file_problems(config),
         *offline_problems(config),
-        *(model_path_problems(config) or _size_problems(config, gpu)),
+        *_size_problems(config, gpu),
         *machine_problems(config, gpu),
     ]
 
@@ -69,7 +69,8 @@ def _size_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     try:
         sizes = model_sizes(config.model.source)
     except ValueError as error:
-        return [Problem("model.source", str(error), "name another checkpoint, or correct its config.json")]
+        fix = "name a checkpoint: a folder with its config.json, or owner/name of the hub"
+        return [Problem("model.source", str(error), fix)]
     if sizes is None:
         return []
     return [*model_problems(config, sizes, on_gpu=gpu is not None), *_memory_problems(config, sizes, gpu)]

@@ -103,7 +103,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
             "data.train.path",
             "there is no file or folder gone.parquet",
         ),
-        (["model.source={type: pretrained, path: /gone/model}"], "model.source.path", "there is no folder /gone/model"),
+        (["model.source={type: pretrained, path: /gone/model}"], "model.source", "there is no folder /gone/model"),
         (["rollout.max_response_length=40000"], "rollout.max_response_length", "more than the model's 32768 positions"),
         (
             ["rollout.cpu_kv_cache_gib=100000", "rollout.max_num_seqs=500000000"],
