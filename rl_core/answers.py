@@ -1,5 +1,4 @@
-"""The true answer of a row: a JSON value of the type that its column has. Imports no library, because the scoring
-processes load this module."""
+"""The true answer of a row. Imports no library, because the scoring processes load this module."""
 
 import json
 import math
@@ -15,8 +14,8 @@ def answer_text(answer: Answer) -> str:
 
 
 def read_answer(value: Any) -> Answer:
-    """The value of a row's answer column as a JSON value. Raises ValueError, which says why, if it is missing, blank,
-    not a finite number, or not a JSON value."""
+    """The value of a row's answer column. Raises ValueError if it is missing, blank, or no JSON value with finite
+    numbers."""
     if value is None or value == "" or value != value:
         raise ValueError("the answer is missing")
     if isinstance(value, str):

@@ -37,8 +37,8 @@ def _is_on(switch: str) -> bool:
 
 
 def take_device(local_rank: int) -> "torch.device":
-    """The device of one of several processes of a machine (from 0), which take its visible GPUs in turn. A GPU becomes
-    torch's current one."""
+    """The device of one of several processes of a machine, which take its GPUs in turn and make it torch's current
+    one."""
     import torch
 
     device = computing_device()
@@ -71,6 +71,5 @@ def device_name(device: "torch.device") -> str:
 
 
 def cpu_words(threads: int) -> str:
-    """A CPU and what decides the last bits of its numbers: its threads, and whether models compute with the code for a
-    CPU."""
+    """A CPU and what decides the last bits of its numbers: its threads, and which code models compute with."""
     return f"CPU with {threads} thread(s)" + ("" if _is_on(CPU_MODEL) else f", {CPU_MODEL}=0")

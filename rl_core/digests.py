@@ -113,8 +113,8 @@ def digest_of_sources(*packages: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of an input, which is not read again while its hash is remembered, however small it is: there may be a
-    hundred thousand images. Raises ValueError where it cannot be read."""
+    """SHA-256 of an input, which is not read again while its hash is remembered, however small it is. Raises
+    ValueError."""
     try:
         return _known.get(_identity(path.stat())) or hash_file(path)
     except OSError as error:

@@ -45,8 +45,8 @@ def with_these_sources() -> str:
 
 
 def threads_of_a_worker(workers: int, *, fixed: int | None) -> int:
-    """Number of threads with which each of several workers on this machine computes on the CPU: `fixed`
-    (`cluster.threads`) if it is not None, else what OMP_NUM_THREADS asks for, else an equal share of the cores."""
+    """Threads with which each of several workers computes: `fixed`, else OMP_NUM_THREADS, else its share of the
+    cores."""
     return fixed or asked_threads() or max(1, usable_cores() // workers)
 
 
@@ -57,8 +57,8 @@ def asked_threads() -> int | None:
 
 
 def usable_cores() -> int:
-    """Number of cores that this process may use. The hardware threads of a core count once, as in torch's own choice
-    of a number of threads."""
+    """Number of cores that this process may use; the hardware threads of a core count once, as in torch's own
+    choice."""
     return len({_hardware_threads(processor) for processor in os.sched_getaffinity(0)})
 
 

@@ -21,8 +21,7 @@ class Progress(Protocol):
         """A bar that is open during the `with` block and yields an Advance. `total` is None if it is unknown."""
 
     def wait(self, description: str) -> AbstractContextManager[None]:
-        """Shows during the `with` block what the run is waiting for, for work without measurable progress ("start the
-        generator")."""
+        """Shows during the `with` block what the run is waiting for, where progress cannot be measured."""
 
 
 class LogEvent(Protocol):

@@ -56,10 +56,8 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redact_logs() -> None:
-    """From now on, remove secrets from all log records of this process.
-
-    Records are changed when they are created, because handlers come and go (the run's log, Prefect's, a terminal's).
-    """
+    """From now on, remove secrets from all log records of this process when they are created, since handlers come and
+    go."""
     if not isinstance(logging.getLogRecordFactory(), _RedactingFactory):
         logging.setLogRecordFactory(_RedactingFactory(logging.getLogRecordFactory()))
 

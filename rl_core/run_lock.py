@@ -87,8 +87,8 @@ def ensure_held(path: Path) -> None:
 
 
 def _locked(path: Path, flags: int) -> int | None:
-    """Open and lock a file, and write this process's pid into it. Returns its descriptor; None if the locked file no
-    longer has this name. Raises RunLocked."""
+    """The descriptor of the file, locked, with this process's pid in it; None if it no longer has this name. Raises
+    RunLocked."""
     descriptor = os.open(path, os.O_RDWR | flags, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,10 +121,8 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def lock_owner(path: Path) -> str | None:
-    """The pid, as text, of the process that holds the lock file `path`; None if no process does.
-
-    This writes nothing. While it looks, for some microseconds, a process that starts has to wait.
-    """
+    """The pid, as text, of the process that holds the lock file `path`; None if no process does. This writes
+    nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a named pipe would wait otherwise
     except FileNotFoundError:

@@ -63,8 +63,7 @@ Choices = Mapping[str, type[Section]]
 
 
 def choices_in(names: Mapping[str, object], base: type[Any]) -> Choices:
-    """The sections among a module's `names` that a config can choose: subclasses of `base` with a `type` of their
-    own."""
+    """The sections among a module's `names` that a config can choose: subclasses of `base` with a `type`."""
     classes = (value for value in names.values() if isinstance(value, type))
     sections = (each for each in classes if issubclass(each, Section) and issubclass(each, base))
     return {kind_of(section): section for section in sections if get_args(section.model_fields[TYPE].annotation)}
@@ -85,14 +84,12 @@ def one_of(choices: Choices, *, default: str) -> Any:
 
 
 def refused_secret(message: str) -> PydanticCustomError:
-    """The error of a validator for a value that may be a secret, which its report does not show. A config is copied to
-    many places, so secrets must come from the environment."""
+    """The error of a validator for a value that may be a secret, which its report does not show."""
     return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})
 
 
 def refuse_secrets(kwargs: Kwargs) -> Kwargs:
-    """Validate the arguments of a user's function. Raises PydanticCustomError if the name of one looks like a
-    secret's."""
+    """The arguments of a user's function. Raises PydanticCustomError if the name of one looks like a secret's."""
     if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
         raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
     return kwargs
@@ -106,8 +103,8 @@ def _names_in(value: JsonValue) -> Iterator[str]:
 
 
 def names_a_secret(key: str) -> bool:
-    """Whether the value of this key may be a secret. The rule differs from the one for environment variables, because
-    `prompt_key` and `max_tokens` are ordinary keys of a config."""
+    """Whether the value of this key may be a secret. Unlike in the environment, `prompt_key` and `max_tokens` are
+    ordinary."""
     return _SECRET_NAME.search(key) is not None
 
 

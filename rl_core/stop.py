@@ -11,8 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(RuntimeError):
-    """The run stopped on request; in training, after writing a checkpoint. `exit_code` follows the shell's convention:
-    130 after Ctrl-C, 143 after SIGTERM."""
+    """The run stopped on request. `exit_code` follows the shell's convention: 130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}; what was finished is kept")
@@ -59,8 +58,8 @@ class StopRequest:
 
 @contextmanager
 def stopped_by_signals(stop: StopRequest) -> Iterator[None]:
-    """Inside the block, Ctrl-C and SIGTERM request a stop, and a second signal ends the process at once. Outside the
-    main thread, which alone may set signal handlers, nothing changes."""
+    """Inside the block, Ctrl-C and SIGTERM request a stop; outside the main thread, which alone may do so, nothing
+    changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

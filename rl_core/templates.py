@@ -59,8 +59,7 @@ def target_template(source: str) -> TextTemplate:
 
 
 def check_chat_template(source: str) -> None:
-    """Check that a chat template can be compiled as in transformers. Raises ValueError where it is not Jinja or uses
-    another template; how it renders conversations is not checked."""
+    """Check that a chat template can be compiled as in transformers. Raises ValueError."""
     environment = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationBlocks]
     )
@@ -68,8 +67,7 @@ def check_chat_template(source: str) -> None:
 
 
 def _compiled(source: str, environment: SandboxedEnvironment) -> tuple[jinja2.Template, frozenset[str]]:
-    """The compiled template, and the variables that it uses. Raises ValueError, with the line, if it cannot be
-    compiled."""
+    """The compiled template, and the variables that it uses. Raises ValueError, with the line."""
     try:
         tree = environment.parse(source)
         for node in tree.find_all(_READS_OTHERS):

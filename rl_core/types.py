@@ -1,8 +1,5 @@
-"""The values that packages and processes exchange: token ids, log-probs, scalars and image uids.
-
-Every sequence is an array of its own length. Nothing is padded, and nothing is a tensor of a model, so everything here
-pickles cheaply (docs/architecture.md, "Ragged, never padded").
-"""
+"""The values that packages and processes exchange. Every sequence is an array of its own length, nothing is padded, and
+nothing is a tensor of a model, so everything pickles cheaply (docs/architecture.md, "Ragged, never padded")."""
 
 import hashlib
 from collections.abc import Generator, Mapping, Sequence

@@ -7,8 +7,7 @@ MOST_SHOWN: Final = 120
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    r"""`text` on one line: control characters are escaped (`\n`, `\x1b`), and of a long text only the beginning and the
-    end are kept, with the number of characters between them."""
+    """The text on one line: control characters are escaped, and of a long text only beginning and end are kept."""
     left_out = len(text) - most
     if left_out > 0:
         begin = most * 2 // 3
@@ -17,10 +16,8 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""The text in a form that can be encoded: half a surrogate pair, which json.loads accepts, is escaped (`\ud83d`).
-
-    The result is always a plain `str`, even if a user's code passes an object of a subclass.
-    """
+    """The text in a form that can be encoded, as a plain `str`: half a surrogate pair, which json.loads accepts, is
+    escaped."""
     return str.encode(text, errors="backslashreplace").decode()
 
 

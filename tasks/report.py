@@ -50,8 +50,8 @@ def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -
     mlflow_run.log_file(run.report)
     mlflow_run.log_file(run.summary)
     images = open_images(run)
-    for number, row in enumerate(gallery_rows(RunFacts(run))):
-        for place, uid in enumerate(row.image_uids):
+    for number, (item, _) in enumerate(gallery_rows(RunFacts(run))):
+        for place, uid in enumerate(item.image_uids):
             mlflow_run.log_image(f"samples/{number:03d}-{place}.png", images.image(uid))
 
 

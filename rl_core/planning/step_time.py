@@ -40,8 +40,8 @@ IMAGE_SHARE: Final = 0.75
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lengths:
-    """Tokens of prompts and responses: their means, the longest response of a step, the part of a prompt that is
-    images, and, in words, how these are known."""
+    """Mean tokens of prompts and responses, the longest response of a step, the part of a prompt that is images, and
+    how these are known."""
 
     prompt: float
     response: float
@@ -51,8 +51,7 @@ class Lengths:
 
     @classmethod
     def assumed(cls, config: RunConfig) -> Self:
-        """Lengths before any was measured: those of the section `planning`, else half of the longest, and some response
-        as long as it may be."""
+        """Those of the section `planning`, else half of the longest; some response is as long as it may be."""
         planned, longest = config.planning, float(config.rollout.max_response_length)
         prompt = planned.mean_prompt_length or config.data.max_prompt_length / 2
         response = planned.mean_response_length or longest / 2

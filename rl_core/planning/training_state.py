@@ -1,5 +1,4 @@
-"""What a worker keeps of the parameters, in memory (docs/memory.md, "On several workers") and on the disk: its part of
-them, how many are trained, and what the optimizer keeps for each."""
+"""What a worker keeps of the parameters in memory (docs/memory.md, "On several workers") and on the disk."""
 
 import re
 from dataclasses import dataclass, replace
@@ -39,8 +38,7 @@ class TrainingState:
 def rl_training_state(
     model: ModelConfig, optim: OptimConfig, sizes: ModelSizes, *, sharded: bool = False
 ) -> TrainingState:
-    """The training state of RL, which may train adapters only, or leave out the vision tower; `sharded` if the sizes
-    are those of one worker's part."""
+    """The training state of RL; `sharded` if the sizes are those of one worker's part."""
     if model.lora is not None:
         return _state(adapter_parameters(model.lora, sizes), dtype=model.dtype, optim=optim, sharded=sharded)
     frozen = sizes.vision_parameters if model.freeze_vision_tower else 0
@@ -130,8 +128,7 @@ def part_of(sizes: ModelSizes, parts: int) -> ModelSizes:
 
 
 def gathered_embedding_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the embeddings and the output head, which a worker gathers for a whole pass; 0 if it has all
-    weights."""
+    """Bytes of embeddings and output head, which a worker gathers for a whole pass; 0 if it has all weights."""
     if shards(config.cluster) == 1:
         return 0
     matrices = 1 if sizes.tied_head else 2
@@ -159,10 +156,8 @@ def _layer_parameters(sizes: ModelSizes) -> int:
 
 
 def disk_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of a run's models and checkpoints on the disk at the most; prepared data, rollouts and logs come on top.
-
-    A new checkpoint is complete before the oldest is removed, so for a moment there is one more than the run keeps.
-    """
+    """Most bytes of a run's models and checkpoints on the disk. A new checkpoint is complete before the oldest is
+    removed, so for a moment there is one more than the run keeps."""
     models = 2 if config.cold_start is None else 3  # as configured, merged, and after the cold start
     kept = config.trainer.save_limit + (1 if config.trainer.val_freq > 0 else 0)  # the best one too
     return models * sizes.parameters * BYTES[config.model.dtype] + (kept + 1) * checkpoint_bytes(config, sizes)

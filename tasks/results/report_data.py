@@ -9,7 +9,7 @@ from rl_core.config.model import TinyModel
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.evaluation.comparison import GalleryRow, pick_gallery
+from rl_core.evaluation.comparison import ItemPair, pick_gallery
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase
@@ -174,7 +174,7 @@ def phase_memory(facts: RunFacts) -> list[PhaseMemory]:
     ]
 
 
-def gallery_rows(facts: RunFacts) -> list[GalleryRow]:
+def gallery_rows(facts: RunFacts) -> list[ItemPair]:
     """The held-out items that the report and MLflow show."""
     pair = facts.paired_items()
     count = facts.config.tracking.gallery_items
@@ -188,17 +188,17 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
     images = open_images(facts.run)
     return [
         GalleryItem(
-            images=[image_uri(images.image(uid)) for uid in row.image_uids],
-            question=row.question.replace("<image>", "").strip(),
-            truth=row.answer,
-            base=Answer(response=row.base_response, is_right=row.base_is_right),
-            trained=Answer(response=row.trained_response, is_right=row.trained_is_right),
+            images=[image_uri(images.image(uid)) for uid in base.image_uids],
+            question=base.question.replace("<image>", "").strip(),
+            truth=base.answer,
+            base=Answer(response=base.response, is_right=base.is_right),
+            trained=Answer(response=trained.response, is_right=trained.is_right),
             while_training=[
                 (step, Answer(response=item.response, is_right=item.is_right))
-                for step, item in history.get(row.uid, ())
+                for step, item in history.get(base.uid, ())
             ],
         )
-        for row in rows
+        for base, trained in rows
     ]
 
 

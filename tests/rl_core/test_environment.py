@@ -47,12 +47,6 @@ def test_torch_knows_each_setting_of_its_allocator(setting: str) -> None:
         torch._C._accelerator_setAllocatorSettings(before)
 
 
-def test_pinned_memory_is_neither_rounded_up_nor_handed_to_a_larger_request() -> None:
-    """Both follow from the bound on the blocks that are kept, and from no other key of torch 2.13."""
-    settings = dict(setting.split(":") for setting in ALLOCATOR["PYTORCH_ALLOC_CONF"].split(","))
-    assert [name for name in settings if name.startswith("pinned_")] == ["pinned_max_cached_size_mb"]
-
-
 # Prints how many threads Intel's OpenMP runtime has seen after a product that torch spreads over two threads.
 THREADS_OF_INTEL_OPENMP = """
 from rl_core.environment import share_cores
@@ -71,10 +65,9 @@ print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loade
     ("variables", "threads"),
     [
         ({}, "2"),
-        ({"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}, "2"),
         ({"OMP_WAIT_POLICY": "active"}, "not loaded"),
     ],
-    ids=["by default", "chosen by a parent process", "left to the user"],
+    ids=["by default", "left to the user"],
 )
 def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, str], threads: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if name not in ("KMP_BLOCKTIME", "OMP_WAIT_POLICY")}
@@ -93,11 +86,7 @@ def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, 
     [
         (None, None, 1, 12),
         (None, None, 5, 2),
-        (None, None, 24, 1),
-        ("", None, 2, 6),
         ("3", None, 5, 3),
-        ("4,2", None, 1, 4),
-        (None, 7, 2, 7),
         ("3", 16, 2, 16),
     ],
 )

@@ -26,8 +26,7 @@ _REWARDS: Final = Path(__file__).parents[2] / "rewards"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answering:
-    """How a response is sampled: greedily at temperature 0, `n` responses to each item, of `max_response_length` tokens
-    at most."""
+    """How a response is sampled: greedily at temperature 0; `n` responses to each item."""
 
     temperature: float
     top_p: float = 1.0
@@ -90,15 +89,14 @@ class Protocol:
     categories: tuple[str, ...] = ()
 
     def with_prompt(self, path: Path) -> Self:
-        """The protocol with the prompt text of a file, such as the published text. Raises OSError, and ValueError when
-        it is not UTF-8."""
+        """The protocol with the prompt text of a file. Raises OSError, and ValueError when it is not UTF-8."""
         text = read_utf8(path)
         origin = f"the text of {path.name}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return replace(self, prompt=text, prompt_origin=origin)
 
     def with_samples(self, n: int) -> Self:
-        """The protocol with n responses to each item. Raises ValueError for a greedy protocol, whose responses to an
-        item would all be equal."""
+        """The protocol with n responses to each item. Raises ValueError for a greedy one, whose responses would all be
+        equal."""
         if self.answering.mode == "greedy" and n > 1:
             raise ValueError(f"{self.name} answers greedily: {n} responses to an item would all be equal")
         return replace(self, answering=replace(self.answering, n=n))
@@ -145,8 +143,8 @@ class Protocol:
 
 
 def departures(config: RunConfig, protocol: Protocol) -> list[str]:
-    """Where the evaluation of a config differs from a protocol, a sentence each; empty when it follows the protocol.
-    Raises OSError when the config's prompt template cannot be read."""
+    """Where the evaluation of a config differs from a protocol, a sentence each. Raises OSError for an unreadable
+    template."""
     return [*_of_asking(config, protocol), *_of_answering(config, protocol), *_of_judging(config, protocol)]
 
 

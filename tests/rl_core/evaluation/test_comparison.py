@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.evaluation.comparison import (
-    GalleryRow,
+    ItemPair,
     compare_answers,
     compare_groups,
     compare_items,
@@ -124,26 +124,26 @@ def test_groups_that_cannot_be_compared_are_refused(first: list, second: list, n
 grades = st.lists(st.sampled_from(["++", "+-", "-+", "--"]), min_size=1, max_size=40)
 
 
-def gallery(pairs: list[str], count: int) -> list[GalleryRow]:
+def gallery(pairs: list[str], count: int) -> list[ItemPair]:
     base, trained = make_items("".join(p[0] for p in pairs)), make_items("".join(p[1] for p in pairs), response="new")
     return pick_gallery(base, trained, count=count)
 
 
-def kinds(rows: list[GalleryRow]) -> Counter:
-    return Counter("+-"[not row.base_is_right] + "+-"[not row.trained_is_right] for row in rows)
+def kinds(rows: list[ItemPair]) -> Counter:
+    return Counter("+-"[not base.is_right] + "+-"[not trained.is_right] for base, trained in rows)
 
 
 def test_flips_come_first_and_failures_are_not_hidden() -> None:
     pairs = ["-+"] * 30 + ["+-"] * 3 + ["--"] * 5 + ["++"] * 20
     rows = gallery(pairs, 12)
     assert kinds(rows) == {"-+": 5, "+-": 3, "--": 2, "++": 2}
-    assert all(row.base_is_right != row.trained_is_right for row in rows[:8])
+    assert all(base.is_right != trained.is_right for base, trained in rows[:8])
 
 
 @given(grades, st.integers(0, 50))
 def test_as_many_rows_as_asked_for_as_long_as_there_are_items(pairs: list[str], count: int) -> None:
     rows = gallery(pairs, count)
-    assert len(rows) == len({row.uid for row in rows}) == min(count, len(pairs))
+    assert len(rows) == len({base.uid for base, _ in rows}) == min(count, len(pairs))
     flips = sum(pair in ("+-", "-+") for pair in pairs)
     assert kinds(rows)["+-"] + kinds(rows)["-+"] >= min(flips, count - count // 3)
 

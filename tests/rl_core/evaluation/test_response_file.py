@@ -86,12 +86,6 @@ def test_the_rest_alone_is_drawn_and_nothing_differs(path: Path) -> None:
     assert engine.asked == [request.seed for request in REQUESTS[:-3]]
 
 
-def test_a_finished_one_asks_for_nothing(path: Path) -> None:
-    complete, engine = drawn(path, Engine()), Engine()
-    assert drawn(path, engine) == complete
-    assert engine.asked == []
-
-
 @pytest.mark.parametrize("unreadable", [b"\0\0\0", b"\0\0\0\n", b"7\n", b"[]\n", b'{"seed": 1}\n', b'{"key": "k"}\n'])
 def test_what_comes_after_the_last_readable_line_is_drawn_again(
     path: Path, unreadable: bytes, caplog: pytest.LogCaptureFixture

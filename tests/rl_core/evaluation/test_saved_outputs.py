@@ -89,14 +89,6 @@ def test_what_cannot_be_scored_is_named(tmp_path: Path, name: str, text: str, na
         read_saved_outputs(path, mode="greedy")
 
 
-def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "both.json"
-    rows = [{"mode": "sampled", "answer": "1", "response": "1"}] * 5 + [{"mode": "greedy", "answer": "1"}]
-    path.write_text(json.dumps(rows))
-    with pytest.raises(ValueError, match="row 5: no response"):
-        read_saved_outputs(path, mode="greedy")
-
-
 def score(tmp_path: Path, name: str, rows: list[dict]) -> list:
     path = tmp_path / "outputs.json"
     path.write_text(json.dumps(rows))

@@ -34,12 +34,6 @@ def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert find_gpu() is None
 
 
-def test_there_is_no_gpu_for_workers_that_compute_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_driver(tmp_path, monkeypatch, "143771")
-    assert find_gpu("cpu") is None
-    assert find_gpu("cuda") is not None
-
-
 @pytest.mark.parametrize(
     ("answer", "code", "free"),
     [("80896\n[N/A]\n512", 0, [79.0, 0.5]), ("No devices were found", 0, []), ("80896", 9, [])],

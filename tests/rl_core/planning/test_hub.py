@@ -115,8 +115,3 @@ def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it(monkeypatch: py
     assert not constants.HF_HUB_OFFLINE
     pinned = from_the_hub(f"data.train.revision={COMMIT}", f"data.validation.revision={COMMIT}")
     assert ask_hub(pinned, seconds=60.0) == []
-
-
-def test_nothing_is_asked_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert ask_hub(from_the_hub(), seconds=60.0) == []

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from rl_core.config.run import RunConfig
-from rl_core.models import pixels
 from rl_core.planning.engine_memory import engine_part
 from rl_core.planning.memory import (
     KEPT_ON_CPU,
@@ -192,15 +191,6 @@ def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configu
     assert rest.get("optimizer state", 0) == (0 if offload == "none" else 2 * 10 * numbers)
 
 
-def test_the_patches_of_images_have_the_bytes_that_their_cache_is_limited_to(configure: Configure) -> None:
-    forecast = memory_forecast(configure("model.dtype=bfloat16"), with_tower(SEVEN_BILLION), gpu_gib=141.0)
-    (patches,) = (row for row in forecast.host_rows if row.name == "patches of images")
-    assert patches.num_bytes == pixels._LIMIT_BYTES
-    assert "patches of images" not in {
-        row.name for row in memory_forecast(configure(), SEVEN_BILLION, gpu_gib=141.0).host_rows
-    }
-
-
 def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.7")
     memory = {"available_gib": 141.0, "on_gpu": True}
@@ -208,12 +198,6 @@ def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure:
     (problem,) = memory_problems(config, SEVEN_BILLION, **memory, host_gib=64.0)
     assert not problem.fatal and problem.where == "memory of this machine"
     assert "the largest part is copy of a checkpoint" in problem.what
-
-
-def test_a_cpu_cache_is_no_larger_than_the_running_sequences_fill(configure: Configure) -> None:
-    config = configure("model.dtype=bfloat16", "rollout.cpu_kv_cache_gib=64", "rollout.max_num_seqs=3")
-    assert rows_of(config)["engine KV cache"] == pytest.approx(3 * 80 * 2 * 28 * 512 * 2 / GIB)
-    assert memory_forecast(config, SEVEN_BILLION).cached_sequences == 3
 
 
 def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:
@@ -299,10 +283,3 @@ def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(config
         assert apart.phase_gib("generate") < both.phase_gib("generate")
         assert apart.phase_gib("update") < both.phase_gib("update")
         assert apart.phase_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
-
-
-def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure: Configure) -> None:
-    config = configure("cluster={devices: 4, placement: split, generating_devices: 3, sharding: none}")
-    forecast = memory_forecast(config, SEVEN_BILLION)
-    training = max(forecast.phase_gib("update"), forecast.phase_gib("save"))
-    assert forecast.machine_gib == pytest.approx(3 * forecast.phase_gib("generate") + training)
