@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import ray
-from ray._private import ray_logging
+from ray._private import ray_constants, ray_logging
 from ray._private import utils as ray_utils
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -208,7 +208,7 @@ def _resources() -> str:
 def _without_rays_handlers() -> Iterator[None]:
     """Keep Ray from replacing the handler of SIGTERM, by which a run saves its state: with Ray's in Python, a signal in
     the middle of `ray.init` would end the process, and with the one in C++, any later one often aborts it."""
-    os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"] = "1"
+    ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True  # Ray reads its variable when it is imported
     setter = ray_utils.set_sigterm_handler
     ray_utils.set_sigterm_handler = lambda handler: None
     try:
