@@ -37,8 +37,7 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to the file `path`, or replace it; its folder is created if necessary. If OSError is raised, the old
-    file is intact."""
+    """Write `data` to the file `path`, or replace it. If OSError is raised, the old file is intact."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(path, "tmp")
     try:
@@ -80,8 +79,8 @@ def is_regular(path: Path) -> bool:
 
 
 def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
-    """The content of a regular file. Raises ValueError, with the path, if it is not a regular file, cannot be read, or
-    has more than `most_bytes`."""
+    """The content of a regular file. Raises ValueError, with the path, if it cannot be read or has more than
+    `most_bytes`."""
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -94,7 +93,7 @@ def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
 
 
 def read_utf8(path: Path) -> str:
-    """The content of a text file. Raises ValueError, with the path, if it is not UTF-8 or not a regular file; and
+    """The content of a text file. Raises ValueError, with the path, if it is not UTF-8 or no regular file, and
     OSError."""
     check_kind(path)
     try:
@@ -158,8 +157,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def files_named(path: Path) -> list[Path]:
-    """The path itself if it exists; else, if its last part contains `*`, the matching files of its folder, sorted. Only
-    `*` is special."""
+    """The path itself if it exists; else, if `*` stands in its last part, the matching files of its folder, sorted."""
     if os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
         return [path]
     if "*" not in path.name or not os.path.isdir(path.parent):  # noqa: PTH112 - Path.is_dir raises in the same way
@@ -169,8 +167,7 @@ def files_named(path: Path) -> list[Path]:
 
 
 def why_no_file(path: Path) -> str | None:
-    """Why `path` is not a regular file, in words; None if it is one. Opening a named pipe or a device could wait for
-    ever."""
+    """Why `path` is not a regular file, in words; None if it is one."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -192,10 +189,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 @contextmanager
 def committed_folder(final: Path) -> Iterator[Path]:
-    """Yields an empty temporary folder beside `final`. At the end of the block it is flushed and takes `final`'s place.
-
-    If the block raises an exception, the temporary folder is removed and `final` is not changed.
-    """
+    """Yields an empty folder beside `final`, which is flushed and takes `final`'s place at the end of the block, or is
+    removed if the block raises."""
     temporary = _sibling(final, "tmp")
     _put_back(final)
     shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, mainly in a container
@@ -210,8 +205,7 @@ def committed_folder(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, on its file system, which is removed after the block. If the process is
-    killed, `sweep_temporaries` removes it later."""
+    """Yields an empty folder beside `path`, on its file system, which is removed after the block."""
     temporary = _sibling(path, "tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have had this pid, mainly in a container
     temporary.mkdir(parents=True)

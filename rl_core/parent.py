@@ -28,8 +28,7 @@ def end_with_parent(end: Callable[[], object]) -> None:
 
 
 def killed_with(parent: int) -> None:
-    """Have the kernel kill this process, which the main thread of `parent` has forked, when that one ends, even in the
-    middle of a call that would not notice."""
+    """Have the kernel kill this process, which the main thread of `parent` has forked, when that one ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the kernel was asked
         os._exit(1)
@@ -64,8 +63,7 @@ def end_of_parent() -> int:
 
 @contextmanager
 def ended_with_this_process(pid: int) -> Iterator[None]:
-    """Start a process that sends SIGTERM to `pid`, a program that does not watch its parent, when this process is gone:
-    it waits for the end of a pipe that only this process can write to."""
+    """When this process is gone, another one, which waits for the end of a pipe, sends SIGTERM to `pid`."""
     command = ["/bin/sh", "-c", 'read _; kill "$0"', str(pid)]
     watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     try:

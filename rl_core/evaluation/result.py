@@ -23,8 +23,7 @@ AtK = tuple[tuple[int, float], ...]
 
 
 class CategoryRow(BaseModel, frozen=True):
-    """Accuracy of the items that have one value in one column; an item with several values is in several rows. `n`
-    counts items, and `ci95` is the 95 % interval over items."""
+    """Accuracy of the `n` items that have a value in a column; one with several values is in several rows."""
 
     column: str
     value: str
@@ -66,8 +65,8 @@ _RESULTS = TypeAdapter(Results)
 
 
 def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
-    """Sum up the items of one mode. Raises ValueError when they are of several modes, differ in the number of
-    responses, or none has a score."""
+    """Sum up the items of one mode. Raises ValueError when modes or numbers of responses differ, or none has a
+    score."""
     modes = {item.mode for item in items}
     if len(modes) != 1:
         raise ValueError(f"need the items of one mode, got items of {sorted(modes)}")
@@ -97,8 +96,7 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
 
 
 def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float]:
-    """[uid] -> share of right responses to the item. Raises ValueError when items have different numbers of
-    responses."""
+    """[uid] -> share of right responses. Raises ValueError when items have different numbers of responses."""
     return {group[0].uid: fmean(item.is_right for item in group) for group in _groups(items)}
 
 
@@ -183,8 +181,7 @@ def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> Ca
 
 
 def write_evaluation(folder: Path, items: Mapping[Mode, Sequence[EvaluationItem]]) -> Results:
-    """Replace `folder` by the items of all modes and their results. Raises ValueError when the items of a mode have
-    different numbers of responses or none has a score, and OSError; the folder is then unchanged."""
+    """Replace `folder` by the items of all modes and their results, or raise as `summarise` and change nothing."""
     results = {mode: summarise(of_mode) for mode, of_mode in items.items()}
     with committed_folder(folder) as temporary:
         write_items(temporary / ITEMS_FILE, [item for of_mode in items.values() for item in of_mode])
@@ -198,8 +195,7 @@ def read_results(folder: Path) -> Results:
 
 
 def read_evaluation(folder: Path) -> dict[Mode, list[EvaluationItem]]:
-    """Read the items of each mode, in the order in which they were written. Raises FileNotFoundError when there is no
-    evaluation."""
+    """The items of each mode, in the order in which they were written. Raises FileNotFoundError."""
     items: dict[Mode, list[EvaluationItem]] = {}
     for item in read_items(folder / ITEMS_FILE):
         items.setdefault(item.mode, []).append(item)

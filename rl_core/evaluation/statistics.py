@@ -59,9 +59,8 @@ def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) 
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Exact two-sided p-value that two models are equally good (McNemar, Psychometrika 12, 1947), where `b` items were
-    answered rightly by the first model alone and `c` by the second model alone. Under the null hypothesis each such
-    item is a fair coin, so that b is binomial."""
+    """Exact two-sided p-value that two models are equally good (McNemar, Psychometrika 12, 1947), where only the first
+    answered `b` items rightly and only the second `c`: under the null hypothesis b is binomial."""
     return float(binomtest(b, b + c).pvalue) if b + c else 1.0
 
 
@@ -99,8 +98,7 @@ def _combined(one: float, other: float, phi: float) -> float:
 
 
 def _phi(counts: PairedCounts) -> float:
-    """Correlation between the two models' answers, with the continuity correction of method 10; 0 where the answers of
-    one model do not vary."""
+    """Correlation between the models' answers, with the correction of method 10; 0 where those of one do not vary."""
     margins = (
         (counts.both + counts.only_first)
         * (counts.only_second + counts.neither)
@@ -140,8 +138,7 @@ def _generator(purpose: str) -> np.random.Generator:
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Confidence interval of a mean by Student's t (Biometrika 6, 1908), for independent values such as the accuracies
-    of runs with different seeds. None where there are fewer than two values."""
+    """Interval of a mean by Student's t (Biometrika 6, 1908), for independent values; None for fewer than two."""
     if len(values) < 2:
         return None
     mean = fmean(values)

@@ -14,10 +14,9 @@ class PushFailed(ValueError):
 
 
 def push_to_hub(folder: Path, repo: str) -> str:
-    """Upload every file of `folder` as one commit to the private model repository `owner/name`, which is created if it
-    does not exist, and return the commit's address. HF_ENDPOINT and HF_TOKEN are honoured. Raises PushFailed when there
-    is no login or no network, or the repository is public, because nothing is published without an explicit
-    decision."""
+    """Upload every file of `folder` as one commit to the private model repository `owner/name`, which is made if
+    necessary, and return the commit's address. Raises PushFailed when there is no login or no network, or the
+    repository is public, because nothing is published without an explicit decision."""
     api = HfApi()
     try:
         api.create_repo(repo, private=True, exist_ok=True)

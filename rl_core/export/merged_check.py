@@ -25,8 +25,8 @@ _BLOCK = {"cpu": 128, "cuda": 16}  # smallest block of vLLM's KV cache, tokens
 
 
 def room() -> dict[int | str, int]:
-    """Bytes that the weights may take: on each GPU, in their order, and then in the machine's memory. What has no room
-    there either is read from the folder when its layer computes."""
+    """Bytes that the weights may take on each GPU, and then in the machine's memory; the rest is read from the
+    folder."""
     import psutil
     import torch
 
@@ -167,8 +167,8 @@ def read_items(probe_folder: Path) -> tuple[list[Item], str]:
 
 
 def compare(items: list[Item], found: list[list[float]], tolerance: float, mean_tolerance: float) -> dict[str, Any]:
-    """Number of tokens, largest and mean difference, whether both are within their tolerances, and the tokens whose
-    difference exceeds `tolerance`, largest difference first."""
+    """How the log-probs differ, whether that is within the tolerances, and the worst tokens, largest difference
+    first."""
     places = [
         {"item": item["name"], "position": position, "token": token, "stored": stored, "found": value}
         for item, values in zip(items, found, strict=True)

@@ -23,8 +23,7 @@ _SHOWN_CHARACTERS = 4000
 
 
 class MergeNotVerified(RuntimeError):
-    """A merged folder does not load, or does not reproduce the probe's log-probs; the message says where they
-    differ."""
+    """A merged folder does not load or reproduce the probe's log-probs; the message says where they differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,5 +1,5 @@
-"""Batch arithmetic: from the numbers of the configuration to steps, samples and token budgets, and what each of several
-workers does of them (docs/batch_sizes.md)."""
+"""Batch arithmetic: from the config to steps, samples, token budgets and what each worker does
+(docs/batch_sizes.md)."""
 
 import math
 from collections.abc import Iterator
@@ -68,8 +68,8 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
 
 
 def most_passes(config: RunConfig, plan: BatchPlan, groups: int) -> int:
-    """Forward and backward passes of a learner over this many groups, if all prompts and responses are as long as they
-    may be."""
+    """A learner's forward and backward passes over so many groups, if all prompts and responses are as long as they may
+    be."""
     longest_group = config.data.max_prompt_length + config.rollout.n * config.rollout.max_response_length
     at_once = plan.update_token_budget // longest_group
     return math.ceil(groups / at_once) if at_once else groups * plan.parts_per_longest_group

@@ -1,7 +1,5 @@
 """What the generator takes: weights, KV cache, the memory that vLLM works in, and for a moment the transfer of weights.
-
-`sizes` are those of the part that a worker holds (`engine_part`), except in the transfer.
-"""
+`sizes` are those of a worker's part (`engine_part`), except in the transfer."""
 
 import math
 from collections.abc import Iterator
@@ -35,8 +33,8 @@ GRAPH_BYTES: Final = GIB
 
 
 def engine_part(cluster: ClusterConfig, sizes: ModelSizes) -> ModelSizes:
-    """What a worker holds of the model in its generator, whose other workers hold the rest; the width of the layers
-    between attention and feed-forward is not divided, nor are logits."""
+    """What a worker holds of the model in its generator; the width between attention and feed-forward is not
+    divided."""
     ranks = cluster.tensor_parallel_size
     return replace(part_of(sizes, ranks), intermediate_size=-(-sizes.intermediate_size // ranks))
 
@@ -76,8 +74,7 @@ def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
 
 
 def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
-    """Bytes of the vision tower over the image that vLLM tries at its start, which fills a forward pass
-    (rl_core.rollout.vllm_arguments)."""
+    """Bytes of the vision tower over the image that vLLM tries at its start, which fills a forward pass."""
     tokens = max(TOKENS_A_FORWARD, longest_sequence(config), 5 * config.data.max_prompt_length // 4)
     image = Pass(tokens=tokens, targets=0, patches=tokens * PATCHES_A_TOKEN, keys=0.0, on_gpu=True)
     return vision_forward_bytes(config, sizes, image, copies=IMAGE_COPIES)

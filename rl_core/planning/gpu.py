@@ -19,8 +19,7 @@ class Gpu(NamedTuple):
     """One GPU: of this machine, or of another one that is planned for."""
 
     memory_gib: float | None
-    """Its memory in GiB; None where the driver does not tell, as for a device that shares the machine's memory, or one
-    that is divided (MIG)."""
+    """Its memory in GiB; None where the driver does not tell, as for one that is divided (MIG)."""
     is_elsewhere: bool = False
     """Whether it is planned for and not here; then nothing is known of the memory and the disk of its machine."""
     name: str = ""
@@ -28,9 +27,8 @@ class Gpu(NamedTuple):
 
 
 def find_gpu(device: WorkerDevice = "auto") -> Gpu | None:
-    """The first NVIDIA GPU; None where there is none, CUDA_VISIBLE_DEVICES hides all of them, or `device`
-    (cluster.device) says that workers compute on the CPU. The driver is asked, because importing torch would take
-    seconds."""
+    """The first NVIDIA GPU, as the driver says, because importing torch would take seconds; None where none may be
+    used, or `device` (cluster.device) is the CPU."""
     if device == "cpu" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
     first = next(iter(_driver_says("memory.total,name,mig.mode.current")), "")
@@ -169,8 +167,8 @@ def _missing_package() -> str | None:
 
 @cache
 def _import_error(file: str) -> str | None:
-    """The last line of the error with which flash-attn's import from this file ends, as its compiled part fits one
-    version of PyTorch only; None if it can be imported. Tried in another process, because it imports torch."""
+    """The last line of the error of flash-attn's import, whose compiled part fits one version of PyTorch only; None if
+    it can be imported. Tried in another process, because it imports torch."""
     command = [sys.executable, "-c", "from flash_attn import flash_attn_varlen_func"]
     tried = subprocess.run(command, capture_output=True, text=True, check=False)
     return tried.stderr.strip().rpartition("\n")[2] if tried.returncode else None

@@ -1,5 +1,4 @@
-"""What a config needs of the hub, and whether this machine's cache or the hub has it. All names are asked for at the
-same time and with a time limit, so that nothing else has to wait for a hub that does not answer."""
+"""What a config needs of the hub, and whether this machine's cache or the hub has it, asked for with a time limit."""
 
 import os
 import re
@@ -30,8 +29,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubName:
-    """A model or a dataset that is fetched from the hub: where the config names it, `owner/name`, and its branch, tag
-    or commit; None is the main branch."""
+    """A model or a dataset of the hub: its key, `owner/name`, and its branch, tag or commit; None is the main
+    branch."""
 
     key: str
     kind: Literal["model", "dataset"]
@@ -115,22 +114,19 @@ class HubAnswer(NamedTuple):
 
 
 def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
-    """Ask the hub for every name whose commit is not known from the cache. Nothing is asked while HF_HUB_OFFLINE is
-    set."""
+    """Ask the hub for every name whose commit is not known from the cache; nothing while HF_HUB_OFFLINE is set."""
     names = [name for name in hub_names(config) if name.may_have_changed]
     return [] if constants.HF_HUB_OFFLINE else _asked(names, seconds)
 
 
 def hub_problems(answers: Sequence[HubAnswer]) -> list[Problem]:
-    """Problems with names that are missing on the hub, and names that are not in the cache while the hub cannot be
-    reached."""
+    """Problems with names that the hub lacks, and with names that are not in the cache while it cannot be reached."""
     return [answer.problem for answer in answers if answer.problem is not None and not answer.name.is_cached]
 
 
 @contextmanager
 def no_waiting(answers: Sequence[HubAnswer]) -> Iterator[None]:
-    """Use only the cache in a `with` block if the hub has not answered, since every library would retry again and
-    again."""
+    """Use only the cache in a `with` block if the hub has not answered, since every library would retry."""
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or not all(answer.has_answered for answer in answers)
     try:
@@ -140,8 +136,7 @@ def no_waiting(answers: Sequence[HubAnswer]) -> Iterator[None]:
 
 
 def _asked(names: Sequence[HubName], seconds: float) -> list[HubAnswer]:
-    """The answers that come in time. Threads that are late go on by themselves, since the resolution of a host's name
-    cannot be interrupted."""
+    """The answers that come in time. Late threads go on, since resolving a host's name cannot be interrupted."""
     answers: dict[HubName, HubAnswer] = {}
 
     def ask(name: HubName) -> None:

@@ -25,8 +25,7 @@ _ON_THE_CPU: Final = "to train on the CPU, set CUDA_VISIBLE_DEVICES='', or clust
 
 
 def machine_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
-    """Problems with what is installed here, and with the cores and the GPU of this machine, if it has one. Of the
-    machines of a cluster that is joined nothing is known here."""
+    """Problems with packages, cores and GPU of this machine; nothing is known here of a cluster that is joined."""
     return [
         *attention_problems(config.model, has_gpu=gpu is not None),
         *package_problems(config, gpu),
@@ -91,10 +90,9 @@ def _worker_problems(config: RunConfig, gpu: Gpu | None) -> Iterator[Problem]:
 
 
 def unusable_gpu(gpu: Gpu | None) -> Problem | None:
-    """What keeps the installed torch from computing on this GPU; None where nothing does, and for a GPU that is not
-    here. The forecast and the settings of a run ask the driver for the GPU, but its workers ask torch, and would train
-    on the CPU with the settings of a GPU. Torch is asked itself, in a process of its own, if the driver seems too old:
-    with NVIDIA's compatibility packages it may see the GPU all the same."""
+    """What keeps the installed torch from computing on this GPU, if anything does: the workers would train on the CPU
+    with the settings of a GPU. Where the driver seems too old, torch is asked itself in a process of its own, since it
+    may see the GPU with NVIDIA's compatibility packages."""
     if gpu is None or gpu.is_elsewhere:
         return None
     version, cuda = _torch_build()
@@ -117,8 +115,7 @@ def unusable_gpu(gpu: Gpu | None) -> Problem | None:
 
 
 def _torch_build() -> tuple[str, str | None]:
-    """The version of the installed torch, and of the CUDA that it was built with, if any, from its small file of
-    versions; importing torch would take seconds."""
+    """The version of the installed torch, and of its CUDA, if any, without importing it, which takes seconds."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.submodule_search_locations is not None, "a dependency"
     stated = runpy.run_path(str(Path(spec.submodule_search_locations[0], "version.py")))

@@ -75,8 +75,7 @@ FRAGMENTATION: Final = 0.05
 half of it with expandable segments. An estimate."""
 
 HOST_LIBRARIES_BYTES: Final = 6 * GIB
-"""Resident memory, on a machine with a GPU, of the process of a run and of its worker's, with the libraries of CUDA. An
-estimate."""
+"""Resident memory of the process of a run and of its worker's, with the libraries of CUDA. An estimate."""
 
 LOCAL_RAY_BYTES: Final = int(1.1 * GIB)
 """What a local cluster takes on a machine with a GPU: 0.63 GiB for the services of Ray 2.60 (resident memory, summed),

@@ -78,8 +78,8 @@ class MemoryLimit:
 def memory_problems(
     config: RunConfig, sizes: ModelSizes, *, available_gib: float, on_gpu: bool, host_gib: float | None = None
 ) -> list[Problem]:
-    """Everything that does not fit: the run into the memory of a GPU or of a machine without one, a sequence into the
-    KV cache, and, where `host_gib` is given, what a run on GPUs takes of the machine's memory."""
+    """Everything that does not fit: the run, a sequence into the KV cache, and what a run on GPUs takes of
+    `host_gib`."""
     limit = MemoryLimit(gib=available_gib, on_gpu=on_gpu)
     forecast = limit.forecast(config, sizes)
     too_large = _size_problem(config, sizes, forecast, limit)
@@ -165,11 +165,8 @@ def _cache_problem(
 
 
 def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
-    """The cheapest changes with which the run fits, each of which is needed; None if it fits with no such changes.
-
-    They are tried in the order in which a user would rather make them: first those that cost time alone, then those
-    that round more, then those that train less.
-    """
+    """The cheapest changes with which the run fits, each of which is needed; None if none are enough. First those that
+    cost time alone are tried, then those that round more, then those that train less."""
     made: list[Change] = []
     for change in _possible_changes(config, sizes, on_gpu=limit.on_gpu):
         if change.key.startswith("cluster.") and not is_possible(with_changes(config, [*made, change]), sizes):
@@ -181,8 +178,7 @@ def fitting_changes(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) ->
 
 
 def changes_to_more_gpus(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit) -> list[Change] | None:
-    """The changes of the section `cluster` with which the run fits on the fewest GPUs of this size, beyond those that
-    it has; None if no number up to `MOST_GPUS` is enough."""
+    """The changes to `cluster` with which the run fits on the fewest more GPUs of this size; None up to `MOST_GPUS`."""
     return next((changes for changes in _wider(config) if limit.fits(with_changes(config, changes), sizes)), None)
 
 
@@ -249,8 +245,7 @@ def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Se
 
 
 def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
-    """Whether `plan` refuses nothing of the workers of a model with these sizes: they can be put together, and share
-    its layers equally."""
+    """Whether the workers can be put together, and can share the layers of the model equally."""
     cluster = config.cluster
     if any(problem.fatal for problem in cluster.problems()):
         return False
@@ -261,8 +256,7 @@ def is_possible(config: RunConfig, sizes: ModelSizes) -> bool:
 
 
 def _cluster_changes(config: RunConfig) -> Iterator[Change]:
-    """Changes with which the workers that a run has share more of what each of them holds now, those that cost less
-    time first. Not all of them are possible."""
+    """Changes with which the workers share more, those that cost less time first. Not all of them are possible."""
     cluster = config.cluster
     if cluster.is_split:
         yield Change.of("cluster.placement", "colocated")

@@ -17,11 +17,7 @@ _MOST_LAYERS = 10_000
 
 
 def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `ModelSizes`, as plain values.
-
-    Raises:
-        ValueError: transformers cannot build a model of these fields; the message says why.
-    """
+    """The fields of `ModelSizes`, as plain values. Raises ValueError where transformers cannot build such a model."""
     try:
         config = AutoConfig.for_model(**fields)
         _check_depth(config)

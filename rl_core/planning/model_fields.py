@@ -142,8 +142,7 @@ def _vision_fields(source: TinyModel) -> dict[str, Any]:
 
 
 def mrope_fields(family: str, head_size: int) -> dict[str, Any]:
-    """The fields of a config.json for a vision-language family's rotary embedding: how many of the frequencies of a
-    head are for time, height and width."""
+    """How many rotary frequencies of a head are for time, height and width, as fields of a config.json."""
     half = head_size // 2
     if family == "qwen3_vl":  # a third each, in turn
         third = half // 3

@@ -106,9 +106,8 @@ def model_sizes(source: ModelSource) -> ModelSizes | None:
 
 
 def config_fields(source: ModelSource) -> Fields | None:
-    """The fields of the config.json of a configured model, as far as they decide its layers. None for a checkpoint of
-    the hub that was never downloaded and is not known beforehand. Raises ValueError for a folder without a config.json,
-    and where there is none."""
+    """What the config.json of a configured model says of its layers; None for one of the hub that was never downloaded
+    and is not known beforehand. Raises ValueError where there is none."""
     if isinstance(source, TinyModel):
         return tiny_fields(source, vocab_size=source.max_vocab_size)
     if is_folder(source.path):
@@ -120,23 +119,18 @@ def config_fields(source: ModelSource) -> Fields | None:
 
 
 def read_sizes(config_json: Path) -> ModelSizes | None:
-    """Sizes of the checkpoint that a config.json belongs to, as `sizes_of_config`. Raises ValueError where there is no
-    such file."""
+    """Sizes of a checkpoint, by its config.json. Raises as `sizes_of_config`, and where there is no such file."""
     return sizes_of_config(_read_fields(config_json))
 
 
 def check_architecture(config_json: Path) -> None:
-    """Raises ValueError where there is no such config.json, or it names an architecture that Sightline does not
-    train."""
+    """Raises ValueError where there is no such file, or it names an architecture that Sightline does not train."""
     _check_type(_read_fields(config_json))
 
 
 def sizes_of_config(fields: Fields) -> ModelSizes | None:
-    """Sizes from the fields of a config.json; None where the model cannot be built in time.
-
-    Raises:
-        ValueError: Sightline does not train the architecture, or transformers cannot build a model of these fields.
-    """
+    """Sizes from the fields of a config.json; None where the model cannot be built in time. Raises ValueError where
+    Sightline does not train it, or transformers cannot build it."""
     _check_type(fields)
     described = describe_model(fields)
     if described is None:
@@ -211,8 +205,8 @@ def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
 
 
 def _digest(fields: str) -> str:
-    """Digest of everything that the result depends on: the config.json, the packages that build the model, and the code
-    that describes it."""
+    """Digest of all that the result depends on: the config.json, the packages, and the code that describes the
+    model."""
     packages = f"torch {version('torch')}, transformers {version('transformers')}"
     code = _BUILDER_FILE.read_text()
     return hashlib.sha256("\n".join((fields, packages, code)).encode()).hexdigest()[:16]

@@ -1,8 +1,5 @@
-"""Settings by their dotted keys: the config with another value, and what `auto` becomes on the machine that is found.
-
-What settles them is a function of the config, the model's sizes and the GPU, so that it can be asked for any GPU on any
-machine. A number in the config is obeyed. On a CPU `auto` is what the defaults have always been.
-"""
+"""Settings by their dotted keys, and what `auto` becomes for a config, the sizes of its model and a GPU. A number in
+the config is obeyed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,8 +106,7 @@ class Settled:
 
 
 def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Settled:
-    """Settle every setting that is `auto`, for a GPU or, where it is None, for a CPU. The sizes of the model are None
-    where they are not known."""
+    """Settle every setting that is `auto`, for a GPU or for a CPU (None); `sizes` are None where they are not known."""
     if gpu is None:
         own = {key: value for key, value in _usual(config).items() if key != _GPU_SHARE}
         return _with_choices(config, own, why="on a CPU")

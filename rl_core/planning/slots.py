@@ -16,8 +16,8 @@ from rl_core.planning.settings import settle
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What runs at the same time share: the GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it, the
-    cores that it may use, and the memory."""
+    """What runs at the same time share: the GPUs, as CUDA_VISIBLE_DEVICES names them, cores and memory of this
+    process."""
 
     gpus: tuple[str, ...]
     cores: int
@@ -38,8 +38,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """The part of a machine that a run has while it is carried out: what it needs, with GPUs for itself, or all of the
-    machine, of which nothing is withheld then."""
+    """The part of a machine that a run has: what it needs, with GPUs for itself, or all of the machine."""
 
     need: Need
     gpus: tuple[str, ...] = ()
@@ -127,8 +126,7 @@ def needs_of(configs: Sequence[RunConfig]) -> list[Need]:
 
 
 def need_of(config: RunConfig, gpu: Gpu | None) -> Need:
-    """What a run takes of a machine with this GPU, or without one: a GPU for each worker, or a core for each thread of
-    each worker."""
+    """What a run takes of a machine with this GPU or without one: a GPU, or cores for the threads, of each worker."""
     cluster = config.cluster
     threads = cluster.devices * threads_of_a_worker(cluster.devices, fixed=cluster.threads)
     return Need(
@@ -140,8 +138,7 @@ def need_of(config: RunConfig, gpu: Gpu | None) -> Need:
 
 
 def _memory_gib(config: RunConfig, gpu: Gpu | None) -> float | None:
-    """The machine's memory that a run takes; None where its model is not here or is no model, and where patterns of
-    adapters take for ever to match."""
+    """The machine's memory that a run takes; None where its model is not here."""
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):

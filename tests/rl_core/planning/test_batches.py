@@ -21,7 +21,6 @@ from rl_core.problem import PlanError
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 Configure = Callable[..., RunConfig]
-SIZES = st.integers(1, 300)
 # The fixture only builds configurations and keeps nothing between examples.
 laws = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 

@@ -18,13 +18,6 @@ from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, visio
 
 Configure = Callable[..., RunConfig]
 
-PASSES = (
-    "model.gradient_checkpointing=false",
-    "actor.micro_batch_size_per_device_for_update=4",
-    "actor.micro_batch_size_per_device_for_experience=16",
-)
-"""Settings that a GPU would choose otherwise."""
-
 LINEAR_LAYERS = {
     "self_attn.q_proj": 3584 + 3584,
     "self_attn.k_proj": 3584 + 512,

@@ -13,30 +13,6 @@ from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_config
 
-# config.json of Qwen2.5-VL-7B-Instruct as published: the language model's fields stand at the top level.
-PUBLISHED = {
-    "model_type": "qwen2_5_vl",
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "max_position_embeddings": 128000,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "tie_word_embeddings": False,
-    "vocab_size": 152064,
-    "vision_config": {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "in_chans": 3,
-        "out_hidden_size": 3584,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
-    },
-}
-
 
 @pytest.mark.parametrize("family", get_args(Family))
 @pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 4, "vision_depth": 2, "num_layers": 2}])
