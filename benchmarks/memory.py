@@ -2,7 +2,7 @@
 
 Each configuration is a process of its own: it prepares a tiny random model and its data, generates, updates with
 responses of the greatest length, saves, and does all of it again. Measured is the peak of the resident memory in each
-phase (rl_core.workers.usage_meter); beside it stands what rl_core.planning.memory forecasts for that configuration.
+phase (rl_core.workers.usage); beside it stands what rl_core.planning.memory forecasts for that configuration.
 A configuration is not a run, so its forecast is without the libraries of one. Whole runs are measured beside them: the
 peaks that their steps record, in the process of `sightline run`, with cold start, validation and checkpoints.
 `in_use` is the most of the resident memory that was not in freed blocks which malloc kept: what an allocator without

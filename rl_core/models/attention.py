@@ -13,7 +13,7 @@ from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
 from rl_core.models.varlen_attention import VISION_VARLEN, attend_varlen
-from rl_core.models.vision_attention import VISION_SDPA
+from rl_core.models.vision_tower import VISION_SDPA
 from rl_core.planning.gpu import Backend, attention_choice, attention_problems
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]

@@ -27,7 +27,7 @@ from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
 from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
-from rl_core.models.vision_index import add_vision_index
+from rl_core.models.vision_tower import add_vision_index
 
 _VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 

@@ -23,7 +23,7 @@ Moment = Literal[
 them, and not their sum."""
 
 Phase = Literal["generate", "update", "save"]
-"""The phases that a run measures (rl_core.workers.usage_meter). The trainer's passes are all in `update`."""
+"""The phases that a run measures (rl_core.workers.usage). The trainer's passes are all in `update`."""
 
 _MOMENTS_OF: Final[dict[Phase, tuple[Moment, ...]]] = {
     "generate": ("weight sync", "sampling"),

@@ -27,8 +27,7 @@ from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.folders import Opening
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
-from rl_core.workers.usage import Usage
-from rl_core.workers.usage_meter import UsageMeter
+from rl_core.workers.usage import Usage, UsageMeter
 
 
 class LocalWorker(WorkerGroup):

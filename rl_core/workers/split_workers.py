@@ -16,8 +16,7 @@ from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.usage import Usage
-from rl_core.workers.usage_meter import UsageMeter
+from rl_core.workers.usage import Usage, UsageMeter
 from rl_core.workers.weight_link import LinkPlace, WeightLink
 
 Sent = Literal["weights", "adapters"]

@@ -1,4 +1,5 @@
-"""Layers of a model on a CPU that take the place of transformers' own, with backward passes written by hand.
+"""What takes the place of transformers' own layers in a model on a CPU: attention over trees without copies of prompts,
+and as products of matrices where trees and images are small; and layers with backward passes written by hand.
 
 They hold the same parameter objects under the same names, so checkpoints, sharding and adapters are not affected.
 """
@@ -6,20 +7,31 @@ They hold the same parameter objects under the same names, so checkpoints, shard
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
 
-from rl_core.models.cpu.attention import use_cpu_attention
+from rl_core.models.attention import set_attention, tree_function
+from rl_core.models.cpu.shared_prompt import tree_shared_prompt
+from rl_core.models.cpu.short_tree import is_short, tree_products
+from rl_core.models.tree_layout import TreeLayout
+from rl_core.models.vision_tower import vision_attention
+
+_LANGUAGE: Final = "tree_on_a_cpu"
+_VISION: Final = "cpu_in_flash_form"
+
+_LONGEST: Final = 64
+"""Patches of a segment up to which products are faster on two cores. With 144, a single image takes longer."""
 
 Rotation = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
 def use_cpu_layers(model: PreTrainedModel) -> None:
     """Replace attention and, in float32, RMS norms and the rotation of queries and keys."""
-    use_cpu_attention(model)
+    set_attention(model, language=_LANGUAGE, vision=_VISION)
     for parent in list(model.modules()):
         use_faster_rotary(parent)
         for name, child in list(parent.named_children()):
@@ -141,3 +153,27 @@ def _turned(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, direc
     turned[..., :half].addcmul_(states[..., half:], sin[..., :half], value=-direction)
     turned[..., half:].addcmul_(states[..., :half], sin[..., half:], value=direction)
     return turned
+
+
+def attend_trees(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
+    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
+    form = tree_products if is_short(layout) else tree_shared_prompt
+    return form(query, *states, layout=layout, scale=scale)
+
+
+def attend_patches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
+    """[N, H, S, D] -> [N, H, S, D]. As for short trees, the kernel takes longer where segments are small."""
+    attend = _products if query.shape[2] <= _LONGEST else scaled_dot_product_attention
+    return attend(query, key, value, scale=scale)
+
+
+def _products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
+    """[N, H, S, D] -> [N, H, S, D] by two products of all heads' matrices at once, in float32 at least."""
+    precision = torch.promote_types(query.dtype, torch.float32)
+    queries, keys, values = (states.to(precision).flatten(0, 1) for states in (query, key, value))
+    out = torch.bmm(torch.bmm(queries * scale, keys.mT).softmax(-1), values)
+    return out.view(query.shape).to(query.dtype)
+
+
+AttentionInterface.register(_LANGUAGE, tree_function(attend_trees))
+AttentionInterface.register(_VISION, vision_attention(attend_patches))

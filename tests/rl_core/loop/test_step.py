@@ -69,13 +69,6 @@ def test_a_sync_that_moves_the_version_and_not_the_weights_stops_the_run(
         run_step(2, prompts, config, worker, rewards)
 
 
-def test_an_update_that_can_compare_nothing_stops_the_run(worker, train_groups) -> None:
-    batch = UpdateBatch(policy=[optimizer_batch(train_groups)])
-    worker.update(batch)
-    with pytest.raises(AgreementError, match="no token of the optimizer batch could be compared"):
-        worker.update(batch)
-
-
 def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worker, rewards, monkeypatch) -> None:
     before = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)

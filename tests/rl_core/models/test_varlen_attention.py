@@ -16,7 +16,7 @@ from rl_core.models import varlen_attention
 from rl_core.models.attention import use_tree_attention
 from rl_core.models.packing import pack_trees
 from rl_core.models.varlen_attention import attend_varlen, vision_varlen
-from rl_core.models.vision_attention import vision_attention
+from rl_core.models.vision_tower import vision_attention
 from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,

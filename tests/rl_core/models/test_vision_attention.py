@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from rl_core.models.cpu.attention import attend_patches
-from rl_core.models.vision_attention import Attend, vision_attention
+from rl_core.models.cpu.layers import attend_patches
+from rl_core.models.vision_tower import Attend, vision_attention
 
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, attend_patches])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText
 
-from rl_core.models.vision_index import add_vision_index
+from rl_core.models.vision_tower import add_vision_index
 from tests.rl_core.models.builders import VISION_FAMILIES, roughen
 
 GRIDS = torch.tensor([[1, 6, 6], [1, 4, 12], [2, 6, 4]])

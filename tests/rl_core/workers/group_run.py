@@ -1,6 +1,6 @@
-"""A process that opens workers in a cluster: `python -m tests.rl_core.workers.group_run MODEL DATA CONFIG OVERRIDE...`.
+"""A process that opens workers in a local cluster: `python -m tests.rl_core.workers.group_run MODEL DATA CONFIG ...`.
 
-It prints the process of its first worker, and of a local cluster the process that holds it and its folder. Then it does
+It prints the process of its first worker, the process that holds the cluster, and its folder. Then it does
 what the lines say that it reads: `wake` starts the generators, a number of seconds is how long it waits until it ends.
 """
 
@@ -27,8 +27,8 @@ def main() -> None:
     group = RayWorkerGroup(Opening(config=loaded, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:
         local = group._cluster.local
-        of_cluster = [] if local is None else [local._head.pid, local._folder]
-        sys.stdout.write(f"{' '.join(map(str, [pids_of(group)[0], *of_cluster]))}\n")
+        assert local is not None
+        sys.stdout.write(f"{pids_of(group)[0]} {local._head.pid} {local._folder}\n")
         sys.stdout.flush()
         while (line := sys.stdin.readline().strip()) == "wake":
             group.wake()

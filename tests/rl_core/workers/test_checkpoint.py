@@ -49,19 +49,6 @@ def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_
         worker.write_snapshot(tmp_path / "again")
 
 
-def test_without_its_moments_it_goes_on_differently(worker, train_groups, tmp_path) -> None:
-    """The control: the optimizer's moments matter."""
-    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
-    worker.update(batch)
-    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
-    worker.update(batch)
-    expected = weights(worker)
-    worker.load("saved weights", tmp_path)
-    worker.update(batch)
-    found = weights(worker)
-    assert any(not torch.equal(expected[name], found[name]) for name in expected)
-
-
 def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
     groups = groups_of(train_groups)[:2]
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))

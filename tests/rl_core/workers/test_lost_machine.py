@@ -1,11 +1,8 @@
 """A machine of a cluster is lost: it is noticed soon, said, and the next workers are those for which there is room."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +17,7 @@ from rl_core.workers.ray_group import RayWorkerGroup
 from tests.machines import SOON, Machines, joined_from_here
 from tests.processes import pids_of
 from tests.rl_core.builders import groups_of
-from tests.servers import REPOSITORY, wait_until
-
-SMALL = Path("tests/e2e/configs/small.yaml")
+from tests.servers import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -80,24 +75,3 @@ def test_a_lost_machine_is_named_and_training_can_go_on_with_what_is_left(
     with group(min_workers=1, wait_for_all_seconds=5.0) as one:
         assert (one.cluster.nodes, one.cluster.devices) == (1, 1)
         assert one.compute("old_log_probs", batches)
-
-
-def test_a_run_that_is_killed_leaves_nothing_in_the_cluster_that_it_has_joined(
-    machines: Machines, prepared_run: RunDirectory
-) -> None:
-    arguments = (prepared_run.initial_model, prepared_run.data, SMALL)
-    joining = f"cluster={{address: '{machines.address}', device: cpu}}"
-    run = subprocess.Popen(
-        [sys.executable, "-m", "tests.rl_core.workers.group_run", *arguments, joining],
-        env=machines.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-    )
-    assert run.stdout is not None
-    worker = int(run.stdout.readline())
-    assert [found.pid for found in machines.head.workers] == [worker]
-    run.kill()
-    run.wait()
-    wait_until(lambda: machines.head.workers == [], "the worker ends", seconds=60.0)

@@ -1,16 +1,19 @@
-"""The index tensors of a vision tower, computed on the host and kept for the next forward passes over equal images.
+"""The vision towers: attention to images and windows of equal size in one call, instead of one call for each image; and
+the index tensors that a tower takes, computed on the host and kept for the next forward passes over equal images.
 
 transformers computes them in every forward pass, with a Python loop over the images; on a GPU this reads the sizes of
 the images and of the longest segment back from the device, for which the host has to wait. Its vision towers take the
 tensors as keyword arguments instead, which a hook adds here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedModel
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.vision_utils import (
     get_vision_cu_seqlens,
     get_vision_interpolation_indices_and_weights,
@@ -18,7 +21,71 @@ from transformers.vision_utils import (
     get_vision_window_index,
 )
 
-from rl_core.models.vision_attention import VISION_SDPA
+# transformers passes the boundaries of a packed sequence only to implementations with "flash" in their name; for others
+# its vision towers loop over the images.
+VISION_SDPA = "sdpa_in_flash_form"
+
+AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
+Attend = Callable[..., torch.Tensor]
+"""`scaled_dot_product_attention`, or a function that computes the same."""
+
+
+def vision_attention(attend: Attend) -> AttentionFunction:
+    """Full attention within each segment of a packed sequence, by `attend`, with the signature that transformers
+    calls."""
+
+    def attention(
+        module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: None,
+        *,
+        scaling: float,
+        cu_seq_lens_q: torch.Tensor,
+        **_: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """[1, H, S, D], all segments concatenated -> [1, S, H, D]; `cu_seq_lens_q`: [segments + 1] int32."""
+        states = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
+        return attend_within(cu_seq_lens_q, states, attend=attend, scale=scaling)[None], None
+
+    return attention
+
+
+def attend_within(
+    bounds: torch.Tensor, states: Sequence[torch.Tensor], *, attend: Attend, scale: float
+) -> torch.Tensor:
+    """Full attention within segments with these bounds, [segments + 1] int32, in one call for all segments of the same
+    length: query, key and value, each [S, H, D] -> the same."""
+
+    def of_equal_length(length: int, parts: Iterable[torch.Tensor]) -> torch.Tensor:
+        query, key, value = (part.view(-1, length, *part.shape[1:]).transpose(1, 2) for part in parts)
+        return attend(query, key, value, scale=scale).transpose(1, 2).flatten(0, 1)
+
+    lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
+    if len(set(lengths)) == 1:
+        return of_equal_length(lengths[0], states)
+    buckets = _buckets(lengths, states[0].device)
+    outputs = [
+        of_equal_length(length, (tensor.index_select(0, tokens) for tensor in states)) for length, tokens in buckets
+    ]
+    tokens = torch.cat([tokens for _, tokens in buckets])
+    return torch.empty_like(states[0]).index_copy(0, tokens, torch.cat(outputs))
+
+
+@lru_cache(maxsize=8)
+def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[tuple[int, torch.Tensor]]:
+    """Segment length -> the tokens of all segments of this length. Cached, because every layer needs the same."""
+    tokens: dict[int, list[torch.Tensor]] = {}
+    start = 0
+    for length in lengths:
+        tokens.setdefault(length, []).append(torch.arange(start, start + length, device=device))
+        start += length
+    return [(length, torch.cat(parts)) for length, parts in tokens.items()]
+
+
+AttentionInterface.register(VISION_SDPA, vision_attention(scaled_dot_product_attention))
+
 
 Grids = tuple[tuple[int, ...], ...]
 
