@@ -12,16 +12,8 @@ from tasks.comparison.record import show_comparison, write_comparison
 
 
 def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -> list[RunGroup]:
-    """The groups that a command or a flow names.
-
-    Args:
-        runs: Folders or names of runs, and names of groups of seeds.
-        groups: `NAME=RUN,RUN` texts.
-        runs_dir: Folder of runs that are given by name.
-
-    Raises:
-        ValueError: there is no such run, or a group is not written as `NAME=RUN,RUN`.
-    """
+    """The groups that a command or a flow names: folders or names of runs and names of groups of seeds, and
+    `NAME=RUN,RUN` texts. Raises ValueError where there is no such run, or a group is not written as `NAME=RUN,RUN`."""
     named = dict(_named_group(text, runs_dir) for text in groups)
     if len(named) < len(groups):
         raise ValueError("two of the --group options have one name")
@@ -50,10 +42,7 @@ def compare_run_groups(
     groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None
 ) -> ComparisonPage:
     """Write the comparison, and show it in the MLflow at `mlflow_uri`, or else in that of the first run if it has one.
-
-    Raises:
-        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
-        OSError: a file cannot be written.
+    Raises ValueError where there are more groups than a chart has colours, or no mode in which all runs were evaluated.
     """
     page = write_comparison(groups, out, num_items=num_items)
     address = mlflow_uri or groups[0].runs[0].config.tracking.mlflow_address

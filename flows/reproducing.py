@@ -39,13 +39,8 @@ class PlannedBaseline(PlannedRun):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineSet(RunSet):
-    """A set of baselines to reproduce.
-
-    Attributes:
-        baselines: Names, config files, or ALL.
-        overrides: `key.path=value` texts that change keys of every config.
-        seeds: The seeds that each baseline is run with, ascending; none for the seed of its config.
-    """
+    """A set of baselines (names, config files, or ALL) to reproduce, with `key.path=value` changes to every config, and
+    the seeds that each is run with, ascending; none for the seed of its config."""
 
     kind: ClassVar[str] = "set of baselines"
     place: ClassVar[str] = "reproductions"
@@ -57,11 +52,8 @@ class BaselineSet(RunSet):
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The set in the parameters of a flow run, which is planned to start at `start`.
-
-        Raises:
-            ValueError: there is no set to resume, no baseline is named, or the seeds are refused.
-        """
+        """The set in the parameters of a flow run, which is planned to start at `start`. Raises ValueError where there
+        is no set to resume, no baseline is named, or the seeds are refused."""
         runs_dir = parameters["runs_dir"]
         if parameters["resume"]:
             return cls.saved(parameters["resume"], runs_dir)
@@ -106,11 +98,8 @@ class BaselineSet(RunSet):
         return [plan for plans in self.by_baseline() for plan in plans]
 
     def by_baseline(self) -> list[list[PlannedBaseline]]:
-        """For every baseline its runs, one for each seed.
-
-        Raises:
-            ValueError: baselines do not exist or their configs are refused; the message names all of them.
-        """
+        """For every baseline its runs, one for each seed. Raises ValueError where baselines do not exist or their
+        configs are refused; the message names all of them."""
         planned, refused = [], []
         for name in self.names:
             try:

@@ -23,15 +23,9 @@ from tasks.storage.address import VARIABLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRun:
-    """What a request leads to.
-
-    Attributes:
-        config: The resolved config.
-        run: The run's folder, which may not exist yet.
-        reuse: Whether finished stages of other runs may be taken over; never for a tagged run, which is to show what a
-            run from nothing gives.
-        is_continued: Whether the request named a run and not a config file.
-    """
+    """What a request leads to: a config and the folder of a run, which may not exist yet. `reuse` says whether finished
+    stages of other runs may be taken over; never for a tagged run, which is to show what a run from nothing gives.
+    `is_continued` says whether the request named a run and not a config file."""
 
     config: RunConfig
     run: RunDirectory
@@ -57,7 +51,6 @@ class RunRequest:
         resume: The name or folder of a run to continue; it wins over `config`.
         fresh: Make a new run that takes nothing over from others. It is tagged with the time when the flow run was
             created, so that a retry of the flow run continues the same run.
-        runs_dir: Folder of the runs.
         push: Where to upload the merged model, whatever the config says.
     """
 
@@ -76,12 +69,9 @@ class RunRequest:
 
     def resolved(self, start: datetime) -> ResolvedRun:
         """Find the config and the run's folder, for a flow run that is to start at `start`. For a run that is resumed
-        and is not on this machine, the config is fetched from the run's copy.
-
-        Raises:
-            ConfigError: the config is refused, or overrides are given for a run that is to be resumed.
-            ValueError: there is no run of that name, neither here nor where its copy should be.
-        """
+        and is not on this machine, the config is fetched from the run's copy. Raises ConfigError where the config is
+        refused, or overrides are given for a run that is to be resumed. Raises ValueError where there is no run of that
+        name, neither here nor where its copy should be."""
         if self.resume:
             return self._resumed()
         if not self.config:
@@ -156,18 +146,10 @@ def resolve_run(
     tag: str | None = None,
     push: str | None = None,
 ) -> ResolvedRun:
-    """Resolve a config file or the folder of a run.
-
-    Args:
-        target: A config file, or the folder of a run, which is then continued.
-        overrides: `key.path=value` texts that change keys of a config file.
-        runs_dir: Folder in which new runs are made.
-        tag: Leads to a separate run, beside the one that the config alone leads to.
-        push: Where to upload the merged model, whatever the config says.
-
-    Raises:
-        ConfigError: the config is refused, or overrides or a tag are given with the folder of a run.
-    """
+    """Resolve a config file, with `key.path=value` overrides, or the folder of a run, which is then continued. A tag
+    leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to `push`,
+    whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given with the
+    folder of a run."""
     path = Path(target)
     if path.is_dir():
         return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)

@@ -35,7 +35,6 @@ class RunSet(ABC):
         starter: The command that carries such a set out.
         title: What the tasks of the runs are called, before the name of each.
         tag: Makes new runs that take nothing over from other runs; None continues the runs without a tag.
-        runs_dir: Folder of the runs, in which the folder of the set is, too.
     """
 
     kind: ClassVar[str]

@@ -59,12 +59,8 @@ def _ranges(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeedGroup(RunSet):
-    """A config that is run with several seeds. Its folder keeps the config, which is not read from its file again.
-
-    Attributes:
-        config: The config, whose own seed is not used.
-        seeds: The seeds, ascending.
-    """
+    """A config, whose own seed is not used, that is run with several seeds (ascending). Its folder keeps the config,
+    which is not read from its file again."""
 
     kind: ClassVar[str] = "group of seeds"
     place: ClassVar[str] = "seeds"
@@ -75,11 +71,8 @@ class SeedGroup(RunSet):
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The group in the parameters of a flow run, which is planned to start at `start`.
-
-        Raises:
-            ValueError: the config or the seeds are refused, or there is no group to resume.
-        """
+        """The group in the parameters of a flow run, which is planned to start at `start`. Raises ValueError where the
+        config or the seeds are refused, or there is no group to resume."""
         if parameters["resume"]:
             return cls.saved(parameters["resume"], parameters["runs_dir"])
         if not parameters["config"]:

@@ -33,11 +33,7 @@ def prefect_may_not_know(run: RunDirectory) -> bool:
 
 def noted(run: RunDirectory) -> dict[str, Any]:
     """Read the note: `flow_run`, `end`, `cause`, and `prefect_knows` where Prefect has the final state; empty when no
-    flow run ever wrote this run.
-
-    Raises:
-        ValueError: the note is damaged.
-    """
+    flow run ever wrote this run. Raises ValueError where the note is damaged."""
     path = run.root / _FILE
     try:
         note = dict(read_json(path))

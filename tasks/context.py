@@ -26,21 +26,10 @@ _OPEN: dict[str, "RunContext"] = {}
 
 @dataclass(kw_only=True, slots=True)
 class RunContext:
-    """A run that is being worked on.
-
-    Attributes:
-        stages: The config, and what its stages depend on.
-        run: The run's folder.
-        software: [kind of stage] -> the software that makes it here (tasks.cache.software).
-        reuse: Whether finished stages of other runs may be taken over; a fresh run makes everything itself.
-        progress: Shows progress bars.
-        stop: The request to stop.
-        tracking: The run in MLflow.
-        storage: The copy of the run elsewhere.
-        manifests: [stage] -> manifest of the stages that are finished, in order.
-        trained_by: The software that made the training so far; empty before the training.
-        reported_changes: Changes of the software that were already reported.
-    """
+    """A run that is being worked on. `software` maps each kind of stage to the software that makes it here, `manifests`
+    each finished stage to its manifest, in order. Without `reuse`, no finished stage of another run is taken over.
+    `trained_by` is the software that made the training so far; it is empty before the training. `reported_changes` are
+    changes of the software that were already reported."""
 
     stages: ConfigStages
     run: RunDirectory

@@ -28,16 +28,10 @@ logger = logging.getLogger(__name__)
 
 @task(name="preflight", task_run_name=named("preflight"), cache_policy=NO_CACHE)
 def preflight(run: str) -> list[str]:
-    """Check an open run before its stages are made.
-
-    Returns:
-        Warnings about what works, but perhaps not as intended.
-
-    Raises:
-        PlanError: the run cannot work; the message has every problem. The machines of a cluster are looked at only if
-            nothing else is wrong.
-        ClusterUnavailable: the cluster that the run joins cannot be reached, or has no room.
-    """
+    """Check an open run before its stages are made. Returns warnings about what works, but perhaps not as intended.
+    Raises PlanError where the run cannot work; the message has every problem. The machines of a cluster are looked at
+    only if nothing else is wrong. Raises ClusterUnavailable where the cluster that the run joins cannot be reached, or
+    has no room."""
     context = current_context(run)
     # The report depends on every other stage: once it is finished, nothing expensive is left to do.
     if is_recorded(context.run, "report", context.stages.digests["report"]):
@@ -56,11 +50,8 @@ def preflight(run: str) -> list[str]:
 
 def node_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
     """Problems of the machines that a joined cluster has for this run, whose folder exists. A cluster on this machine
-    alone has none that are not found elsewhere. What was found is recorded as an event.
-
-    Raises:
-        ClusterUnavailable: the cluster cannot be reached, or has no room.
-    """
+    alone has none that are not found elsewhere. What was found is recorded as an event. Raises ClusterUnavailable where
+    the cluster cannot be reached, or has no room."""
     if config.cluster.address == "local":
         return []
     # Imported here: Ray takes seconds to import.

@@ -23,19 +23,10 @@ def prepare_run(
     progress: Progress,
     bring: Callable[[str], bool] = lambda fingerprint: False,
 ) -> DataManifest:
-    """Write the initial model and the prepared rows into a run's folder, each whole or not at all.
-
-    Args:
-        config: The config, with the files that it names where they lie.
-        run: The run.
-        progress: Shows how far it is.
-        bring: Brings the prepared rows with this fingerprint from elsewhere. Returns whether it did; they do not depend
-            on the seed, which an initial model may.
-
-    Raises:
-        ValueError: the model cannot be built, or the data cannot be used.
-        OSError: the checkpoint cannot be read or downloaded.
-    """
+    """Write the initial model and the prepared rows of a config, with the files that it names where they lie, into a
+    run's folder, each whole or not at all. `bring` brings the prepared rows with this fingerprint from elsewhere, and
+    returns whether it did; they do not depend on the seed, which an initial model may. Raises ValueError where the
+    model cannot be built or the data cannot be used, and OSError where the checkpoint cannot be read or downloaded."""
     source = config.model.source
     making = "build the tiny model" if isinstance(source, TinyModel) else f"get the checkpoint {source.path}"
     with progress.wait(making), committed_folder(run.initial_model) as folder:
@@ -59,13 +50,9 @@ prompts, so that the format becomes few tokens."""
 
 def write_initial_model(config: RunConfig, folder: Path) -> None:
     """Fill an empty folder with the configured model: a tiny model is built, the files of a checkpoint are linked, and
-    either gets the configured chat template.
-
-    Raises:
-        ValueError: the sizes of a tiny model do not fit together, or the checkpoint is of an architecture that
-            Sightline does not train.
-        OSError: the checkpoint cannot be read or downloaded.
-    """
+    either gets the configured chat template. Raises ValueError where the sizes of a tiny model do not fit together, or
+    the checkpoint is of an architecture that Sightline does not train. Raises OSError where the checkpoint cannot be
+    read or downloaded."""
     source = config.model.source
     if isinstance(source, TinyModel):
         from rl_core.models.tiny import build_tiny_model

@@ -36,11 +36,8 @@ Make = Callable[[RunContext], StageOutcome]
 
 
 def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageManifest | State[StageManifest]:
-    """Return the manifest of a stage of an open run. The stage is made first unless it is finished and valid.
-
-    Returns:
-        The manifest; a state named "Cached" with the manifest when nothing had to be made.
-    """
+    """Return the manifest of a stage of an open run. The stage is made first unless it is finished and valid. Returns
+    the manifest; a state named "Cached" with the manifest when nothing had to be made."""
     context = current_context(run_name)
     context.stop.raise_if_requested()
     ensure_held(context.run.lock)

@@ -78,11 +78,7 @@ def _is_full_disk(error: object) -> bool:
 
 def take_up(run: str) -> range:
     """Decide from where training continues, and return all epochs of an open run, counted from 1, finished ones
-    included.
-
-    Raises:
-        PlanError: the config does not fit the prepared rows.
-    """
+    included. Raises PlanError where the config does not fit the prepared rows."""
     context = current_context(run)
     data = context.run.data
     found = [

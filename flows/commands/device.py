@@ -25,17 +25,9 @@ _STYLES: dict[Verdict, str] = {"ok": "green", "fails": "bold red", "measured": "
 
 
 def check_device(output: Path | None, console: Console, *, config: RunConfig | None, devices: int | None) -> int:
-    """Make every check, show each finding when it is made and all of them as a table, and write them as JSON.
-
-    Args:
-        output: The file to write; None writes none.
-        console: Shows the findings.
-        config: A config, with paths as they can be read from here, whose model is checked too.
-        devices: On how many devices; None for all GPUs, or one process on a CPU.
-
-    Returns:
-        The exit status: 1 if a check fails.
-    """
+    """Make every check, also of the model of `config` (with paths as they can be read from here), on so many devices
+    (None: all GPUs, or one process on a CPU). Show each finding when it is made and all of them as a table, and write
+    them to `output` as JSON. Returns the exit status: 1 if a check fails."""
     found: list[tuple[Check, Finding]] = []
     with tempfile.TemporaryDirectory() as folder, console.status("checking the device") as status:
         file = None if config is None else Path(folder, "config.yaml")

@@ -19,11 +19,8 @@ from tasks.housekeeping.overview import runs_below
 
 
 def examine(runs_dir: Path, console: Console) -> None:
-    """Mark flow runs whose process is gone, and show the state of each run.
-
-    Raises:
-        PrefectAway: Prefect's server does not answer.
-    """
+    """Mark flow runs whose process is gone, and show the state of each run. Raises PrefectAway where Prefect's server
+    does not answer."""
     table = Table()
     for column in ("run", "state", "to continue"):
         table.add_column(column, overflow="fold")

@@ -15,12 +15,9 @@ _CONFIG = "config="
 
 
 def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path, force: bool) -> None:
-    """Write the equivalent of a configuration of EasyR1 and print all differences.
-
-    Raises:
-        ConfigError: the configuration cannot be read, or has a value that EasyR1 itself would refuse.
-        ValueError: `out` exists already, or more than one file is named.
-    """
+    """Write the equivalent of a configuration of EasyR1 and print all differences. Raises ConfigError where the
+    configuration cannot be read, or has a value that EasyR1 itself would refuse. Raises ValueError where `out` exists
+    already, or more than one file is named."""
     if out.exists() and not force:
         raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
     path, overrides = _parts(arguments)

@@ -27,14 +27,8 @@ _MAX_BAD_SHARE: float = DataConfig.model_fields["max_bad_share"].default
 
 
 def init_config(data: str, options: InitOptions, console: Console, *, out: Path, force: bool) -> int:
-    """Write a config for `data` and show the prompts and rewards of its first rows.
-
-    Returns:
-        The exit code: 0, 130 after Ctrl-C and 143 after SIGTERM.
-
-    Raises:
-        ValueError: the config exists already, or the data cannot be used.
-    """
+    """Write a config for `data` and show the prompts and rewards of its first rows. Returns the exit code: 0, 130 after
+    Ctrl-C and 143 after SIGTERM. Raises ValueError where the config exists already, or the data cannot be used."""
     if out.exists() and not force:
         raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
     stop = StopRequest()

@@ -39,18 +39,10 @@ EVALUATIONS = Path("evaluations")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProtocolRequest:
-    """What to measure by protocols.
-
-    Attributes:
-        protocols: Names of protocols, such as `geoqa-r1v@1`.
-        prompt: A Jinja file with a prompt that replaces the protocols' own.
-        samples: Number of responses to each item that replaces the protocols' own.
-        items: Texts `protocol=FILE`: the items of protocols that have none on the hub, or other items.
-        media_dir: Folder that relative image paths in such files start from.
-        limit: Ask only the first items.
-        out: Folder of the results, with one folder for each protocol; None for a folder below `evaluations/`.
-        against: Folder of earlier results to compare with.
-    """
+    """What to measure by protocols. `prompt` (a Jinja file) and `samples` (responses to each item) replace the
+    protocols' own; `items` are texts `protocol=FILE` for protocols that have none on the hub, or for other items;
+    relative image paths in such files start from `media_dir`. `limit` asks only the first items. `out` gets a folder
+    for each protocol; `against` is such a folder to compare with."""
 
     protocols: Sequence[str]
     prompt: Path | None = None
@@ -90,11 +82,8 @@ class ProtocolRequest:
 
     def folder(self, subject: Path) -> Path:
         """Folder of the results on a model or on saved responses. It is named after the last two parts of a path, which
-        distinguish the checkpoints of a run, the models of an owner, and files of equal names.
-
-        Raises:
-            ValueError: the results would replace the results that they are to be compared with.
-        """
+        distinguish the checkpoints of a run, the models of an owner, and files of equal names. Raises ValueError where
+        the results would replace the results that they are to be compared with."""
         folder = self.out or EVALUATIONS / "-".join(subject.parts[-2:]).replace("@", "-")
         if self.against is not None and folder.resolve() == self.against.resolve():
             raise ValueError(f"--against {self.against}: the new results would replace it; give --out FOLDER")
@@ -102,11 +91,8 @@ class ProtocolRequest:
 
 
 def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:
-    """Score a file of responses by every protocol, and print and write the results.
-
-    Raises:
-        ValueError: the file cannot be used, or a protocol is not known.
-    """
+    """Score a file of responses by every protocol, and print and write the results. Raises ValueError where the file
+    cannot be used, or a protocol is not known."""
     from rl_core.evaluation.saved_outputs import read_saved_outputs, score_saved_outputs
 
     out = request.folder(path.with_suffix(""))
@@ -123,12 +109,9 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
 
 
 def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console) -> int:
-    """Evaluate a model by every protocol, and print and write each result when it is there.
-
-    Raises:
-        ValueError: the model or the items cannot be used, or a protocol is not known.
-        OSError: the hub has no such model, or cannot be reached.
-    """
+    """Evaluate a model by every protocol, and print and write each result when it is there. Raises ValueError where the
+    model or the items cannot be used, or a protocol is not known. Raises OSError where the hub has no such model, or
+    cannot be reached."""
     protocols = request.resolved()
     out = request.folder(Path(name))
     sources = [request.source_of(protocol) for protocol in protocols]

@@ -13,15 +13,9 @@ from tasks.cache.stages import stage_digests
 
 
 def carry_out_report(request: RunRequest, console: Console) -> int:
-    """Print what a finished run came to, or make the report with everything that it needs.
-
-    Returns:
-        The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
-
-    Raises:
-        ConfigError: the config is refused.
-        ValueError: a file that the config names cannot be read.
-    """
+    """Print what a finished run came to, or make the report with everything that it needs. Returns the exit code: 0, 1
+    for a failure, 130 after Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused. Raises
+    ValueError where a file that the config names cannot be read."""
     resolved = request.resolved(datetime.now(UTC))
     manifest = _manifest(resolved)
     if manifest is None:

@@ -26,10 +26,7 @@ from tasks.reproduction.published_result import dry_run_problems, obstacles, pub
 
 def print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
     """Print what the runs of a baseline would be, which differ in their seed only. Returns whether they could work.
-
-    Raises:
-        ValueError: the config has no section `published`.
-    """
+    Raises ValueError where the config has no section `published`."""
     plan = plans[0]
     problems = dry_run_problems(plan.resolved.config)
     _print_plan(plan.resolved.config, plan.baseline, problems, console)
@@ -109,15 +106,9 @@ _COLOURS = {"good": "green", "regressed": "red", "failed": "red", "undecided": "
 
 
 def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool) -> int:
-    """Print the plan of every baseline; unless it is a dry run, carry the baselines out and print their status.
-
-    Returns:
-        The exit code: 0 when all baselines are good, or in a dry run could work; 1 when one is not; 130 after Ctrl-C
-        and 143 after SIGTERM.
-
-    Raises:
-        ValueError: a baseline is not there, or its config is refused.
-    """
+    """Print the plan of every baseline; unless it is a dry run, carry the baselines out and print their status. Returns
+    the exit code: 0 when all baselines are good, or in a dry run could work; 1 when one is not; 130 after Ctrl-C and
+    143 after SIGTERM. Raises ValueError where a baseline is not there, or its config is refused."""
     could_work = [print_baseline_plan(plans, console) for plans in baseline_set.by_baseline()]
     if not all(could_work):
         return 1

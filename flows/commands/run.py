@@ -29,20 +29,9 @@ _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.proce
 
 
 def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False) -> int:
-    """Run a flow and print how it ended.
-
-    Args:
-        flow: "baseline", "prepare", "train", "evaluate" or "merge".
-        request: The run that the flow is to work on.
-        console: Where to print.
-        brief: Do not print the run's name, and its result as one line: others print beside it.
-
-    Returns:
-        The exit code: 0, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
-
-    Raises:
-        ConfigError: the config is refused.
-    """
+    """Run a flow ("baseline", "prepare", "train", "evaluate" or "merge") and print how it ended; where `brief`, without
+    the run's name and as one line, because others print beside it. Returns the exit code: 0, 1 for a failure, 130 after
+    Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused."""
     run = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC)).run
     # The flow itself adds its start to the name of a fresh run.
     if not brief:
@@ -83,11 +72,8 @@ def carry_out_set(
     run_set: RunSet, load_flow: Callable[[], Any], print_result: Callable[[RunSet, Console], int], console: Console
 ) -> int:
     """Call the flow that a deployment calls for a set of runs. A run draws its own progress bars; if several are
-    carried out at a time, they print lines.
-
-    Returns:
-        The exit code: that of `print_result`, 1 for a failure, 130 after Ctrl-C and 143 after SIGTERM.
-    """
+    carried out at a time, they print lines. Returns the exit code: that of `print_result`, 1 for a failure, 130 after
+    Ctrl-C and 143 after SIGTERM."""
     run_set.save()
     watcher = Watcher()
     with messages(console), watched_by(watcher):
@@ -186,11 +172,8 @@ def _say_failed(run: RunDirectory, error: BaseException | None, console: Console
 
 
 def run_group(group: SeedGroup, console: Console) -> int:
-    """Carry out the runs of a group and print their accuracies.
-
-    Returns:
-        The exit code: 0 when all runs are finished, 1 when one is not, 130 after Ctrl-C and 143 after SIGTERM.
-    """
+    """Carry out the runs of a group and print their accuracies. Returns the exit code: 0 when all runs are finished, 1
+    when one is not, 130 after Ctrl-C and 143 after SIGTERM."""
     say(console, group.name, style="bold")
     return carry_out_set(group, _flow_of_seeds, print_group, console)
 

@@ -62,11 +62,8 @@ def _accuracy(run: RunOverview) -> str:
 
 
 def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:
-    """Print what the rule would remove, and with `remove` remove it.
-
-    Returns:
-        The exit code: 1 when a run could not be removed.
-    """
+    """Print what the rule would remove, and with `remove` remove it. Returns the exit code: 1 when a run could not be
+    removed."""
     planned = cleaning(rule, runs_dir, datetime.now(UTC))
     if not remove:
         _print_cleaning(planned, console, verb="would be removed")

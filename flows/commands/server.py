@@ -31,17 +31,9 @@ _CLUSTER = re.compile(r"[^\s:/,]+:\d+")
 
 
 def limit_devices(api_url: str, pool: str, *, groups: int = 0) -> None:
-    """Create the queue in an existing work pool, or limit the queue that a deployment created.
-
-    Args:
-        api_url: Address of Prefect's server.
-        pool: Name of the work pool.
-        groups: Number of groups of devices, each of which takes one run; 0 if all devices are one group. Then a limit
-            that a person has set stays.
-
-    Raises:
-        PrefectAway: the server does not answer.
-    """
+    """Create the queue in an existing work pool, or limit the queue that a deployment created, to one run for each
+    group of devices. Without groups all devices are one group, and a limit that a person has set stays. Raises
+    PrefectAway where the server does not answer."""
     limit, description = max(1, groups), _BY_GROUPS if groups else ""
     with (
         temporary_settings({PREFECT_API_URL: api_url}),
@@ -94,11 +86,8 @@ def serve_with_workers(
     worker_port: int,
     groups: Sequence[str] = (),
 ) -> int:
-    """Start the servers and then the workers, print what to do next, and wait for Ctrl-C. Returns the exit code.
-
-    Raises:
-        ValueError: a group is none, or two groups share a device.
-    """
+    """Start the servers and then the workers, print what to do next, and wait for Ctrl-C. Returns the exit code. Raises
+    ValueError where a group is none, or two groups share a device."""
     check_groups(groups)
     pages = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
     with Serving(console) as serving:
@@ -123,8 +112,6 @@ def serve_with_workers(
 
 
 def _workers(groups: Sequence[str], *, worker_port: int, prefect_port: int) -> list[PageServer]:
-    """One worker for everything; with groups of devices, one for what needs none, and one for each group, which carries
-    out one run at a time."""
     if not groups:
         return [worker_server(pool=POOL, port=worker_port, prefect_port=prefect_port)]
     plain = worker_server(pool=POOL, port=worker_port, prefect_port=prefect_port, options=["--work-queue", OTHERS])

@@ -23,11 +23,8 @@ _PNG = b"\x89PNG"
 
 
 def print_rollouts(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
-    """Print the first prompts of a step with their responses; by default of the newest step.
-
-    Raises:
-        ValueError: the run has no such step.
-    """
+    """Print the first prompts of a step with their responses; by default of the newest step. Raises ValueError where
+    the run has no such step."""
     shown = newest_step(run) if step is None else step
     path = run.rollouts(shown)
     if not path.is_file():
@@ -51,10 +48,7 @@ def newest_step(run: RunDirectory) -> int:
 
 def print_validation(run: RunDirectory, console: Console, *, step: int | None, prompts: int) -> None:
     """Print how many held-out prompts were answered rightly after a step, and the responses to the first prompts; by
-    default of the newest validation.
-
-    Raises:
-        ValueError: the run has no validation after this step, or none at all.
+    default of the newest validation. Raises ValueError where the run has no validation after this step, or none at all.
     """
     answered = [number for number, _ in step_files(run.validation(0).parent)]
     if not answered:

@@ -81,16 +81,8 @@ def worker_server(
     options: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> PageServer:
-    """A worker that runs deployments; its address is its health check.
-
-    Args:
-        pool: The work pool; the worker makes it if it is not there.
-        port: Port of the health check.
-        prefect_port: Port of Prefect's server.
-        name: What Prefect's pages call it.
-        options: Further options of `prefect worker start`.
-        environment: Further variables of the worker and of the runs that it carries out.
-    """
+    """A worker that runs the deployments of a work pool, which it makes if it is not there; its address is its health
+    check. The runs that it carries out have the variables of `environment` too."""
     start = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--with-healthcheck"]
     return PageServer(
         name=name,

@@ -51,11 +51,8 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def reached_prefect() -> Iterator[None]:
-    """Connect to Prefect's server for the length of the block; if none is configured, start the embedded one.
-
-    Raises:
-        PrefectAway: the configured server does not answer, or the embedded one does not start.
-    """
+    """Connect to Prefect's server for the length of the block; if none is configured, start the embedded one. Raises
+    PrefectAway where the configured server does not answer, or the embedded one does not start."""
     configured = get_current_settings().api.url
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
     try:

@@ -75,10 +75,7 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     or Crashed if its process was killed.
 
     Only for the holder of the run's lock, which proves that no other process works on the run. Prefect refuses to retry
-    a flow run that it shows as Running.
-
-    Returns:
-        A sentence about what was marked; None where there was nothing to mark.
+    a flow run that it shows as Running. Returns a sentence about what was marked; None where there was nothing to mark.
     """
     try:
         earlier = noted(run)

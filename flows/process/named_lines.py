@@ -13,14 +13,10 @@ _LEAST_COLUMNS: Final = 40
 
 
 class NamedLines:
-    """The lines of one process.
+    """The lines of one process, each of which is shown after `name`.
 
     It prints into a file and not a pipe, so that it can go on when this process is gone. The file has no name, because
     the output may contain secrets.
-
-    Args:
-        name: What stands before each line.
-        stream: The file, which the process has as its stdout.
     """
 
     def __init__(self, name: str, stream: BinaryIO) -> None:

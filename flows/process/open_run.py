@@ -52,19 +52,12 @@ def name_of_run() -> str:
 def in_run(
     request: RunRequest, body: Callable[[RunContext], Result], *, is_frozen: bool = False
 ) -> Result | State[Any]:
-    """Open the run that a flow was asked for, and call `body` with its context, which tasks find too.
+    """Open the run that a flow was asked for, and call `body` with its context, which tasks find too. With `is_frozen`,
+    the files that the config names are not read again; the run is taken as it was.
 
-    An exception becomes the final state to return from the flow, so that the flow run's page tells its cause and how to
-    continue. Among others: ConfigError (the config is refused), RunLocked (another process writes this run), ValueError
-    (a file that the config names cannot be read).
-
-    Args:
-        request: The run.
-        body: Carries out the run's stages.
-        is_frozen: Do not read the files that the config names again; the run is taken as it was.
-
-    Returns:
-        The result of `body`, or the final state of the flow run.
+    Returns the result of `body`. An exception becomes the final state to return from the flow, so that the flow run's
+    page tells its cause and how to continue: ConfigError (the config is refused), RunLocked (another process writes
+    this run), ValueError (a file that the config names cannot be read), and others.
     """
     outlive_the_worker()
     watcher = current_watcher()

@@ -31,20 +31,10 @@ _SHOWN_BYTES = 8 * 1024
 def run_alone(
     resolved: ResolvedRun, stop: StopRequest, *, variables: Mapping[str, str] | None = None, name: str | None = None
 ) -> str | None:
-    """Carry out or continue a run by `sightline run --resume` in another process.
-
-    A request to stop is passed on, and so is the end of this process: the run stops after its step with a checkpoint.
-
-    Args:
-        resolved: The run.
-        stop: The request to stop.
-        variables: Environment variables that only this process has.
-        name: What stands before each line that the process prints, if others print beside it. If None, the process has
-            this one's stdout, on which it draws its bars.
-
-    Returns:
-        Why the run was not completed; None if it was.
-    """
+    """Carry out or continue a run by `sightline run --resume` in another process, which gets `variables` in its
+    environment. A request to stop is passed on, and so is the end of this process: the run stops after its step with a
+    checkpoint. `name` stands before each line that the process prints; if it is None, the process has this one's
+    stdout, on which it draws its bars. Returns why the run was not completed; None if it was."""
     run = resolved.run
     try:
         with RunLock(run.lock):

@@ -39,11 +39,8 @@ def in_set(
     *,
     before: Callable[[Set, PlannedRun], None] = lambda run_set, plan: None,
 ) -> Result | State[Any]:
-    """Carry out the runs of the set that a flow was asked for; a finished run is recognised.
-
-    Returns:
-        The result of `conclude`, or the final state of a flow run that an exception ended.
-    """
+    """Carry out the runs of the set that a flow was asked for; a finished run is recognised. Returns the result of
+    `conclude`, or the final state of a flow run that an exception ended."""
     outlive_the_worker()
     watcher = current_watcher()
     with watcher, watched_by(watcher), stopped_by_signals(watcher.stop):

@@ -36,14 +36,8 @@ def carry_out_runs(
     """Carry out the runs; a finished run is recognised.
 
     Only one run prepares its data at a time: the next one takes them over, if it has the same, and finds what a first
-    run makes for all, such as MLflow's database.
-
-    Returns:
-        Why each run did not finish, in their order; None where it did.
-
-    Raises:
-        Interrupted: a stop was requested, and the runs have ended.
-    """
+    run makes for all, such as MLflow's database. Returns why each run did not finish, in their order; None where it
+    did. Raises Interrupted where a stop was requested, and the runs have ended."""
     machine, needs = this_machine(), needs_of([plan.resolved.config for plan in planned])
     is_shared = is_ever_shared(needs, machine)
     if len(planned) > 1:

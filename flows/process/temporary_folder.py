@@ -25,10 +25,7 @@ _OWNER = "owner"
 @cache
 def own_temporary_folder() -> Path:
     """Make this process, and all processes that it starts from now on, write temporary files into a folder that is
-    removed at its end. Also removes the folders that killed processes left.
-
-    Raises:
-        OSError: no folder can be made.
+    removed at its end. Also removes the folders that killed processes left. Raises OSError where no folder can be made.
     """
     machine = _machine_folder()
     sweep(machine)

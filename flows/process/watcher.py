@@ -16,16 +16,8 @@ from rl_core.stop import StopRequest
 class Watcher:
     """What a flow and its caller share beyond parameters, which must be plain values.
 
-    `with watcher:` around the body of the flow notes how it ends. An Exception is caught, so that the flow can report
-    it.
-
-    Attributes:
-        progress: Where bars are drawn.
-        stop: The request to stop.
-        completed: Whether the flow's body was completed; this is noted even if Prefect's server is away.
-        error: The error that ended the body.
-        run: The run that the flow works on, once it is known.
-        command: The command that continues a set of runs, once there is something to continue.
+    `with watcher:` around the body of the flow notes how it ends, even if Prefect's server is away. An Exception is
+    caught, so that the flow can report it. `command` continues a set of runs, once there is something to continue.
     """
 
     progress: Progress = field(default_factory=SilentProgress)

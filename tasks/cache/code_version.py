@@ -12,13 +12,8 @@ PACKAGE = "sightline"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodeVersion:
-    """A version of this project's code.
-
-    Attributes:
-        package: Version of the package.
-        commit: Commit of the work tree, 40 hexadecimal digits; None where the package is installed.
-        is_changed: Whether tracked files differ from that commit.
-    """
+    """A version of this project's code: of the package, and the commit (40 hexadecimal digits) of the work tree, from
+    which tracked files may differ; None where the package is installed."""
 
     package: str
     commit: str | None

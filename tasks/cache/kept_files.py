@@ -31,7 +31,7 @@ class KeptFiles(BaseModel, frozen=True):
         copies: [path of a template or of a file with a user's code, as in the config] -> its copy, relative to the
             folder.
         fingerprints: [name of a data source: "train", "validation", "cold_start"] -> its hash.
-        weights: The files of a local checkpoint; None where the config names no local checkpoint.
+        weights: The files of a local checkpoint; None where the config names none.
     """
 
     directory: str
@@ -41,15 +41,9 @@ class KeptFiles(BaseModel, frozen=True):
 
 
 class FilesOfRun(NamedFiles):
-    """Reads the files that the config of a started run names. Where an original is gone, its copy is read.
-
-    Args:
-        run: The run.
-        kept: Its record.
-        is_prepared: Whether data, weights and templates are fixed, even if the originals have changed.
-        is_frozen: Whether the copies of the functions' files are read too. Until then the originals are, so that a
-            mistake in them can be corrected.
-    """
+    """Reads the files that the config of a started run names. Where an original is gone, its copy is read. If the run
+    is prepared, data, weights and templates are fixed, even if the originals have changed. If it is frozen, the copies
+    of the functions' files are read too; until then the originals are, so that a mistake in them can be corrected."""
 
     def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_frozen: bool) -> None:
         super().__init__()

@@ -37,11 +37,9 @@ class StageManifest:
     """A finished stage.
 
     Attributes:
-        stage: Its name.
         digest: Digest of everything that it depends on (tasks.cache.stages).
         outputs: [path relative to the run's folder] -> file.
         result: Small JSON values that later stages and the report read.
-        seconds: Its wall time.
         finished_at: UTC, ISO 8601.
         reused_from: Name of the run that made it; None when this run did.
         parts: The parts that the digest covers (tasks.cache.stage_parts).

@@ -154,14 +154,8 @@ def _bring(outputs: Mapping[str, FileRecord], source: RunDirectory, into: RunDir
 def bring_folder(
     run: RunDirectory, wanted: WantedStage, folder: Path, *, fits: Callable[[StageManifest], bool]
 ) -> bool:
-    """Bring one folder of a stage from another run whose whole stage is another one. Returns whether it is there now.
-
-    Args:
-        run: The run that makes the stage.
-        wanted: The stage; the same software must have made the other one.
-        folder: A folder that the stage writes, in the folder of `run`.
-        fits: Whether the folder of a stage with this manifest is the one that is wanted.
-    """
+    """Bring one folder, which the wanted stage writes, from another run whose whole stage is another one, made by the
+    same software, and whose manifest `fits`. Returns whether it is there now."""
     beginning = f"{folder.relative_to(run.root).as_posix()}/"
     for other in other_runs(run):
         manifest = read_manifest(other, wanted.name)

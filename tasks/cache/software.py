@@ -55,12 +55,9 @@ _BY_ALL_WORKERS = ("cold-start", "train")
 
 def software_of_stages(config: RunConfig, files: NamedFiles) -> dict[str, Software]:
     """[kind of stage] -> the software with which this process would make it, but for what made the stages before. A
-    model card, an upload and a report are not among them: they describe their own run, and are never taken over.
-
-    Raises:
-        OSError: the file of a function cannot be read.
-        ValueError: a function of an installed package does not exist.
-    """
+    model card, an upload and a report are not among them: they describe their own run, and are never taken over. Raises
+    OSError where the file of a function cannot be read. Raises ValueError where a function of an installed package does
+    not exist."""
     here = {PACKAGE: _own_version(), "Python": ".".join(platform.python_version_tuple()[:2]), **versions_of(LIBRARIES)}
     of_config = {kind: versions_of(_distributions(names)) for kind, names in _imports(config, files).items()}
     on_device = {**here, _DEVICE: device(config.cluster)}

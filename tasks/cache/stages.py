@@ -37,14 +37,8 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """One stage of a run.
-
-    Attributes:
-        name: "prepare", "train-epoch-002", ...: the name of its manifest.
-        kind: What it does: "prepare", "train", "evaluate", ...; stages of one kind are made by the same code.
-        after: Names of the stages whose results it reads.
-        depends_on: Everything else that its result depends on, JSON values.
-    """
+    """One stage of a run. Stages of one kind ("prepare", "train", "evaluate", ...) are made by the same code. `after`
+    are the stages whose results it reads; `depends_on` is everything else that its result depends on, JSON values."""
 
     name: str
     kind: str
@@ -90,15 +84,9 @@ class EpochChain(Sequence[Link]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigStages:
-    """A config with the digests of its stages, for which the files that it names were read once.
-
-    Attributes:
-        config: The resolved config as it was written; it is what is shown, named and hashed.
-        located: The same config with every path as it can be read from here; it is what the stages use.
-        files: How the files that the config names are read.
-        digests: [stage] -> its digest.
-        parts: [stage] -> the parts that the digest covers.
-    """
+    """A config with the digests of its stages, for which the files that it names were read once. `config` is the
+    resolved config as it was written, which is shown, named and hashed; `located` has every path as it can be read from
+    here, and is what the stages use. `parts` are the parts that the digest of a stage covers."""
 
     config: RunConfig
     located: RunConfig

@@ -28,11 +28,8 @@ from tasks.results.report_page import Accuracy, image_uri
 
 
 def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> ComparisonPage:
-    """Everything that the page shows. The first group is the reference.
-
-    Raises:
-        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
-    """
+    """Everything that the page shows. The first group is the reference. Raises ValueError where there are more groups
+    than a chart has colours, or no mode in which all runs were evaluated."""
     if len(groups) > MOST_SERIES:
         raise ValueError(f"{len(groups)} groups: a chart can show at most {MOST_SERIES}; compare fewer runs")
     mode = common_mode(groups)
@@ -54,11 +51,8 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
 
 
 def common_mode(groups: Sequence[RunGroup]) -> Mode:
-    """The first mode of the first evaluated run in which all evaluated runs were evaluated.
-
-    Raises:
-        ValueError: there is no such mode.
-    """
+    """The first mode of the first evaluated run in which all evaluated runs were evaluated. Raises ValueError where
+    there is no such mode."""
     evaluated = [run for group in groups for run in group.evaluated]
     if not evaluated:
         return groups[0].runs[0].config.evaluation.modes[0]
@@ -160,14 +154,7 @@ def flipped_items(
     groups: Sequence[RunGroup], mode: Mode, comparisons: Mapping[int, Comparison], *, count: int
 ) -> list[FlippedItem]:
     """Choose `count` items for each group: alternately items that it gained and that it lost, those with the largest
-    difference first.
-
-    Args:
-        groups: All groups; the first is the reference.
-        mode: The mode whose responses are shown.
-        comparisons: [place of a group] -> its comparison with the reference.
-        count: Items to choose for each group.
-    """
+    difference first. The first group is the reference; `comparisons` has the other groups by their place."""
     chosen = list(dict.fromkeys(uid for found in comparisons.values() for uid in _by_turns(found)[:count]))
     if not chosen:
         return []

@@ -58,13 +58,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
-    """Runs that repeat one experiment, sorted by seed, and the name of the group.
-
-    Attributes:
-        label: Name of the group.
-        runs: The runs.
-        failures: [seed] -> why its run did not finish, which is then not among the runs.
-    """
+    """Runs that repeat one experiment, sorted by seed; `failures` says of other seeds why their runs did not finish."""
 
     label: str
     runs: tuple[ComparedRun, ...]
@@ -79,16 +73,9 @@ class RunGroup:
 def group_runs(
     runs: Sequence[RunDirectory], named: Mapping[str, Sequence[RunDirectory]] | None = None
 ) -> list[RunGroup]:
-    """The named groups, and one group for each recipe of the other runs, in the given order.
-
-    Args:
-        runs: Folders of runs; a run that is also in a named group belongs only to that group.
-        named: [name] -> runs of a group, whatever their configs are.
-
-    Raises:
-        ValueError: there is no run, a run is in two groups, or two groups have one name.
-        ConfigError: a run's config is refused.
-    """
+    """The named groups, and one group for each recipe of the other runs, in the given order. A run that is also in a
+    named group belongs only to that group. Raises ValueError where there is no run, a run is in two groups, or two
+    groups have one name, and ConfigError where a run's config is refused."""
     groups = {label: [ComparedRun(RunFacts(run)) for run in folders] for label, folders in (named or {}).items()}
     taken = {run.run.root.resolve() for members in groups.values() for run in members}
     recipes: dict[str, list[ComparedRun]] = {}

@@ -18,15 +18,8 @@ def interval_over_seeds(accuracy: GroupAccuracy) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
-    """A group.
-
-    Attributes:
-        label: Its name.
-        seeds: The seeds of its runs.
-        base: Accuracy of the base models; None where no run is evaluated.
-        accuracy: Its own accuracy; None where no run is evaluated.
-        stragglers: The seeds that stayed behind.
-    """
+    """A group, with the accuracy of its base models and its own (None where no run is evaluated), and the seeds that
+    stayed behind."""
 
     label: str
     seeds: Sequence[int]

@@ -18,12 +18,9 @@ EXPERIMENT = "comparisons"
 
 
 def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -> ComparisonPage:
-    """Write the page to `out`, and its figures beside it with the ending `.json`.
-
-    Raises:
-        ValueError: there are more groups than a chart has colours, or no mode in which all runs were evaluated.
-        OSError: a file cannot be written.
-    """
+    """Write the page to `out`, and its figures beside it with the ending `.json`. Raises ValueError where there are
+    more groups than a chart has colours, or no mode in which all runs were evaluated. Raises OSError where a file
+    cannot be written."""
     page = comparison_page(groups, num_items=num_items)
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_text(out, redact(render_comparison(page)))

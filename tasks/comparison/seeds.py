@@ -22,14 +22,8 @@ STAGE = "seeds"
 def conclude_seeds(
     label: str, runs: Sequence[RunDirectory], failures: Mapping[int, str], out: Path
 ) -> tuple[ComparisonPage, dict[str, Any]]:
-    """Write the page of a group of seeds to `out`, and its figures beside it with the ending `.json`.
-
-    Returns:
-        The page and its figures.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write the page of a group of seeds to `out`, and its figures beside it with the ending `.json`. Returns the page
+    and its figures."""
     (finished,) = group_runs([], {label: runs})
     groups = [replace(finished, failures=failures)]
     page = write_comparison(groups, out, num_items=0)
@@ -38,12 +32,7 @@ def conclude_seeds(
 
 class GroupTracking:
     """A group's run in MLflow, in the experiment of its members; nothing where `tracking.mlflow_uri` is null. An outage
-    is a warning.
-
-    Args:
-        config: The config of the members, whatever its seed.
-        name: Name of the group.
-    """
+    is a warning. `config` is that of the members, whatever its seed."""
 
     def __init__(self, config: RunConfig, name: str) -> None:
         self._config = config

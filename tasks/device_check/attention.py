@@ -67,17 +67,8 @@ def attention_finding(name: str, form: TreeAttention, dtype: torch.dtype, device
 
 
 def plain_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:
-    """Attention over the trees of this check by its formula: softmax(scale Q K^T) V with the full mask.
-
-    Args:
-        query: [T, H, D].
-        key: [T, G, D], H a multiple of G.
-        value: [T, G, D].
-        scale: Multiplies the scores.
-
-    Returns:
-        [T, H, D].
-    """
+    """Attention over the trees of this check by its formula, softmax(scale Q K^T) V with the full mask: query [T, H,
+    D], key and value [T, G, D] (H a multiple of G) give [T, H, D]."""
     key, value = (part.repeat_interleave(_HEADS // _KEY_HEADS, dim=1) for part in (key, value))
     scores = torch.einsum("qhd,khd->hqk", query, key) * scale
     weights = scores.masked_fill(~_full_mask(), -torch.inf).softmax(dim=-1)

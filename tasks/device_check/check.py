@@ -56,14 +56,9 @@ _SECONDS = 600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What a check is given.
-
-    Attributes:
-        folder: An empty folder of its own.
-        devices: On how many devices it may compute: GPUs of this machine, or without GPUs processes.
-        config: The config whose model is checked, with every default, as a YAML file; None in the checks of the tiny
-            model.
-    """
+    """What a check is given: an empty folder of its own, on how many devices it may compute (GPUs of this machine, or
+    without GPUs processes), and the config whose model is checked, with every default, as a YAML file; None in the
+    checks of the tiny model."""
 
     folder: Path
     devices: int = 1
@@ -75,7 +70,6 @@ class Check:
     """One check.
 
     Attributes:
-        name: Its name in messages and files.
         holds: What must hold, in the order in which it is found; a function that names its findings by what it meets,
             such as number formats, has one text here.
         function: `module:name` of a function from a Setting to Findings.

@@ -167,14 +167,8 @@ def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
 def device_findings(
     checks: tuple[Check, ...], *, devices: int | None, config: Path | None, show: Callable[[str], None]
 ) -> Iterator[tuple[Check, Finding]]:
-    """Make `SOFTWARE` and the checks on the device on which a training would run here.
-
-    Args:
-        checks: What is checked.
-        devices: On how many devices; None for all GPUs, or one process on a CPU.
-        config: See Setting.
-        show: Called with the name of each check before it is made.
-    """
+    """Make `SOFTWARE` and the checks on the device on which a training would run here, on so many devices (None: all
+    GPUs, or one process on a CPU). `show` is called with the name of each check before it is made."""
     show(SOFTWARE.name)
     first = _made(SOFTWARE, config=config)
     yield from ((SOFTWARE, finding) for finding in first)

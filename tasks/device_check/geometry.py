@@ -58,13 +58,8 @@ _ANSWERED: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry(Trial):
-    """A prepared run of the configured model.
-
-    Attributes:
-        sizes: Sizes of the model.
-        gpu: The GPU; None on a CPU.
-        response: Tokens of each response of which its update is made; None if it has none.
-    """
+    """A prepared run of the configured model. `gpu` is None on a CPU; `response` is the number of tokens of each
+    response of which its update is made, None if it has no update."""
 
     sizes: ModelSizes
     gpu: Gpu | None
@@ -115,15 +110,8 @@ class Geometry(Trial):
 
 def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geometry:
     """Write the model and rows of `setting.config` into the check's folder, and settle every setting that is `auto`.
-
-    Args:
-        setting: What the check is given.
-        response: Length of the responses of which the prompts of an update fill its passes; None for prompts that are
-            only answered.
-
-    Raises:
-        ValueError: nothing is known of the model's sizes, or no model can be built of them.
-    """
+    With `response`, the prompts of an update with responses of this length fill its passes; without, prompts are only
+    answered. Raises ValueError where nothing is known of the model's sizes, or no model can be built of them."""
     assert setting.config is not None, "a check of the configured model without a config"
     run = RunDirectory(setting.folder / "run")
     config = _with_made_rows(load_config(setting.config), setting.folder)

@@ -26,12 +26,7 @@ LONGEST_RESPONSE = 48
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """A prepared run.
-
-    Attributes:
-        config: Its configuration.
-        run: Its folder, with the initial model and the rows.
-    """
+    """A prepared run, whose folder has the initial model and the rows."""
 
     config: RunConfig
     run: RunDirectory

@@ -42,18 +42,9 @@ class Accuracies:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOverview:
-    """The overview of a run.
-
-    Attributes:
-        run: The run's folder.
-        status: The state of the run.
-        remark: The process that writes the run, why the run failed, or what cannot be read; else empty.
-        config: The config; None where it cannot be read.
-        accuracies: Held-out accuracies of the base and the trained model.
-        step: The last training step; None before the first.
-        written_at: When the run was last written to, UTC.
-        finished_at: When its report was written (UTC, ISO 8601); None before.
-    """
+    """The overview of a run. `remark` is the process that writes the run, why the run failed, or what cannot be read;
+    `config` is None where it cannot be read, `step` before the first one, an accuracy before the evaluation,
+    `finished_at` (UTC, ISO 8601) before the report."""
 
     run: RunDirectory
     status: RunStatus

@@ -23,8 +23,8 @@ _SQLITE = "sqlite:///"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Registered:
-    """The registry's answer for an experiment. `aliases`: [run name] -> aliases of its versions, mostly empty.
-    `trouble`: why the registry could not be asked."""
+    """The registry's answer for an experiment: [run name] -> aliases, mostly empty, or why the registry could not be
+    asked."""
 
     aliases: Mapping[str, list[str]]
     trouble: str | None = None
@@ -81,13 +81,8 @@ def _ask(address: str, experiment: str) -> _Registered:
 
 @dataclass(kw_only=True)
 class Protection:
-    """Decides which of the chosen runs must be kept.
-
-    Attributes:
-        runs: All runs, not only the chosen ones.
-        in_use: [name of a run] -> why it is still needed.
-        champions: Looks up aliases in MLflow's registry.
-    """
+    """Decides which of the chosen runs must be kept. `runs` are all runs, not only the chosen ones; `in_use` says of a
+    run's name why it is still needed."""
 
     runs: Sequence[RunOverview]
     in_use: dict[str, str] = field(default_factory=dict)

@@ -17,13 +17,8 @@ from tasks.housekeeping.sizes import freed_bytes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A run that the rule chose.
-
-    Attributes:
-        found: The run as it was when the plan was made.
-        why: Why it was chosen.
-        kept: Why it is kept all the same; None when it is to be removed.
-    """
+    """A run that the rule chose, as it was when the plan was made; `why` it was chosen, and why it is `kept` all the
+    same, if it is."""
 
     found: RunOverview
     why: str
@@ -37,13 +32,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cleaning:
-    """What a cleaning would do, or did.
-
-    Attributes:
-        removed: The runs that are removed.
-        kept: The runs that the rule chose and that are kept.
-        num_bytes: Bytes that become free on the disk.
-    """
+    """What a cleaning would do, or did. `kept` are runs that the rule chose; `num_bytes` become free on the disk."""
 
     removed: Sequence[Choice]
     kept: Sequence[Choice]
@@ -65,10 +54,7 @@ def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str
 
 def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
     """Remove the runs of a plan, except runs that were started or changed since, and runs that cannot be removed.
-
-    Returns:
-        The runs that were removed, and the runs that were kept, with the reasons.
-    """
+    Returns the runs that were removed, and the runs that were kept, with the reasons."""
     with suppress(FileNotFoundError):  # another cleaning has done it
         sweep_temporaries(runs_dir)  # left over from a removal that was killed
     removed: list[Choice] = []

@@ -14,11 +14,8 @@ _FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
 
 
 def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
-    """The data source of the name `data`; a data set of the hub gets its newest commit as revision.
-
-    Raises:
-        ValueError: there is no such file or folder, and the hub cannot be reached or has no such data set.
-    """
+    """The data source of the name `data`; a data set of the hub gets its newest commit as revision. Raises ValueError
+    where there is no such file or folder, and the hub cannot be reached or has no such data set."""
     if not _is_on_hub(data):
         return LocalSource(type="local", path=data, media_dir=media_dir)
     name = data if "@" in data else f"{data}@{_training_split(split_names(data))}"
@@ -28,10 +25,7 @@ def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
 
 def find_pair(data: str) -> tuple[str, str] | None:
     """Training and held-out data that belong together: files beside each other, or splits of a data set of the hub.
-
-    Raises:
-        ValueError: two files have one of the names, there is no such data, or the hub cannot be reached.
-    """
+    Raises ValueError where two files have one of the names, there is no such data, or the hub cannot be reached."""
     if not _is_on_hub(data):
         pair = find_split(Path(data))
         return None if pair is None else (str(pair[0]), str(pair[1]))

@@ -24,14 +24,7 @@ _MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unusable:
-    """Rows of some data that cannot be used.
-
-    Attributes:
-        data: Name of the data.
-        rows: The unusable rows.
-        total: Number of rows of the data.
-        is_read_again: Whether a run will read these rows too; else they were left out.
-    """
+    """Rows of some data that cannot be used, of `total` rows. If they are not read again by a run, they were left out."""
 
     data: str
     rows: Sequence[BadRow]
@@ -41,14 +34,7 @@ class Unusable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
-    """Training and held-out rows.
-
-    Attributes:
-        train: Rows to train on.
-        validation: Held-out rows.
-        origin: Where the rows come from, in words.
-        unusable: The unusable rows of each of the data.
-    """
+    """Training and held-out rows, where they come from in words, and the unusable rows of each of the data."""
 
     train: LocalSource | HubSource
     validation: LocalSource | HubSource
@@ -58,11 +44,8 @@ class Split:
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
     """Find training and held-out data by their names: two children of a folder, or `path` and a file beside it. The
-    shards of a split count as one child, whose path has a `*`.
-
-    Raises:
-        ValueError: two children have one of the names; the message has both.
-    """
+    shards of a split count as one child, whose path has a `*`. Raises ValueError where two children have one of the
+    names; the message has both."""
     given = set(files_named(path))
     folder = path if path.is_dir() else path.parent
     named = _data_by_name(folder)
@@ -108,11 +91,8 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     All columns are kept. Unusable rows are left out, and named in the result.
 
     Rows that share an image (or the question, where they have no image) stay together, so that nothing held out is seen
-    in training. On which side they are depends on their content alone.
-
-    Raises:
-        ValueError: no rows can be held out; the message says why.
-    """
+    in training. On which side they are depends on their content alone. Raises ValueError where no rows can be held out;
+    the message says why."""
     outlines: list[_Outline] = []
     bad: list[BadRow] = []
     extra: dict[str, None] = {}

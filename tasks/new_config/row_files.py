@@ -24,12 +24,7 @@ _USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
 
 
 class RowFile:
-    """A Parquet file that is written whole or not at all.
-
-    Args:
-        path: The file.
-        extra: Names of all other columns of the rows.
-    """
+    """A Parquet file that is written whole or not at all; `extra` are the names of all other columns of the rows."""
 
     def __init__(self, path: Path, *, extra: Collection[str]) -> None:
         self._path = path

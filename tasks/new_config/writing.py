@@ -65,14 +65,8 @@ _CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitOptions:
-    """What a user asked for besides the data; where it is None, it is guessed.
-
-    Attributes:
-        validation: Held-out data.
-        model: Folder or hub name of a checkpoint; None for a tiny random model.
-        columns: Columns that were named and need no guess.
-        media_dir: Folder that relative paths of images and videos start from.
-    """
+    """What a user asked for besides the data; where it is None, it is guessed. Without a model (folder or hub name of a
+    checkpoint), it is a tiny random one. Relative paths of images and videos start from `media_dir`."""
 
     validation: str | None = None
     model: str | None = None
@@ -82,15 +76,8 @@ class InitOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """A config that is not written yet.
-
-    Attributes:
-        inspection: What the training data looks like.
-        split: The training and the held-out rows.
-        reward: Name of the guessed reward.
-        prompt_template: Text of the prompt template (Jinja).
-        model: Folder or hub name of a checkpoint; None for a tiny random model.
-    """
+    """A config that is not written yet: what the training data looks like, the rows, the name of the guessed reward,
+    the text of the prompt template (Jinja), and a checkpoint (None: a tiny random model)."""
 
     inspection: Inspection
     split: Split
@@ -101,15 +88,9 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriedConfig:
-    """The first rows as prompts, and what the reward gives for them.
-
-    Attributes:
-        prompts: The first prompts.
-        lengths: Lengths of the first rows' prompts, tokens.
-        rejected: [split] -> unusable rows among the first rows.
-        reward_problems: Problems of the reward with the ground truth; empty when there are none.
-        scores: `overall` of each true answer, written in the format that the reward expects.
-    """
+    """The first rows as prompts with their lengths in tokens, and what the reward gives for them: `scores` are
+    `overall` of each true answer, written in the format that the reward expects. `rejected` has the unusable ones of
+    the first rows by split."""
 
     prompts: Sequence[Prompt]
     lengths: LengthSummary
@@ -119,11 +100,8 @@ class TriedConfig:
 
 
 def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
-    """Look at the data and guess a config. If the data has no held-out rows, some are set apart in `folder`.
-
-    Raises:
-        ValueError: nothing can be read, or there are too few rows to hold some out; the message says why.
-    """
+    """Look at the data and guess a config. If the data has no held-out rows, some are set apart in `folder`. Raises
+    ValueError where nothing can be read, or there are too few rows to hold some out; the message says why."""
     named = options.columns
     pair = (data, options.validation) if options.validation else find_pair(data)
     inspection = inspect_data(source_of(pair[0] if pair else training_data(data), options.media_dir), named)
@@ -153,11 +131,8 @@ def _guess_reward(inspection: Inspection) -> str:
 
 
 def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> RunConfig:
-    """Write the prompt template and the config, and return it as a run would read it.
-
-    Raises:
-        ValueError: the config is refused, which would be an error in the proposal.
-    """
+    """Write the prompt template and the config, and return it as a run would read it. Raises ValueError where the
+    config is refused, which would be an error in the proposal."""
     template = out.with_suffix(".prompt.jinja")
     atomic_write_text(template, proposal.prompt_template)
     experiment = experiment_name(out.stem, otherwise="experiment")
@@ -196,12 +171,8 @@ def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prom
 
 
 def try_config(config: RunConfig) -> TriedConfig:
-    """Prepare the first rows in a temporary folder, and try the reward on their true answers.
-
-    Raises:
-        ValueError: the data cannot be used.
-        OSError: the model cannot be read or downloaded.
-    """
+    """Prepare the first rows in a temporary folder, and try the reward on their true answers. Raises ValueError where
+    the data cannot be used. Raises OSError where the model cannot be read or downloaded."""
     import transformers
 
     from rl_core.data.preparation import prepare_dataset

@@ -56,25 +56,14 @@ PAGES = PrefectPages()
 
 def show_page(experiment: str, name: str, markdown: str, *, about: str) -> UUID | None:
     """Write a Markdown artifact of the flow run. Its key begins with the experiment, since Prefect's list shows the
-    newest artifact of each key.
-
-    Returns:
-        Id of the artifact; None when it could not be written.
-    """
+    newest artifact of each key. Returns the id of the artifact; None when it could not be written."""
     key = f"{experiment}-{name}"
     return PAGES.write(lambda: create_markdown_artifact(key=key, markdown=markdown, description=about))
 
 
 class LivePage:
-    """A Markdown artifact that is updated, at most every `seconds`.
-
-    Args:
-        experiment: First part of its key.
-        name: Second part of its key.
-        write: Returns the Markdown.
-        about: Description of the artifact.
-        seconds: Shortest time between two updates.
-    """
+    """A Markdown artifact with the key `experiment-name` that is updated with what `write` returns, at most every
+    `seconds`."""
 
     def __init__(self, experiment: str, name: str, write: Callable[[], str], *, about: str, seconds: float) -> None:
         self._experiment = experiment

@@ -33,13 +33,8 @@ def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkRow:
-    """A part of a step on several workers, in words.
-
-    Attributes:
-        what: The part.
-        together: What all workers do of it.
-        each: What one of those does among whom it is dealt.
-    """
+    """A part of a step on several workers, in words: what all workers do of it together, and each of those among whom
+    it is dealt."""
 
     what: str
     together: str

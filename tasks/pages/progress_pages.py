@@ -67,12 +67,8 @@ class _ProgressPage:
 
 
 class Eta:
-    """The share of work that is done, and the time that the rest takes at the mean speed. Work that was done before
-    this process (in a continued epoch) does not count for the speed.
-
-    Args:
-        total: Units of work; None where it is not known: then there is neither a share nor a remaining time.
-    """
+    """The share of work that is done, and the time that the rest takes at the mean speed; neither where the total is
+    None. Work that was done before this process (in a continued epoch) does not count for the speed."""
 
     def __init__(self, total: int | None) -> None:
         self._total = None if total is None else max(total, 1)

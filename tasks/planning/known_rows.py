@@ -15,13 +15,8 @@ from tasks.cache.reuse import other_runs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownRows:
-    """A number of training rows.
-
-    Attributes:
-        count: The number.
-        origin: Where the number comes from, if training may have fewer rows; empty if it will have exactly this number.
-        is_exact: False for an estimate.
-    """
+    """A number of training rows, an estimate where it is not exact. `origin` says where the number comes from, if
+    training may have fewer rows; it is empty if it will have exactly this number."""
 
     count: int
     origin: str = ""

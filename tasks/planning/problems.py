@@ -39,16 +39,9 @@ def planned_problems(
     *,
     gpu: Gpu | None,
 ) -> list[Problem]:
-    """Problems that are found without calling the reward and without reading every row. A source with a wrong path is
-    reported once.
-
-    Args:
-        config: The config, with paths that can be read from here.
-        run: The run.
-        glances: [key of a data source] -> glance; empty where the rows are already prepared.
-        answers: The answers of the hub.
-        gpu: The GPU of each worker; None for workers on the CPU.
-    """
+    """Problems that are found without calling the reward and without reading every row, of a config with paths that can
+    be read from here. `glances` (key of a data source -> glance) is empty where the rows are already prepared. A source
+    with a wrong path is reported once."""
     problems = static_problems(config, run, gpu=gpu)
     # Machines that are joined are asked themselves (rl_core.workers.node_check).
     if config.cluster.address == "local" and (unusable := unusable_gpu(gpu)) is not None:

@@ -15,18 +15,16 @@ _WORSE: Final = "significantly worse than"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineResult:
-    """The result of a baseline, which has a run for each seed.
+    """The result of a baseline, which has a run for each seed; `runs` and `failures` are by seed.
 
     Attributes:
-        name: Name of the baseline.
-        runs: [seed] -> folder of its run, finished or not; ascending.
         published: The published result that the runs were to reproduce.
         failures: [seed] -> why its run has no accuracy.
         reproduction: What the other runs say of the published number; None when there is no other run.
         drift: The runs compared with the last good runs; None when there are none, or when they could not be compared.
         drift_from_first: The runs compared with the first good runs, which shows a slow decline. None when the first
             good runs are also the last ones, or when they could not be compared.
-        last_good: Names of the last good runs, one for each seed; empty when there are none.
+        last_good: Names of the last good runs, one for each seed.
         remark: Why the runs could not be compared with the last or the first good runs; else empty.
         stragglers: The seeds whose runs finished and stayed behind the others.
     """

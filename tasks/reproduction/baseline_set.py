@@ -23,15 +23,8 @@ from tasks.results.run_facts import RunFacts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A baseline of a set, and its runs.
-
-    Attributes:
-        name: Name of the baseline.
-        baseline: The config of the baseline as it is shipped.
-        config: The config of the runs, whatever its seed.
-        runs: [seed] -> the run's folder.
-        failures: [seed] -> why its run did not finish.
-    """
+    """A baseline of a set as it is shipped, the config of its runs, whatever its seed, and the runs by seed; `failures`
+    says why a run did not finish."""
 
     name: str
     baseline: RunConfig

@@ -21,14 +21,8 @@ class FinishedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredRun:
-    """What a finished run measured in the first mode of its config.
-
-    Attributes:
-        finished: The run.
-        before: Accuracy of the model that training started from.
-        trained: Share of the trained model's right responses to each item.
-        samples_per_item: Responses of a model to an item.
-    """
+    """What a finished run measured in the first mode of its config: the accuracy of the model that training started
+    from, and of the trained model the share of right responses to each item."""
 
     finished: FinishedRun
     before: float
@@ -45,12 +39,8 @@ def read_finished(run: RunDirectory) -> FinishedRun:
 
 
 def read_measured(run: RunDirectory) -> MeasuredRun:
-    """Read what a run measured.
-
-    Raises:
-        ValueError: a file is damaged, or the config is refused.
-        OSError: a file cannot be read; FileNotFoundError where the run is not finished.
-    """
+    """Read what a run measured. Raises ValueError where a file is damaged, or the config is refused. Raises OSError
+    where a file cannot be read; FileNotFoundError where the run is not finished."""
     finished = read_finished(run)
     mode = finished.config.evaluation.modes[0]
     base, trained = (read_results(run.evaluation(evaluated))[mode] for evaluated in EVALUATED_MODELS)

@@ -21,15 +21,8 @@ _CSS_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "undeci
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeedRow:
-    """A run of a baseline.
-
-    Attributes:
-        seed: Its seed.
-        run: Name of its folder.
-        accuracy: Accuracy of its trained model; None where it has none.
-        seconds: Wall time of the run's stages, without the stages that were taken over from other runs.
-        code: The version of Sightline that trained the model.
-    """
+    """A run of a baseline. `seconds` is the wall time of its stages, without those that were taken over from other
+    runs; `code` is the version of Sightline that trained the model. Without an accuracy the run did not finish."""
 
     seed: int
     run: str
@@ -40,14 +33,8 @@ class SeedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineRow:
-    """The row of a baseline. Accuracies are shares of 1; None where nothing is known.
-
-    Attributes:
-        result: The result of the baseline.
-        seeds: Its runs.
-        earlier: Accuracy of the last good runs.
-        chart: Reward of these runs and of the last good runs; None where no run finished.
-    """
+    """The row of a baseline. `earlier` is the accuracy of the last good runs, a share of 1; `chart` shows the reward of
+    these runs and of the last good ones. Both are None where there are none."""
 
     result: BaselineResult
     seeds: Sequence[SeedRow]

@@ -89,11 +89,8 @@ def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
 
 
 def judge_runs(runs: Mapping[int, MeasuredRun], baseline: RunConfig) -> Reproduction:
-    """Compare finished runs with the published number of `baseline`, which is the config as it is shipped.
-
-    Raises:
-        ValueError: `baseline` has no section `published`, or the runs measured different items.
-    """
+    """Compare finished runs with the published number of `baseline`, which is the config as it is shipped. Raises
+    ValueError where `baseline` has no section `published`, or the runs measured different items."""
     measured = list(runs.values())
     return judge_reproduction(
         published_of(baseline),

@@ -45,11 +45,7 @@ class Conclusion:
 
 def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) -> Conclusion:
     """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config; and write
-    the pages of baselines with several seeds.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    the pages of baselines with several seeds."""
     conclusion = Conclusion(name=name, results=judge_set(members), page=page)
     shown = reproduction_page(name, conclusion.results, command=command)
     atomic_write_text(page, redact(render_reproduction(shown)))
@@ -138,11 +134,8 @@ def seeds_tracking(set_name: str, baseline: str, config: RunConfig) -> GroupTrac
 
 def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
     """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed
-    has no such page, and one without an accuracy is only shown as failed.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    has no such page, and one without an accuracy is only shown as failed. Raises OSError where a file cannot be
+    written."""
     if len(result.runs) == 1:
         return
     tracking = seeds_tracking(set_name, result.name, config)

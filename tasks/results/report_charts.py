@@ -46,14 +46,7 @@ _SETTINGS: Final[Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A line with one value for each step.
-
-    Attributes:
-        label: Name of the line.
-        steps: [S] steps, in order.
-        values: [S] values.
-        band: ([S], [S]) lower and upper ends of a band around the line; None for no band.
-    """
+    """A line with one value for each step, and the lower and upper ends of a band around it, if there is one."""
 
     label: str
     steps: Sequence[float]
@@ -63,16 +56,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A curve card of the report.
-
-    Attributes:
-        title: Title of the chart.
-        caption: How to read it, one sentence.
-        series: One to six lines; a chart without a point is left out of the report.
-        unit: "share" shows 0 to 1 as percent, "plain" shows the numbers.
-        bound: A horizontal line with its label; None for no line.
-        log: Whether the values are on a logarithmic scale.
-    """
+    """A curve card of the report, with one to six lines; without a point it is left out. `caption` is one sentence on
+    how to read it. The unit "share" shows 0 to 1 as percent, "plain" the numbers. `bound` is a horizontal line with its
+    label."""
 
     title: str
     caption: str

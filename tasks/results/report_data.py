@@ -42,11 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
-    """Everything that the report shows.
-
-    Raises:
-        FileNotFoundError: the run was not evaluated.
-    """
+    """Everything that the report shows. Raises FileNotFoundError where the run was not evaluated."""
     stages = facts.stages
     trained = last_epoch(stages)
     return ReportPage(

@@ -61,16 +61,8 @@ class PhaseMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerRow:
-    """How one worker spent the time of the steps, in shares of 1, and the most memory that it took, in GiB; None where
-    it is not known.
-
-    Attributes:
-        name: Its number.
-        host: Name of its machine.
-        device: What it computed on.
-        shares: [what it did] -> share.
-        memory: GiB.
-    """
+    """How one worker spent the time of the steps, in shares of 1 by what it did, and the most memory that it took, in
+    GiB; None where it is not known."""
 
     name: str
     host: str

@@ -19,14 +19,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """The last steps of a run.
-
-    Attributes:
-        first_step: The first step that is shown.
-        last_step: The last one.
-        seconds: Their time together.
-        workers: [worker] -> its work, in the order of time.
-    """
+    """The last steps of a run: their time together, and [worker] -> its work, in the order of time."""
 
     first_step: int
     last_step: int
@@ -35,12 +28,8 @@ class Timeline:
 
 
 def timeline(timings: Sequence[Mapping[str, Any]]) -> Timeline | None:
-    """The timeline of the last steps that ran on the same number of workers; None where no work was recorded.
-
-    Args:
-        timings: The lines of timings.jsonl. `spans` is [worker] -> what it did: kind of work, begin and end in Unix
-            seconds.
-    """
+    """The timeline of the last steps that ran on the same number of workers; None where no work was recorded. `spans`
+    of a line of timings.jsonl is [worker] -> what it did: kind of work, begin and end in Unix seconds."""
     lines = [line for line in timings[-_STEPS:] if any(line.get("spans", ()))]
     if not lines:
         return None

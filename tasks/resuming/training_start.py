@@ -30,13 +30,8 @@ Chain = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedTraining:
-    """The training that is asked for.
-
-    Attributes:
-        chain: The epochs.
-        trainer: The config of checkpoints and validations.
-        whole: The stage that stands for all epochs together.
-    """
+    """The training that is asked for: its epochs, the config of checkpoints and validations, and the stage that stands
+    for all epochs together."""
 
     chain: Chain
     trainer: TrainerConfig
@@ -56,7 +51,7 @@ class TrainingStart:
         epochs: The finished epochs that remain valid, in order.
         step: Training goes on after this step; 0 is the model that reinforcement learning starts from.
         again: Number of finished steps that are repeated.
-        ended: Whether every epoch is finished, so that nothing is trained.
+        ended: Whether every epoch is finished.
         keep_until: Checkpoints of later steps are removed.
         changed: Why the training in the run's folder is another one, in words; None when it is this one.
         dropped: The last step of the other training; 0 where there is none.

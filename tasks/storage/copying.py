@@ -29,7 +29,6 @@ class _Snapshot:
 
     Attributes:
         records: The records that should be in the storage.
-        root: The run's folder.
         links: Folder with hard links to the files that are to be copied, so that they are not removed or replaced
             meanwhile: retention removes checkpoints, and the next epoch replaces the note of the last one.
         chain: The epochs of this run; None while they are not known, and training is not copied.

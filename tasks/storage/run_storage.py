@@ -21,13 +21,8 @@ _PREPARATION = "prepare"
 
 
 class RunStorage:
-    """Fetches at the start of a stage, and copies after it. An outage of the storage does not affect the run's folder.
-
-    Args:
-        store: The copy; None for a run that is not copied, for which every method does nothing.
-        run: The run's folder.
-        log_event: Records outages as events.
-    """
+    """Fetches at the start of a stage, and copies after it. An outage of the storage does not affect the run's folder;
+    it is logged as an event. Every method does nothing where there is no store."""
 
     def __init__(self, store: RunStore | None, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._store = store

@@ -30,13 +30,8 @@ DECISION = "champion.decision"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChampionDecision:
-    """Whether a candidate model becomes the champion.
-
-    Attributes:
-        is_champion: Whether the candidate has significantly more right answers than the current model.
-        comparison: The current model and the candidate, item by item; None where the two cannot be compared.
-        reason: One sentence for people.
-    """
+    """Whether a candidate model becomes the champion, because it has significantly more right answers than the current
+    model, with the reason as a sentence. Without a comparison, the two cannot be compared item by item."""
 
     is_champion: bool
     comparison: Comparison | None
@@ -144,11 +139,7 @@ def _decide(
 def _compared(name: str, current: Mapping[str, bool], candidate: Mapping[str, bool]) -> ChampionDecision:
     """The candidate becomes the champion when it is right more often than the current model, which people call `name`,
     and McNemar's p-value is below SIGNIFICANT. This says nothing of the ways in which the two were trained, which
-    another seed may rank otherwise.
-
-    Args:
-        current, candidate: [uid] -> whether the model's response is right.
-    """
+    another seed may rank otherwise."""
     try:
         comparison = compare_answers(current, candidate)
     except ValueError as error:
@@ -170,11 +161,8 @@ def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
 
 
 def weight_hashes(facts: RunFacts) -> dict[str, str]:
-    """[name] -> SHA-256 of the merged model's files, without its card.
-
-    Raises:
-        LookupError: the run has no merged model.
-    """
+    """[name] -> SHA-256 of the merged model's files, without its card. Raises LookupError where the run has no merged
+    model."""
     merged = next((manifest for manifest in facts.stages if manifest.stage == "merge"), None)
     if merged is None:
         raise LookupError(f"{facts.run.name} has no merged model")

@@ -128,11 +128,7 @@ class PipelineTracking:
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:
         """Yields a function that sends the steps of metrics.jsonl that the trackers lack; the end of the block sends
-        the rest.
-
-        Args:
-            stage: The stage whose nested run shows the steps in MLflow.
-        """
+        the rest. In MLflow the nested run of the stage shows them."""
         followers = self._follow(stage)
 
         def follow() -> None:
@@ -193,11 +189,8 @@ _CONTEXTS: Final = {"train": "training", "validation": "evaluation"}
 
 
 def log_split(mlflow_run: "MlflowRun", run: RunDirectory, split: Split) -> None:
-    """Log a split of the run's data as an input, with the fingerprint of the whole preparation as its digest.
-
-    Raises:
-        TrackerUnavailable: MLflow does not answer.
-    """
+    """Log a split of the run's data as an input, with the fingerprint of the whole preparation as its digest. Raises
+    TrackerUnavailable where MLflow does not answer."""
     manifest = DataManifest.read(run.data)
     summary = manifest.splits[split]
     mlflow_run.log_dataset(
