@@ -5,10 +5,9 @@ from typing import Any, Literal, get_args
 
 from prefect import Flow, State, flow
 
-from flows.parameters import Overrides
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import RunRequest
+from flows.request import Overrides, RunRequest
 from rl_core.run_directory import RUNS_DIR
 from tasks.cold_start import cold_start
 from tasks.context import RunContext

@@ -7,10 +7,10 @@ from prefect import State, flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 
-from flows.parameters import Overrides, Seeds
-from flows.process.set_flow import EndedRun, explain_end, in_set, name_of_set
+from flows.process.set_runs import EndedRun, explain_end, in_set, name_of_set
+from flows.request import Overrides
 from flows.run_set import PlannedRun
-from flows.seed_group import SeedGroup
+from flows.seed_group import SeedGroup, Seeds
 from rl_core.run_directory import RUNS_DIR
 from tasks.comparison.record import markdown
 from tasks.comparison.seeds import GroupTracking, conclude_seeds

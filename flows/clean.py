@@ -10,10 +10,11 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.cleaning import cleaning, rule_of
+from flows.reproducing import needed_runs
 from rl_core.redaction import redact
 from rl_core.run_directory import RUNS_DIR
-from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
+from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
+from tasks.housekeeping.rules import rule_of
 from tasks.housekeeping.sizes import human_bytes
 from tasks.pages.artifacts import PAGES
 
@@ -42,7 +43,7 @@ def clean(
         bytes.
     """
     rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
-    planned = cleaning(rule, Path(runs_dir), datetime.now(UTC))
+    planned = plan_cleaning(Path(runs_dir), rule, datetime.now(UTC), in_use=needed_runs(runs_dir))
     found = carry_out_cleaning(planned, Path(runs_dir)) if remove else planned
     verb = "removed" if remove else "would be removed"
     title = f"{len(found.removed)} runs {verb}, {human_bytes(found.num_bytes)}"

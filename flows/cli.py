@@ -158,7 +158,7 @@ def merge(
 @app.command()
 def report(config: Target, changes: Changes = None, overrides: Overrides = None, runs_dir: RunsDir = RUNS_DIR) -> None:
     """Print the results of a run; if there is no report yet, carry out what is missing and write it first."""
-    from flows.commands.report import carry_out_report
+    from flows.commands.run import carry_out_report
     from flows.request import RunRequest
 
     request = RunRequest(config=config, overrides=all_overrides(changes, overrides), runs_dir=runs_dir)

@@ -9,10 +9,11 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 from pydantic import Field
 
-from flows.parameters import OptionalSeeds, Overrides
-from flows.process.set_flow import EndedRun, explain_end, in_set, name_of_set
+from flows.process.set_runs import EndedRun, explain_end, in_set, name_of_set
 from flows.reproducing import DEFAULT_SET, BaselineSet, PlannedBaseline
+from flows.request import Overrides
 from flows.run_set import PlannedRun
+from flows.seed_group import OptionalSeeds
 from rl_core.run_directory import RUNS_DIR
 from tasks.pages.artifacts import PAGES
 from tasks.reproduction.baseline_set import Member

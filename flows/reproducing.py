@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
-from flows.seed_group import parse_seeds, seeds_name, with_seeds
+from flows.seed_group import SeedGroup, parse_seeds, seeds_name, with_seeds
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
@@ -147,3 +147,8 @@ def baseline_path(name: str, folder: Path = BASELINES) -> Path:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     raise ValueError(f"there is no baseline {name}{hint} {folder} has {', '.join(known) or 'none'}")
+
+
+def needed_runs(runs_dir: str) -> dict[str, str]:
+    """[name of a run] -> which unfinished set of runs needs it."""
+    return BaselineSet.needed_runs(runs_dir) | SeedGroup.needed_runs(runs_dir)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from pydantic import Field
 
 from flows.printing import command_line
 from rl_core.config.loading import ConfigError, load_config
@@ -19,6 +21,12 @@ from tasks.cache.kept_files import files_of_run
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name
 from tasks.storage.address import VARIABLE
+
+Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
+"""A change of one key, `key.path=value`, as Prefect's form checks it: only what the command line refuses too is
+refused, since part of the path may be a name that the user chose, such as my-charts or owner/name."""
+
+Overrides = Sequence[Override]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

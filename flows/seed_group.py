@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import Field
 
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
@@ -19,6 +21,13 @@ from tasks.cache.stages import recipe_digest
 
 MOST_SEEDS: Final = 100
 _LONGEST_NAME: Final = 40
+_SEEDS: Final = r"\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*"
+
+Seeds = Annotated[str, Field(pattern=f"^{_SEEDS}$")]
+"""Numbers and ranges, as `parse_seeds` reads them and Prefect's form checks them."""
+
+OptionalSeeds = Annotated[str, Field(pattern=f"^({_SEEDS})?$")]
+"""Such numbers and ranges, or nothing for the seed of the config."""
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -8,8 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest, finite
 from tasks.context import RunContext, named
-from tasks.staging import StageOutcome, run_stage
-from tasks.workers import start_workers
+from tasks.staging import StageOutcome, run_stage, start_workers
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun

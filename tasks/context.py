@@ -14,7 +14,7 @@ from rl_core.stop import StopRequest
 from tasks.cache.manifests import StageManifest, WantedStage, software_before
 from tasks.cache.software import Software, made_from
 from tasks.cache.stages import ConfigStages, kind_of
-from tasks.pages.progress_pages import FlowProgress
+from tasks.pages.artifacts import FlowProgress
 from tasks.storage.run_storage import RunStorage
 from tasks.tracking.run_tracking import PipelineTracking
 

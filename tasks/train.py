@@ -31,10 +31,9 @@ from tasks.resuming.step_records import step_files
 from tasks.resuming.training_start import WantedTraining, training_start
 from tasks.resuming.training_state import mark_started, take_up_training
 from tasks.run_pages import show_plan, steps_shown
-from tasks.staging import StageOutcome, present, recognised, record, report_software, tracked_stage
+from tasks.staging import StageOutcome, note_new_workers, present, recognised, record, report_software, tracked_stage
 from tasks.storage.fetching import finish_fetching
 from tasks.tracking.run_tracking import log_split
-from tasks.workers import note_new_workers
 
 if TYPE_CHECKING:
     from rl_core.loop.training_loop import EpochResult

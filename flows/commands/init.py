@@ -56,16 +56,15 @@ def _init(data: str, options: InitOptions, console: Console, *, out: Path) -> No
 def _say_what_was_found(proposal: Proposal, console: Console) -> None:
     found = proposal.inspection
     columns = found.source.columns
-    console.print(f"{found.row_count} rows of {found.kind}; {proposal.split.origin}", highlight=False, markup=False)
+    say(console, f"{found.row_count} rows of {found.kind}; {proposal.split.origin}")
     if found.columns:
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
-        console.print(f"columns: {read} (of {name_columns(found.columns)})", highlight=False, markup=False)
+        say(console, f"columns: {read} (of {name_columns(found.columns)})")
     for doubt in found.doubts:
-        console.print("[yellow]guess[/yellow] ", end="")
-        console.print(doubt, markup=False, highlight=False, soft_wrap=True)
+        say(console, doubt, label="[yellow]guess[/yellow]")
     if found.columns:
-        console.print("otherwise: --prompt-key, --answer-key, --image-key, --video-key, --media-dir", highlight=False)
+        say(console, "otherwise: --prompt-key, --answer-key, --image-key, --video-key, --media-dir")
 
 
 def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Path | None) -> None:
@@ -74,23 +73,19 @@ def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Pa
     for unusable in proposal.split.unusable:
         _name_rows(unusable.data, unusable.rows, console)
         if unusable.is_read_again and len(unusable.rows) > _MAX_BAD_SHARE * unusable.total:
-            console.print(
-                f"  of {unusable.total}, more than data.max_bad_share {_MAX_BAD_SHARE:g} allows: correct them or "
-                f"raise it",
-                highlight=False,
-            )
-    console.print(f"{listed_in} lists all of them", highlight=False, markup=False, soft_wrap=True)
+            allowed = f"data.max_bad_share {_MAX_BAD_SHARE:g} allows"
+            say(console, f"  of {unusable.total}, more than {allowed}: correct them or raise it")
+    say(console, f"{listed_in} lists all of them")
 
 
 def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
     if not rows:
         return
-    console.print("[red]unusable[/red] ", end="")
-    console.print(f"{len(rows)} row(s) of {data} cannot be used:", markup=False, highlight=False, soft_wrap=True)
+    say(console, f"{len(rows)} row(s) of {data} cannot be used:", label="[red]unusable[/red]")
     for row in rows[:_NAMED_ROWS]:
-        console.print(f"  {row}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  {row}")
     if len(rows) > _NAMED_ROWS:
-        console.print(f"  and {len(rows) - _NAMED_ROWS} more", highlight=False)
+        say(console, f"  and {len(rows) - _NAMED_ROWS} more")
 
 
 def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Console) -> None:
@@ -98,16 +93,11 @@ def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Conso
     for split, rows in trial.rejected.items():
         _name_rows(f"the first rows for {split}", rows, console)
     console.print("\n[bold]the first prompt[/bold]")
-    console.print(first.text, markup=False, highlight=False, style="cyan", soft_wrap=True)
-    console.print(f"answer: {first.answer_text}", markup=False, highlight=False)
-    console.print(
-        f"\n[bold]prompt lengths[/bold] {lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}",
-        highlight=False,
-    )
-    scores = ", ".join(f"{score:g}" for score in trial.scores)
-    console.print(
-        f"[bold]reward[/bold] {proposal.reward} on the first true answers: {scores or 'none'}", highlight=False
-    )
+    say(console, first.text, style="cyan")
+    say(console, f"answer: {first.answer_text}")
+    spread = f"{lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}"
+    say(console, spread, label="\n[bold]prompt lengths[/bold]")
+    scores = ", ".join(f"{score:g}" for score in trial.scores) or "none"
+    say(console, f"{proposal.reward} on the first true answers: {scores}", label="[bold]reward[/bold]")
     for problem in trial.reward_problems:
-        console.print("[yellow]look[/yellow] ", end="")
-        console.print(problem, markup=False, highlight=False, soft_wrap=True)
+        say(console, problem, label="[yellow]look[/yellow]")

@@ -74,8 +74,8 @@ def clean(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Remove runs by a rule; never a champion, a good baseline, a running run, or a run that another run needs."""
-    from flows.cleaning import rule_of
     from flows.commands.runs import clean_runs
+    from tasks.housekeeping.rules import rule_of
 
     rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
     raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))

@@ -1,4 +1,4 @@
-"""Runs a flow at a terminal, with bars, messages and exit codes."""
+"""Runs a flow at a terminal, with bars, messages and exit codes. `sightline report` of a finished run needs no flow."""
 
 import dataclasses
 import logging
@@ -16,12 +16,15 @@ from flows.printing import say
 from flows.process.bars import progress_on
 from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
-from flows.request import RunRequest, resume_command
+from flows.request import ResolvedRun, RunRequest, resume_command
 from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
 from rl_core.files import read_json
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.reuse import valid_manifest
+from tasks.cache.stages import stage_digests
 
 _STAGES_LOGGER = "tasks.staging"
 _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.process.set_runs")
@@ -200,3 +203,34 @@ def print_group(run_set: RunSet, console: Console) -> int:
         say(console, f"{behind['seed']} stayed behind: {behind['cause']}", label="[yellow]seed[/yellow]")
     say(console, str(run_set.page), label="[green]done[/green]")
     return int(any(behind["accuracy"] is None for behind in group["stragglers"]))
+
+
+def carry_out_report(request: RunRequest, console: Console) -> int:
+    """Print what a finished run came to, or make the report with everything that it needs. Returns the exit code: 0, 1
+    for a failure, 130 after Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused. Raises
+    ValueError where a file that the config names cannot be read."""
+    resolved = request.resolved(datetime.now(UTC))
+    manifest = _manifest(resolved)
+    if manifest is None:
+        return carry_out("baseline", request, console)
+    console.print(f"[bold]{resolved.run.name}[/bold]", highlight=False)
+    console.print("[green]✓[/green] report: finished before", highlight=False)
+    print_summary(resolved.run, console)
+    return 0
+
+
+def _manifest(resolved: ResolvedRun) -> StageManifest | None:
+    """The manifest of a report that can be shown; None if it has to be made. The report depends on every other stage,
+    but nothing is made of their files any more, so whether these are still there is not checked.
+
+    A run that is named itself, and not by a config file, has the report that it has: a command that prints results does
+    not train again because a later version would.
+    """
+    manifest = read_manifest(resolved.run, "report")
+    if manifest is None or not (resolved.is_continued or manifest.digest == _digest(resolved)):
+        return None
+    return valid_manifest(resolved.run, "report", manifest.digest)
+
+
+def _digest(resolved: ResolvedRun) -> str:
+    return stage_digests(resolved.config, resolved.files(is_frozen=True))["report"]

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.cleaning import cleaning
 from flows.printing import say
+from flows.reproducing import needed_runs
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
-from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning
+from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
 from tasks.housekeeping.rules import Rule
 from tasks.housekeeping.sizes import human_bytes, size_on_disk
 from tasks.results.durations import age
@@ -64,7 +64,7 @@ def _accuracy(run: RunOverview) -> str:
 def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:
     """Print what the rule would remove, and with `remove` remove it. Returns the exit code: 1 when a run could not be
     removed."""
-    planned = cleaning(rule, runs_dir, datetime.now(UTC))
+    planned = plan_cleaning(runs_dir, rule, datetime.now(UTC), in_use=needed_runs(str(runs_dir)))
     if not remove:
         _print_cleaning(planned, console, verb="would be removed")
         if planned.removed:

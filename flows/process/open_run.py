@@ -26,7 +26,7 @@ from tasks.cache.kept_files import keep_files
 from tasks.cache.software import software_of_stages
 from tasks.cache.stages import ConfigStages
 from tasks.context import RunContext, registered
-from tasks.pages.progress_pages import FlowProgress
+from tasks.pages.artifacts import FlowProgress
 from tasks.run_pages import show_links
 from tasks.storage.run_storage import RunStorage
 from tasks.tracking.run_tracking import PipelineTracking

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -13,9 +13,22 @@ from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.redaction import redact
 from rl_core.section import without_secrets
-from sightline_tools.easyr1.key import EasyR1Config, NoEquivalent, Refused
-from sightline_tools.easyr1.table import ALWAYS, KEYS
+from sightline_tools.easyr1.key import EasyR1Config, Key, NoEquivalent, Refused
+from sightline_tools.easyr1.keys_data import ALGORITHM, DATA
+from sightline_tools.easyr1.keys_trainer import TRAINER
+from sightline_tools.easyr1.keys_worker import WORKER
 from sightline_tools.easyr1.values import read_value
+
+KEYS: Final[dict[str, Key]] = {key.name: key for key in (*DATA, *ALGORITHM, *WORKER, *TRAINER)}
+
+ALWAYS: Final[Mapping[str, Any]] = {
+    "data.video_max_frames": 768,
+    "trainer.val_mode": "sampled",
+    "algorithm.old_log_probs": "recompute",
+}
+"""Settings for what EasyR1 does without having a key for it: a video has up to 768 frames, validation samples as
+`worker.rollout.val_override_config` says, and the ratio starts from log-probs that the actor computes."""
+
 
 _UNKNOWN = "not a known key of EasyR1 (docs/migration.md lists all of them)"
 

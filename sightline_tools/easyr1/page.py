@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from sightline_tools.easyr1.importer import ALWAYS
 from sightline_tools.easyr1.key import Key
 from sightline_tools.easyr1.keys_data import ALGORITHM, DATA
 from sightline_tools.easyr1.keys_trainer import TRAINER
 from sightline_tools.easyr1.keys_worker import WORKER
-from sightline_tools.easyr1.table import ALWAYS
 
 INTRODUCTION = """# From EasyR1
 

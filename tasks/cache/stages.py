@@ -7,7 +7,7 @@ before it, and the bytes of the files that the config names. The software that m
 (tasks.cache.software).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, overload
 
@@ -148,6 +148,19 @@ def settings(config: RunConfig) -> dict[str, Any]:
             "trainer": _KEEPING,
         },
     )
+
+
+def dotted_settings(config: RunConfig) -> dict[str, Any]:
+    """[dotted key] -> value of each of these keys."""
+    return dict(_dotted(settings(config)))
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:

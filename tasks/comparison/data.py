@@ -12,7 +12,7 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import item_shares, summarise
 from rl_core.evaluation.statistics import holm
 from tasks.comparison.curves import charts, seed_charts
-from tasks.comparison.groups import ComparedRun, RunGroup, differing_keys, protocols_of
+from tasks.comparison.groups import RunGroup, differing_keys, protocols_of
 from tasks.comparison.page import (
     ComparisonPage,
     ComparisonRow,
@@ -25,6 +25,7 @@ from tasks.comparison.page import (
 from tasks.comparison.stragglers import stragglers
 from tasks.results.report_charts import MOST_SERIES
 from tasks.results.report_page import Accuracy, image_uri
+from tasks.results.run_facts import RunFacts
 
 
 def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> ComparisonPage:
@@ -110,7 +111,7 @@ def _group_row(group: RunGroup, shares: Sequence[Shares], mode: Mode) -> GroupRo
     )
 
 
-def _run_row(run: ComparedRun, place: int, mode: Mode) -> RunRow:
+def _run_row(run: RunFacts, place: int, mode: Mode) -> RunRow:
     rewards = [record["reward/overall"] for record in run.metrics if "reward/overall" in record]
     return RunRow(
         name=run.run.name,
@@ -120,7 +121,7 @@ def _run_row(run: ComparedRun, place: int, mode: Mode) -> RunRow:
         accuracy=_accuracy(run.trained[mode]) if run.is_evaluated else None,
         rewards=(rewards[0], rewards[-1]) if rewards else None,
         steps=len(rewards),
-        seconds=sum(manifest.seconds for manifest in run.facts.stages),
+        seconds=sum(manifest.seconds for manifest in run.stages),
     )
 
 

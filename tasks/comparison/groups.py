@@ -1,17 +1,14 @@
 """Groups of runs to compare. Runs that differ only in the seed have one recipe and are one group."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from rl_core.evaluation.items import EvaluationItem, Mode
-from rl_core.evaluation.result import ITEMS_FILE, read_evaluation
 from rl_core.run_directory import RunDirectory
-from tasks.cache.stages import recipe_digest, settings
+from tasks.cache.stages import dotted_settings, recipe_digest
 from tasks.results.run_facts import RunFacts
 from tasks.tracking.run_tags import algorithm_name
 
@@ -19,53 +16,16 @@ _NAMED_KEYS = 3
 _ABSENT = "-"
 
 
-@dataclass(frozen=True)
-class ComparedRun:
-    """A run of a comparison. Its files are read when they are needed, and once."""
-
-    facts: RunFacts
-
-    @property
-    def run(self) -> RunDirectory:
-        """The run's folder."""
-        return self.facts.run
-
-    @cached_property
-    def config(self) -> RunConfig:
-        """The resolved config."""
-        return self.facts.config
-
-    @cached_property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One mapping for each step."""
-        return self.facts.metrics
-
-    @property
-    def is_evaluated(self) -> bool:
-        """Whether its trained model was evaluated."""
-        return (self.run.evaluation("trained") / ITEMS_FILE).is_file()
-
-    @cached_property
-    def base(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
-        """[mode] -> items of the base model."""
-        return read_evaluation(self.run.evaluation("base"))
-
-    @cached_property
-    def trained(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
-        """[mode] -> items of the trained model."""
-        return read_evaluation(self.run.evaluation("trained"))
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
     """Runs that repeat one experiment, sorted by seed; `failures` says of other seeds why their runs did not finish."""
 
     label: str
-    runs: tuple[ComparedRun, ...]
+    runs: tuple[RunFacts, ...]
     failures: Mapping[int, str] = field(default_factory=dict)
 
     @property
-    def evaluated(self) -> list[ComparedRun]:
+    def evaluated(self) -> list[RunFacts]:
         """The runs that were evaluated."""
         return [run for run in self.runs if run.is_evaluated]
 
@@ -76,12 +36,12 @@ def group_runs(
     """The named groups, and one group for each recipe of the other runs, in the given order. A run that is also in a
     named group belongs only to that group. Raises ValueError where there is no run, a run is in two groups, or two
     groups have one name, and ConfigError where a run's config is refused."""
-    groups = {label: [ComparedRun(RunFacts(run)) for run in folders] for label, folders in (named or {}).items()}
+    groups = {label: [RunFacts(run) for run in folders] for label, folders in (named or {}).items()}
     taken = {run.run.root.resolve() for members in groups.values() for run in members}
-    recipes: dict[str, list[ComparedRun]] = {}
+    recipes: dict[str, list[RunFacts]] = {}
     for folder in dict.fromkeys(run.root for run in runs):
         if folder.resolve() not in taken:
-            run = ComparedRun(RunFacts(RunDirectory(folder)))
+            run = RunFacts(RunDirectory(folder))
             recipes.setdefault(recipe_digest(run.config), []).append(run)
     labels = label_groups([members[0].config for members in recipes.values()])
     if clash := groups.keys() & set(labels):
@@ -96,7 +56,7 @@ def group_runs(
     ]
 
 
-def _refuse_repeated(groups: Mapping[str, Sequence[ComparedRun]]) -> None:
+def _refuse_repeated(groups: Mapping[str, Sequence[RunFacts]]) -> None:
     folders = [run.run.root.resolve() for members in groups.values() for run in members]
     if repeated := {folder.name for folder in folders if folders.count(folder) > 1}:
         raise ValueError(f"{min(repeated)} is named more than once in the groups")
@@ -122,13 +82,17 @@ def label_groups(configs: Sequence[RunConfig]) -> list[str]:
 
 def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
     """[dotted key] -> its value in each config, for the keys in which the configs differ, without the seed."""
-    flat = [dict(_dotted({**settings(config), "seed": None})) for config in configs]
-    keys = dict.fromkeys(key for one in flat for key in one)
-    rows = {key: [one.get(key, _ABSENT) for one in flat] for key in keys}
+    flat = [dotted_settings(config) for config in configs]
+    keys = dict.fromkeys(key for one in flat for key in one if key != "seed")
+    rows = {key: [_shown(one[key]) if key in one else _ABSENT for one in flat] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
 
 
-def protocols_of(runs: Sequence[ComparedRun]) -> set[str]:
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def protocols_of(runs: Sequence[RunFacts]) -> set[str]:
     """Digests of the parts of the configs that decide how a run is evaluated. The files that they name may be gone by
     now."""
     return {
@@ -141,11 +105,3 @@ def protocols_of(runs: Sequence[ComparedRun]) -> set[str]:
         )
         for run in runs
     }
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)

@@ -18,8 +18,8 @@ from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.checks import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
 from tasks.device_check.forecasts import peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
-from tasks.device_check.sampling import agreement, agrees, gap_of, some_sampled
 from tasks.device_check.speed import seconds_against_plan, speed_finding
+from tasks.device_check.trial import agreement, agrees, gap_of, some_sampled
 
 _ROUNDS: Final = 3
 _SMALL: Final = {"n": 2, "max_tokens": 16}

@@ -21,7 +21,7 @@ from tasks.device_check.checks import of_update
 from tasks.device_check.forecasts import against_plan, peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.speed import seconds_against_plan, speed_finding
-from tasks.device_check.updates import learn_from, made_groups
+from tasks.device_check.trial import learn_from, made_groups
 
 _SHORT_SHARE: Final = 1 / 16
 """Length of a short response, as a share of the longest."""

@@ -10,16 +10,20 @@ from rl_core.config.tolerances import AGREEMENT
 from rl_core.types import Group, Rollout
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared, not_checked
-from tasks.device_check.sampling import (
+from tasks.device_check.trial import (
+    RESPONSES,
+    Dtype,
+    Trial,
     agreement,
     agrees,
     gap_of,
+    on_gpu,
+    prepare_trial,
     requests_of,
     sampled,
     sampled_once,
     sampling_of,
 )
-from tasks.device_check.trial import RESPONSES, Dtype, Trial, on_gpu, prepare_trial
 
 _MOST_LEFT = 0.1
 """Share of the generator's memory that may stay taken while it sleeps."""

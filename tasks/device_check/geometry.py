@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,6 @@ from rl_core.config.loading import load_config
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
-from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
 from rl_core.device import computing_device
 from rl_core.models.loading import banned_token_ids
@@ -33,12 +31,8 @@ from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.types import Group
-from rl_core.workers.folders import Opening, WorkerFolders
-from rl_core.workers.local_worker import LocalWorker
-from rl_core.workers.opening import open_workers
-from rl_core.workers.protocol import WorkerGroup
 from tasks.device_check.check import Setting
-from tasks.device_check.trial import STEPS, Trial
+from tasks.device_check.trial import Trial
 from tasks.preparation import write_initial_model
 
 _PROMPT_SHARE: Final = 0.75
@@ -86,27 +80,6 @@ class Geometry(Trial):
         """Tokens that must never be sampled."""
         return frozenset(banned_token_ids(self.run.initial_model))
 
-    @contextmanager
-    def workers(self) -> Iterator[WorkerGroup]:
-        """The workers of the run with reference and critic; a single one is in this process, where its engine and its
-        pinned memory can be looked at."""
-        datasets = PreparedDataset.open_all(self.run.data)
-        opening = Opening(
-            config=self.config,
-            folders=WorkerFolders.of_run(self.config, self.run, datasets),
-            total_optimizer_steps=STEPS,
-            total_critic_steps=STEPS,
-        )
-        workers = (LocalWorker if self.config.cluster.is_alone else open_workers)(opening, progress=SilentProgress())
-        try:
-            if self.config.algorithm.kl is not None:
-                workers.load("reference", self.run.initial_model)
-            if self.config.critic is not None:
-                workers.load("critic", self.run.initial_model)
-            yield workers
-        finally:
-            workers.close()
-
 
 def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geometry:
     """Write the model and rows of `setting.config` into the check's folder, and settle every setting that is `auto`.
@@ -122,7 +95,8 @@ def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geomet
         raise ValueError(f"{run.initial_model}: the model was not built in time; try again")
     gpu = find_gpu(config.cluster.device)
     settled = settle(config, sizes, gpu).config
-    trial = Geometry(config=_with_prompts(settled, _ANSWERED), run=run, sizes=sizes, gpu=gpu, response=response)
+    answered = _with_prompts(settled, _ANSWERED)
+    trial = Geometry(config=answered, run=run, in_process=True, sizes=sizes, gpu=gpu, response=response)
     _prepare_rows(trial)
     if response is None:
         return trial

@@ -1,20 +1,33 @@
-"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes."""
+"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes, its rollouts, how
+far generator and trainer differ on them, and steps on them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import AGREEMENT, AgreementBounds
 from rl_core.data.prepared import PreparedDataset
 from rl_core.device import computing_device
+from rl_core.loop.collecting import Collected
+from rl_core.loop.learning import learn
+from rl_core.loop.rollout_batch import RolloutBatch
+from rl_core.models.loading import banned_token_ids, load_architecture
 from rl_core.progress import SilentProgress
+from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.run_directory import RunDirectory
-from rl_core.types import Prompt
+from rl_core.timing import PhaseTimer
+from rl_core.training.agreement import LogProbGap, broken_bounds, log_prob_gap
+from rl_core.types import Float32Array, GenerationRequest, Group, Prompt, Rollout, Sampling, Score
 from rl_core.workers.folders import Opening, WorkerFolders
+from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
-from rl_core.workers.protocol import WorkerGroup
+from rl_core.workers.protocol import WorkerGroup, awake_generator
+from tasks.device_check.check import Finding, compared
 from tasks.preparation import prepare_run
 
 Dtype = Literal["float32", "bfloat16"]
@@ -26,10 +39,12 @@ LONGEST_RESPONSE = 48
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """A prepared run, whose folder has the initial model and the rows."""
+    """A prepared run, whose folder has the initial model and the rows. If `in_process`, a single worker is in this
+    process, where its engine and its pinned memory can be looked at."""
 
     config: RunConfig
     run: RunDirectory
+    in_process: bool = False
 
     @property
     def prompts(self) -> list[Prompt]:
@@ -44,12 +59,21 @@ class Trial:
 
     @contextmanager
     def workers(self) -> Iterator[WorkerGroup]:
-        """The workers of the run, closed at the end of the `with` block."""
+        """The workers of the run with reference and critic, closed at the end of the `with` block."""
         datasets = PreparedDataset.open_all(self.run.data)
-        folders = WorkerFolders.of_run(self.config, self.run, datasets)
-        opening = Opening(config=self.config, folders=folders, total_optimizer_steps=STEPS)
-        workers = open_workers(opening, progress=SilentProgress())
+        opening = Opening(
+            config=self.config,
+            folders=WorkerFolders.of_run(self.config, self.run, datasets),
+            total_optimizer_steps=STEPS,
+            total_critic_steps=STEPS,
+        )
+        open_them = LocalWorker if self.in_process and self.config.cluster.is_alone else open_workers
+        workers = open_them(opening, progress=SilentProgress())
         try:
+            if self.config.algorithm.kl is not None:
+                workers.load("reference", self.run.initial_model)
+            if self.config.critic is not None:
+                workers.load("critic", self.run.initial_model)
             yield workers
         finally:
             workers.close()
@@ -87,3 +111,138 @@ def trial_config(dtype: Dtype) -> RunConfig:
 def on_gpu() -> bool:
     """Whether the workers compute on a GPU."""
     return computing_device().type == "cuda"
+
+
+UPDATES = 2
+"""Steps that are compared: the numbers of the second one depend on the weights that the first one has made."""
+
+
+def made_groups(trial: Trial, response: int) -> list[Group]:
+    """A group for each prompt of a step, with random responses of this many tokens, none of them banned."""
+    folder = trial.run.initial_model
+    vocabulary = np.arange(load_architecture(folder).get_text_config().vocab_size)
+    allowed = np.setdiff1d(vocabulary, banned_token_ids(folder))
+    draw = np.random.default_rng(response)
+
+    def rollout(prompt: Prompt, index: int) -> Rollout:
+        return Rollout(
+            prompt_uid=prompt.uid,
+            sample_index=index,
+            response_ids=draw.choice(allowed, response).astype(np.int32),
+            log_probs=np.zeros(response, np.float32),  # `learn_from` puts the trainer's in their place
+            text="",
+            finish_reason="stop",  # algorithm.overlong_filtering leaves none of them out
+            policy_version=0,
+        )
+
+    indices = range(trial.config.rollout.n)
+    return [Group(prompt=prompt, rollouts=[rollout(prompt, index) for index in indices]) for prompt in trial.prompts]
+
+
+def learn_from(
+    workers: WorkerGroup, trial: Trial, groups: Sequence[Group], *, timer: PhaseTimer | None = None
+) -> Mapping[str, float]:
+    """The metrics of one step of learning from these groups, in which every second response is rewarded. They are taken
+    to be sampled by the trainer's present weights, so that one batch serves for several steps."""
+    config = trial.config
+    groups = _sampled_now(workers, groups)
+    scores = {rollout.key: _score(rollout.sample_index) for group in groups for rollout in group.rollouts}
+    collected = Collected(
+        generated=RolloutBatch(groups=groups, scores=scores),
+        scored=groups,
+        batch=RolloutBatch(groups=groups, scores=scores),
+        prompts=[group.prompt for group in groups],
+        greedy_rewards={group.prompt.uid: 0.0 for group in groups},
+    )
+    learned = learn(
+        collected,
+        step=max(1, config.trainer.critic_warmup),
+        config=config,
+        kl_coef=None if config.algorithm.kl is None else config.algorithm.kl.coef,
+        workers=workers,
+        timer=timer or PhaseTimer(),
+    )
+    return learned.metrics
+
+
+def gradient_norms(trial: Trial, groups: Sequence[Group]) -> list[float]:
+    """The gradient norms of two steps on the same groups, by new workers with the initial weights."""
+    with trial.workers() as workers:
+        return [learn_from(workers, trial, groups)["actor/grad_norm"] for _ in range(UPDATES)]
+
+
+def _sampled_now(workers: WorkerGroup, groups: Sequence[Group]) -> list[Group]:
+    """The groups with the trainer's log-probs in place of the generator's."""
+    (found,) = workers.compute("old_log_probs", [groups])
+    return [
+        replace(group, rollouts=[_as_of(workers, *pair) for pair in zip(group.rollouts, log_probs, strict=True)])
+        for group, log_probs in zip(groups, found, strict=True)
+    ]
+
+
+def _as_of(workers: WorkerGroup, rollout: Rollout, log_probs: Float32Array) -> Rollout:
+    return replace(rollout, log_probs=log_probs, policy_version=workers.policy_version)
+
+
+def _score(sample_index: int) -> Score:
+    return Score(components={"overall": float(sample_index % 2)})
+
+
+AGREEMENT_ADVICE = (
+    "a kernel of the generator or of the trainer computes another number: compare the rows on attention and matrix "
+    "products; algorithm.old_log_probs: recompute with a correction trains in spite of it"
+)
+
+
+def requests_of(trial: Trial) -> list[GenerationRequest]:
+    """The requests of one step, the same in every call."""
+    return requests_for(trial.prompts, trial.config.rollout.n, run_seed=trial.config.seed, step=1)
+
+
+def sampling_of(trial: Trial, *, max_tokens: int | None = None) -> Sampling:
+    """How training samples, with responses as long as the run's or shorter."""
+    rollout = trial.config.rollout
+    return Sampling(temperature=rollout.temperature, max_tokens=max_tokens or rollout.max_response_length)
+
+
+def sampled(workers: WorkerGroup, trial: Trial) -> list[Group]:
+    """One step's groups, from an awake generator."""
+    rollout = trial.config.rollout
+    return some_sampled(workers, trial, trial.prompts, n=rollout.n, max_tokens=rollout.max_response_length)
+
+
+def sampled_once(workers: WorkerGroup, trial: Trial) -> list[Group]:
+    """One step's groups, from a generator that is woken for them."""
+    with awake_generator(workers):
+        return sampled(workers, trial)
+
+
+def some_sampled(workers: WorkerGroup, trial: Trial, prompts: list[Prompt], *, n: int, max_tokens: int) -> list[Group]:
+    """n responses of up to `max_tokens` tokens to these prompts, from an awake generator."""
+    requests = requests_for(prompts, n, run_seed=trial.config.seed, step=1)
+    return collect_groups(prompts, workers.generate(requests, sampling_of(trial, max_tokens=max_tokens)), n)
+
+
+def gap_of(workers: WorkerGroup, groups: list[Group]) -> LogProbGap:
+    """How far the log-probs of generator and trainer differ."""
+    (trained,) = workers.compute("old_log_probs", [groups])
+    generator = [rollout.log_probs for group in groups for rollout in group.rollouts]
+    return log_prob_gap(np.concatenate(generator), np.concatenate([one for group in trained for one in group]))
+
+
+def agrees(gap: LogProbGap, bounds: AgreementBounds) -> bool:
+    """Whether the difference is one of rounding."""
+    return not any(broken_bounds(gap, bounds))
+
+
+def agreement(check: str, workers: WorkerGroup, groups: list[Group], trial: Trial) -> Finding:
+    """Whether the generator's log-probs of these groups are the trainer's."""
+    gap, bounds = gap_of(workers, groups), AGREEMENT[trial.config.model.dtype]
+    return compared(
+        check,
+        holds=agrees(gap, bounds),
+        measured=f"{gap.count} log-probs differ by {gap.mean:.1e} in the mean (bound {bounds.mean:.0e}), at the 99.9th "
+        f"percentile by {gap.percentile:.1e} (bound {bounds.percentile:.0e})",
+        advice=AGREEMENT_ADVICE,
+        figures={"tokens": gap.count, "mean": gap.mean, "percentile": gap.percentile, "largest": gap.largest},
+    )

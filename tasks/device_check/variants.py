@@ -11,9 +11,18 @@ from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.stop import StopRequest
 from tasks.device_check.check import Finding, Setting, compared
-from tasks.device_check.sampling import agreement, sampled_once
-from tasks.device_check.trial import LONGEST_RESPONSE, STEPS, Dtype, Trial, on_gpu, prepare_trial
-from tasks.device_check.updates import gradient_norms, made_groups
+from tasks.device_check.trial import (
+    LONGEST_RESPONSE,
+    STEPS,
+    Dtype,
+    Trial,
+    agreement,
+    gradient_norms,
+    made_groups,
+    on_gpu,
+    prepare_trial,
+    sampled_once,
+)
 
 
 def training_findings(setting: Setting) -> Iterator[Finding]:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from rl_core.files import remove_folder, sweep_temporaries
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from tasks.housekeeping.overview import RunOverview, overview, overviews
-from tasks.housekeeping.protection import Protection
+from tasks.housekeeping.protection import ask_registry, reason_to_keep
 from tasks.housekeeping.rules import Rule
 from tasks.housekeeping.sizes import freed_bytes
 
@@ -42,8 +43,11 @@ class Cleaning:
 def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str, str]) -> Cleaning:
     """Plan what the rule removes. Nothing is changed."""
     runs = list(overviews(runs_dir))
-    protection = Protection(runs=runs, in_use=in_use)
-    choices = [Choice(found=run, why=why, kept=protection.reason_to_keep(run)) for run, why in rule.choose(runs, now)]
+    aliases = cache(ask_registry)
+    choices = [
+        Choice(found=run, why=why, kept=reason_to_keep(run, runs, in_use=in_use, aliases=aliases))
+        for run, why in rule.choose(runs, now)
+    ]
     removed = [choice for choice in choices if choice.kept is None]
     return Cleaning(
         removed=removed,

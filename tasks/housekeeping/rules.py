@@ -54,6 +54,11 @@ class Rule:
         return None if self.failed or self.superseded else ""
 
 
+def rule_of(*, older_than: str, failed: bool, superseded: bool) -> Rule:
+    """The rule that a person asks for; an empty age is no age. Raises ConfigError for a rule without any condition."""
+    return Rule(older_than=parse_age(older_than) if older_than else None, failed=failed, superseded=superseded)
+
+
 def parse_age(text: str) -> timedelta:
     """`12h`, `30d` or `8w`. Raises ConfigError for everything else."""
     match = re.fullmatch(r"(\d{1,6})([hdw])", text.strip())

@@ -24,7 +24,7 @@ _MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unusable:
-    """Rows of some data that cannot be used, of `total` rows. If they are not read again by a run, they were left out."""
+    """Rows of some data that cannot be used, of `total` rows. Those that a run does not read again were left out."""
 
     data: str
     rows: Sequence[BadRow]

@@ -13,11 +13,19 @@ from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json, read_json
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tasks.comparison.groups import ComparedRun, RunGroup
+from tasks.comparison.groups import RunGroup
 from tasks.comparison.stragglers import Straggler, stragglers
 from tasks.reproduction.baseline_result import BaselineResult
-from tasks.reproduction.finished_run import FinishedRun, MeasuredRun, read_finished, read_measured, trained_shares
-from tasks.reproduction.published_result import changes, judge_runs, published_of
+from tasks.reproduction.published_result import (
+    FinishedRun,
+    MeasuredRun,
+    changes,
+    judge_runs,
+    published_of,
+    read_finished,
+    read_measured,
+    trained_shares,
+)
 from tasks.results.run_facts import RunFacts
 
 
@@ -76,7 +84,7 @@ def _judge(member: Member) -> BaselineResult:
 
 
 def _stragglers(measured: Sequence[MeasuredRun]) -> list[Straggler]:
-    runs = tuple(ComparedRun(RunFacts(run.finished.run)) for run in measured)
+    runs = tuple(RunFacts(run.finished.run) for run in measured)
     return stragglers(RunGroup(label="", runs=runs), measured[0].finished.config.evaluation.modes[0])
 
 

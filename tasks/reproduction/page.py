@@ -8,7 +8,7 @@ from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 from rl_core.run_directory import RunDirectory
 from tasks.cache.code_version import PACKAGE
 from tasks.comparison.curves import charts
-from tasks.comparison.groups import ComparedRun, RunGroup
+from tasks.comparison.groups import RunGroup
 from tasks.comparison.page import interval_over_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.results.report_charts import Chart, draw
@@ -145,4 +145,4 @@ def _reward(result: BaselineResult) -> Chart:
 
 def _group(one: str, several: str, runs: Sequence[RunDirectory]) -> RunGroup:
     label = one if len(runs) == 1 else several
-    return RunGroup(label=label, runs=tuple(ComparedRun(RunFacts(run)) for run in runs))
+    return RunGroup(label=label, runs=tuple(RunFacts(run) for run in runs))

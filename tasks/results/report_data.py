@@ -32,9 +32,8 @@ from tasks.results.report_page import (
     image_uri,
 )
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
-from tasks.results.timeline import timeline
 from tasks.results.validation_history import validation_history
-from tasks.results.worker_rows import worker_rows
+from tasks.results.worker_rows import timeline, worker_rows
 
 Records = Sequence[Mapping[str, Any]]
 

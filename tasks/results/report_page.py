@@ -12,7 +12,7 @@ import jinja2
 from rl_core.evaluation.comparison import Comparison
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
-from tasks.results.timeline import Timeline
+from tasks.results.worker_rows import Timeline, WorkerRow
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _LARGEST_IMAGE_SIDE = 320
@@ -57,18 +57,6 @@ class PhaseMemory:
     name: str
     forecast: float | None
     measured: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerRow:
-    """How one worker spent the time of the steps, in shares of 1 by what it did, and the most memory that it took, in
-    GiB; None where it is not known."""
-
-    name: str
-    host: str
-    device: str
-    shares: Mapping[str, float]
-    memory: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

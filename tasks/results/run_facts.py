@@ -3,13 +3,14 @@
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, get_args
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, compare_items
 from rl_core.evaluation.items import EvaluationItem, Mode
-from rl_core.evaluation.result import EvaluationResult, read_evaluation, read_results
+from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, read_evaluation, read_results
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
@@ -32,33 +33,48 @@ _STAGES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunFacts:
-    """The results in a run's folder; everything is read when it is asked for."""
+    """The results in a run's folder. Its files are read when they are needed, and once."""
 
     run: RunDirectory
 
-    @property
+    @cached_property
     def config(self) -> RunConfig:
         """The resolved config."""
         return load_config(self.run.config)
 
-    @property
+    @cached_property
     def stages(self) -> list[StageManifest]:
         """The finished stages in the order in which they run."""
         names = [path.stem for path in self.run.stage_manifest("any").parent.glob("*.json")]
         found = (read_manifest(self.run, stage) for stage in sorted(names, key=stage_order))
         return [manifest for manifest in found if manifest is not None]
 
-    @property
+    @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One mapping for each step; step 0 is the validation before training."""
         return read(self.run.metrics)
 
-    @property
+    @cached_property
     def timings(self) -> list[dict[str, Any]]:
         """One mapping for each step."""
         return read(self.run.timings)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether its trained model was evaluated."""
+        return (self.run.evaluation("trained") / ITEMS_FILE).is_file()
+
+    @cached_property
+    def base(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
+        """[mode] -> items of the base model."""
+        return read_evaluation(self.run.evaluation("base"))
+
+    @cached_property
+    def trained(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
+        """[mode] -> items of the trained model."""
+        return read_evaluation(self.run.evaluation("trained"))
 
     def results(self, evaluated: str) -> dict[Mode, EvaluationResult]:
         """[mode] -> result of one model."""
@@ -73,10 +89,7 @@ class RunFacts:
         such mode."""
         evaluation = self.config.evaluation
         mode = next((mode for mode in evaluation.modes if mode == "greedy" or evaluation.n == 1), None)
-        if mode is None:
-            return None
-        base, trained = (read_evaluation(self.run.evaluation(evaluated))[mode] for evaluated in EVALUATED_MODELS)
-        return base, trained
+        return None if mode is None else (self.base[mode], self.trained[mode])
 
     def comparison(self) -> Comparison | None:
         """The trained model against the base model; None where no mode has one response an item."""

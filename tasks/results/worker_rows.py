@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
-
-from tasks.results.report_page import WorkerRow
 
 _WORK: Final = {
     "generating": ("generate_s",),
@@ -16,6 +15,18 @@ _WORK: Final = {
 
 _PEAKS: Final = ("_gpu_used_gib", "_peak_gib")
 """Endings of the columns of memory; the first that a run has is shown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRow:
+    """How one worker spent the time of the steps, in shares of 1 by what it did, and the most memory that it took, in
+    GiB; None where it is not known."""
+
+    name: str
+    host: str
+    device: str
+    shares: Mapping[str, float]
+    memory: float | None
 
 
 def worker_rows(timings: Sequence[Mapping[str, Any]]) -> list[WorkerRow]:
@@ -62,3 +73,48 @@ def _memory(lines: Sequence[Mapping[str, Any]], number: int) -> float | None:
         if found:
             return float(max(found))
     return None
+
+
+_STEPS: Final = 3
+"""Steps that are shown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """A stretch of work: its kind, and its begin and length in shares of the time that is shown."""
+
+    work: str
+    begin: float
+    length: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """The last steps of a run: their time together, and [worker] -> its work, in the order of time."""
+
+    first_step: int
+    last_step: int
+    seconds: float
+    workers: Sequence[Sequence[Bar]]
+
+
+def timeline(timings: Sequence[Mapping[str, Any]]) -> Timeline | None:
+    """The timeline of the last steps that ran on the same number of workers; None where no work was recorded. `spans`
+    of a line of timings.jsonl is [worker] -> what it did: kind of work, begin and end in Unix seconds."""
+    lines = [line for line in timings[-_STEPS:] if any(line.get("spans", ()))]
+    if not lines:
+        return None
+    shown = [line for line in lines if len(line["spans"]) == len(lines[-1]["spans"])]
+    spans = [[span for line in shown for span in line["spans"][number]] for number in range(len(shown[-1]["spans"]))]
+    begin = min(span[1] for of_worker in spans for span in of_worker)
+    end = max(span[2] for of_worker in spans for span in of_worker)
+    whole = max(end - begin, 1e-9)
+    return Timeline(
+        first_step=shown[0]["step"],
+        last_step=shown[-1]["step"],
+        seconds=end - begin,
+        workers=[
+            [Bar(work=work, begin=(start - begin) / whole, length=(stop - start) / whole) for work, start, stop in own]
+            for own in spans
+        ],
+    )

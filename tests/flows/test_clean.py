@@ -1,13 +1,11 @@
 """The cleaning as a flow, and what it leaves to sets of baselines."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from flows.clean import clean
-from flows.cleaning import cleaning, rule_of
-from flows.reproducing import BaselineSet
+from flows.reproducing import BaselineSet, needed_runs
 from rl_core.files import atomic_write_json
 from tests.flows.artifacts import artifacts_of
 from tests.flows.test_reproduce import BASELINE
@@ -32,18 +30,14 @@ def test_runs_of_a_set_stay_until_it_has_its_page(tmp_path: Path) -> None:
     )
     baseline_set.save()
     (plan,) = baseline_set.planned()
-    readable(failed(tmp_path, plan.resolved.run.name), finished(tmp_path))
-    rule, now = rule_of(older_than="", failed=True, superseded=False), datetime.now(UTC)
-    (kept,) = cleaning(rule, tmp_path, now).kept
-    assert kept.kept == f"the set of baselines {baseline_set.name} is not finished and needs it"
+    reason = f"the set of baselines {baseline_set.name} is not finished and needs it"
+    assert needed_runs(str(tmp_path)) == {plan.resolved.run.name: reason}
     atomic_write_json(baseline_set.folder / "summary.json", {})
-    assert not cleaning(rule, tmp_path, now).kept
+    assert needed_runs(str(tmp_path)) == {}
 
 
 def test_a_set_whose_baselines_are_gone_needs_nothing(tmp_path: Path) -> None:
     BaselineSet(baselines=["gone"], runs_dir=str(tmp_path)).save()
     (tmp_path / "reproductions" / "torn").mkdir()
     (tmp_path / "reproductions" / "torn" / "set.json").write_text("{")
-    readable(failed(tmp_path, "broken"), finished(tmp_path))
-    rule = rule_of(older_than="", failed=True, superseded=False)
-    assert not cleaning(rule, tmp_path, datetime.now(UTC)).kept
+    assert needed_runs(str(tmp_path)) == {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from flows.parameters import Override
+from flows.request import Override
 from rl_core.config.loading import ConfigError, load_config
 
 MIXTURE = (

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from flows.parameters import OptionalSeeds, Seeds
 from flows.request import resolve_run
-from flows.seed_group import SeedGroup, parse_seeds, seeds_text
+from flows.seed_group import OptionalSeeds, SeedGroup, Seeds, parse_seeds, seeds_text
 from rl_core.config.loading import ConfigError
 
 pytestmark = pytest.mark.usefixtures("at_the_root")

@@ -12,7 +12,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import WantedStage, read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.reproduction.baseline_set import good_runs_before
-from tasks.reproduction.finished_run import read_finished
+from tasks.reproduction.published_result import read_finished
 from tests.damages import DAMAGES, FOLDER_DAMAGES
 from tests.tasks.baseline_runs import run_of, week
 from tests.tasks.continued import Geometry, attempt, results

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.commands.report import carry_out_report
+from flows.commands.run import carry_out_report
 from flows.request import RunRequest, resolve_run
 from rl_core.evaluation.items import write_items
 from rl_core.evaluation.result import read_evaluation

@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from rl_core.config.loading import ConfigError
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from tests.tasks.housekeeping.runs import aged, failed, finished, readable
@@ -61,9 +60,3 @@ def test_a_run_that_cannot_be_removed_is_told_by_the_exit_code(
     monkeypatch.setattr("tasks.housekeeping.removal.remove_folder", refuse)
     text = called("clean", "--failed", "--yes", runs_dir=tmp_path, code=1)
     assert "Permission denied" in text and runs[2].config.is_file()
-
-
-def test_a_cleaning_without_a_rule_says_which_ones_there_are(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["clean", "--yes", "--runs-dir", str(tmp_path)])
-    assert done.exit_code == 1 and isinstance(done.exception, ConfigError)
-    assert "--failed, --superseded, --older-than 30d" in f"{done.exception}"

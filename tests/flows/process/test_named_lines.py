@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from flows.process.named_lines import NamedLines
+from flows.process.own_process import NamedLines
 
 
 def prints(text: str, lines: NamedLines) -> None:

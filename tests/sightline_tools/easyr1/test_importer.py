@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
-from sightline_tools.easyr1.importer import Imported, import_easyr1
-from sightline_tools.easyr1.table import KEYS
+from sightline_tools.easyr1.importer import KEYS, Imported, import_easyr1
 from sightline_tools.easyr1.values import CHOICES, OPTIONAL, read_value
 from tests.sightline_tools.easyr1.example import every_key
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from rl_core.config.run import RunConfig
-from sightline_tools.easyr1.importer import Imported, import_easyr1
-from sightline_tools.easyr1.table import KEYS
+from sightline_tools.easyr1.importer import KEYS, Imported, import_easyr1
 from tests.sightline_tools.easyr1.cases import CASES, CASES_WITHOUT_A_FILE
 from tests.sightline_tools.easyr1.example import every_key
 from tests.sightline_tools.easyr1.meaning import (

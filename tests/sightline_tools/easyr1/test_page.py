@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from rl_core.config.run import RunConfig
+from sightline_tools.easyr1.importer import KEYS
 from sightline_tools.easyr1.page import migration_page
-from sightline_tools.easyr1.table import KEYS
 from tests.sightline_tools.easyr1.example import dotted, every_key
 
 PAGE = Path(__file__).parents[3] / "docs" / "migration.md"

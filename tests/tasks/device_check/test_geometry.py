@@ -18,7 +18,7 @@ from tasks.device_check import checks, configured_generator, configured_update, 
 from tasks.device_check.check import Setting
 from tasks.device_check.configured_generator import generator_findings
 from tasks.device_check.geometry import prepare_geometry
-from tasks.device_check.updates import learn_from, made_groups
+from tasks.device_check.trial import learn_from, made_groups
 
 TEXT = {
     "hidden_size": 64,

@@ -86,12 +86,6 @@ def test_a_run_that_another_config_names_stays(tmp_path: Path) -> None:
     assert source.name in names(planned(tmp_path))
 
 
-def test_a_run_that_another_one_links_into_stays(tmp_path: Path) -> None:
-    source, other = finished(tmp_path), finished(tmp_path, "seed=2")
-    (other.root / "model").symlink_to(source.root / "data")
-    assert kept(tmp_path) == {source.name: f"{other.name} has a symbolic link into it (model)"}
-
-
 def taken_over(tmp_path: Path) -> tuple[RunDirectory, RunDirectory]:
     """A run, and another one that took two epochs over from it; retention removed the first one's checkpoint."""
     source, other = finished(tmp_path), finished(tmp_path, "seed=2")
@@ -115,17 +109,6 @@ def test_a_source_whose_taker_has_copies_or_links_of_its_own_may_go(tmp_path: Pa
     carry_out_cleaning(plan, tmp_path)
     manifest = read_manifest(other, "train-epoch-002")
     assert manifest is not None and altered_output(other.root, manifest.outputs) is None
-
-
-@pytest.mark.parametrize("damage", ["missing", "altered"])
-def test_a_source_whose_taker_lost_its_own_copy_stays(tmp_path: Path, damage: str) -> None:
-    source, other = taken_over(tmp_path)
-    file = other.checkpoints / "step-000002" / "weights"
-    file.unlink()
-    if damage == "altered":
-        file.write_text("weights of X")
-    reason = kept(tmp_path)[source.name]
-    assert reason is not None and "took train-epoch-002 over from it and has no intact copy" in reason
 
 
 def test_the_champion_stays_and_other_versions_may_go(new_database: Callable[[], str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.progress import SilentProgress
-from tasks.pages.progress_pages import Eta, FlowProgress
+from tasks.pages.artifacts import Eta, FlowProgress
 
 
 def test_the_rest_takes_as_long_as_the_units_so_far() -> None:
@@ -67,7 +67,7 @@ def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.Log
 
     shown = Recorder()
     with (
-        caplog.at_level(logging.INFO, logger="tasks.pages.progress_pages"),
+        caplog.at_level(logging.INFO, logger="tasks.pages.artifacts"),
         FlowProgress(shown).wait("start the engine"),
     ):
         assert shown.open == ["start the engine"]

@@ -7,7 +7,7 @@ import pytest
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from tasks.reproduction.baseline_set import good_runs_before, judge_set
-from tasks.reproduction.finished_run import read_finished
+from tasks.reproduction.published_result import read_finished
 from tests.tasks.baseline_runs import run_of, week, week_of_seeds
 
 ROOT = Path(__file__).parents[3]

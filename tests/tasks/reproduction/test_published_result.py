@@ -10,8 +10,7 @@ from rl_core.evaluation.result import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name, stage_digests
-from tasks.reproduction.finished_run import read_measured
-from tasks.reproduction.published_result import dry_run_problems, judge_runs, obstacles
+from tasks.reproduction.published_result import dry_run_problems, judge_runs, obstacles, read_measured
 from tasks.results.run_facts import RunFacts
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.finished_run import finish_stage

@@ -22,7 +22,7 @@ from tasks.results.report_page import (
     image_uri,
     render,
 )
-from tasks.results.timeline import Bar, Timeline
+from tasks.results.worker_rows import Bar, Timeline
 
 REWARD = Chart(
     title="Reward", caption="Mean.", series=[Series(label="reward", steps=[1, 2, 3], values=[0.1, 0.5, 0.9])]

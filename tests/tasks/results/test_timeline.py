@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.results.timeline import timeline
+from tasks.results.worker_rows import timeline
 
 
 def line(step: int, *spans: list[list[Any]]) -> dict[str, Any]:
