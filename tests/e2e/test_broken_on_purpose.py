@@ -2,7 +2,7 @@
 something fails"): it ends with the results of a run that nothing happened to, to the bit.
 
 What is broken elsewhere: a reward that raises past its share, and a stop in the evaluation (tests/flows/test_retry.py);
-kills at a terminal, at any moment and in each replacement of a file (test_interruptions.py, chaos.py); MLflow
+kills at a terminal, at any moment and in each replacement of a file (chaos.py); MLflow
 (test_outages.py).
 """
 

@@ -207,10 +207,6 @@ def test_a_second_call_finds_everything_and_changes_nothing(place: Place, finish
     assert {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")} == before
 
 
-def test_the_folder_of_a_run_continues_it(place: Place, finished: tuple[State, RunDirectory]) -> None:
-    assert rerun_stages(place.call(config=str(finished[1].root))) == set()
-
-
 def test_an_empty_mlflow_database_is_filled_from_the_runs_folder(
     place: Place, finished: tuple[State, RunDirectory]
 ) -> None:
@@ -236,11 +232,6 @@ def test_a_deleted_or_altered_artefact_is_made_again(place: Place, finished: tup
     card.unlink()
     assert rerun_stages(place.call()) == {"describe the model", "report"}
     assert summary.read_text() != before + " " and card.is_file()
-
-
-def test_another_gallery_writes_the_report_alone(place: Place, finished: tuple[State, RunDirectory]) -> None:
-    assert rerun_stages(place.call("tracking.gallery_items=2")) == {"report"}
-    assert finished[1].report.read_text().count("<article") == 2
 
 
 def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(

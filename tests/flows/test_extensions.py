@@ -1,5 +1,4 @@
-"""A run whose data source, loss, advantage estimator and group filter are the user's, in files outside the package.
-tests/e2e/test_extensions.py, which is slow, does the same from the terminal and through all stages."""
+"""A run whose data source, loss, advantage estimator and group filter are the user's, in files outside the package."""
 
 import json
 import shutil

@@ -97,12 +97,6 @@ def test_its_schema_and_its_defaults_are_valid(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize("wrong", [{"env": ["A=1"]}, {"image_pull_policy": "Sometimes"}, {"volumes": "runs"}])
-def test_nonsense_is_refused(name: str, wrong: dict[str, Any]) -> None:
-    assert validate(defaults(name) | wrong, TEMPLATES[name]["variables"])
-
-
-@each
 def test_jobs_hold_what_the_image_and_the_deployments_need(name: str) -> None:
     """Runs and downloads are mounted where compose.yaml mounts them, and the user is the image's."""
     made = job(name, command="prefect flow-run execute", env={"A": "1"})

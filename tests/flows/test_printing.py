@@ -4,14 +4,12 @@ import shlex
 from io import StringIO
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from flows.commands.doctor import examine
 from flows.printing import say
-from flows.process.error_messages import cause_of
 from flows.reproducing import BaselineSet
 from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
@@ -51,10 +49,3 @@ def test_doctor_shows_the_command_of_a_run_in_an_odd_folder(tmp_path: Path) -> N
     console = Console(file=StringIO(), width=1000)
     examine(runs_dir, console)
     assert shlex.quote(str(runs_dir)) in console.file.getvalue()
-
-
-def test_what_the_system_says_is_a_sentence_without_its_number() -> None:
-    with pytest.raises(OSError, match="Errno") as error:
-        Path("/nowhere/at/all").read_text()
-    assert cause_of(error.value) == "/nowhere/at/all: No such file or directory"
-    assert cause_of(OSError("no number")) == "no number"

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from flows.request import resolve_run, start_tag
+from flows.request import Override, resolve_run, start_tag
 from rl_core.config.loading import ConfigError, dump_config, load_config
 from tasks.cache.stages import run_name
 
@@ -67,3 +68,37 @@ def test_where_to_upload_does_not_make_another_run(tmp_path: Path) -> None:
 def test_the_tag_of_a_start_is_utc() -> None:
     assert start_tag(datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC)) == "20260101T010203"
     assert start_tag(datetime(2026, 1, 1, 1, 2, 3, tzinfo=timezone(timedelta(hours=2)))) == "20251231T230203"
+
+
+MIXTURE = (
+    "data.train={type: mixture, sources: {my-charts: {type: counting, size: 8, scene_seed: 1}, "
+    "hiyouga/geometry3k: {type: counting, size: 8, scene_seed: 3}}}"
+)
+QUICKSTART = Path(__file__).parents[2] / "configs/quickstart.yaml"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "seed=3",
+        " seed =3",
+        "data.prompt_template=a=b.jinja",
+        "reward.by_source.my-charts.function=count",
+        "data.source_weights.my-charts=2",
+        "data.source_weights.hiyouga/geometry3k=2",
+        "data.train.sources.größe={type: counting, size: 8, scene_seed: 4}",
+        "data.train.sources.two words={type: counting, size: 8, scene_seed: 4}",
+        "data.system_prompt=\n",
+    ],
+)
+def test_an_override_of_the_command_line_is_one_of_the_form(override: str) -> None:
+    load_config(QUICKSTART, [MIXTURE, override])
+    assert TypeAdapter(Override).validate_python(override) == override
+
+
+@pytest.mark.parametrize("override", ["", "seed", "=3", "  =3"])
+def test_what_changes_no_key_is_refused_by_both(override: str) -> None:
+    with pytest.raises(ConfigError, match=r"must read key\.path=value"):
+        load_config(QUICKSTART, [override])
+    with pytest.raises(ValidationError):
+        TypeAdapter(Override).validate_python(override)

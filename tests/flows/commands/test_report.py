@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from flows.commands.run import carry_out_report
-from flows.request import RunRequest, resolve_run
+from flows.request import RunRequest
 from rl_core.evaluation.items import write_items
 from rl_core.evaluation.result import read_evaluation
 from rl_core.run_directory import RunDirectory
@@ -96,8 +96,3 @@ def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flo
     shutil.rmtree(reported.merged_model)
     code, text = reported_of(reported.name, reported.root.parent)
     assert code == 0 and "Held-out accuracy" in text and "With vLLM" not in text
-
-
-def test_a_name_that_is_no_run_is_a_config_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no config file"):
-        resolve_run("nothing", runs_dir=tmp_path)

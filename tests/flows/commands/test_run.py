@@ -12,10 +12,8 @@ from rich.console import Console
 
 from flows.cli import main
 from flows.commands.run import carry_out
-from flows.request import RunRequest, resolve_run
-from rl_core.config.loading import ConfigError
+from flows.request import RunRequest
 from rl_core.run_directory import RunDirectory
-from rl_core.run_lock import RunLock
 from tests.tasks.upgrades import install
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
@@ -86,16 +84,6 @@ def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pyt
     assert "Traceback" not in error and "PlanError" not in error
 
 
-def test_a_run_that_is_written_by_another_process_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = resolve_run(CONFIG, [NO_MLFLOW], runs_dir=tmp_path).run
-    with RunLock(run.lock):
-        code, _ = ended(tmp_path)
-    assert code == 1
-    assert "is being written by the process with pid" in capsys.readouterr().err
-
-
 def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tasks.preflight
 
@@ -109,11 +97,6 @@ def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypa
     code, text = ended(tmp_path)
     assert code == 143
     assert "To continue:\n  sightline run " in text
-
-
-def test_a_refused_config_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="did you mean"):
-        ended(tmp_path, "actor.optim.lrr=1")
 
 
 def test_the_command_line_turns_a_refused_config_into_a_message(

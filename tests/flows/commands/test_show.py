@@ -87,10 +87,6 @@ def test_prompt_answer_responses_rewards_and_advantages_are_shown(run: RunDirect
         assert part in text, part
 
 
-def test_what_a_model_said_is_shown_as_it_is(run: RunDirectory) -> None:
-    assert "[bold]? …(cut)" in shown(run)
-
-
 LATEX = [
     r"so \[x = 5\] done",
     "a backslash at the end \\",

@@ -18,17 +18,6 @@ def test_a_log_gets_one_line_a_bar_with_the_newest_figures() -> None:
     assert text.getvalue() == "train epoch 1: 3/3 in 0 s reward 0.2\n"
 
 
-def test_a_bar_that_breaks_off_says_how_far_it_came() -> None:
-    text = StringIO()
-    try:
-        with LogLines(Console(file=text)).bar("train", 5) as advance:
-            advance(2)
-            raise KeyError
-    except KeyError:
-        pass
-    assert text.getvalue().startswith("train: 2/5 in 0 s")
-
-
 def test_a_terminal_keeps_a_finished_bar_and_drops_one_inside_it() -> None:
     text = StringIO()
     console = Console(file=text, force_terminal=True, width=120)

@@ -8,8 +8,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Crashed, Running
 
 from flows.baseline import baseline
-from flows.process.error_messages import cause_of
-from flows.process.failed_flows import explain, last_lines
+from flows.process.failed_flows import explain
 from flows.process.flow_runs import planned_start
 from flows.request import RunRequest, resume_command
 from rl_core.run_directory import RunDirectory
@@ -60,15 +59,3 @@ def test_one_whose_config_is_gone_gets_a_page_without_a_run(tmp_path: Path) -> N
     explain(baseline, flow_run, KILLED)
     (page,) = pages_of(flow_run)
     assert "exit status -9" in page and "sightline run" not in page
-
-
-def test_the_log_of_a_run_that_never_began_is_empty(tmp_path: Path) -> None:
-    assert last_lines(RunDirectory(tmp_path)) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [(ValueError("change it"), "change it"), (ArithmeticError("odd"), "ArithmeticError: odd")],
-)
-def test_the_kind_is_named_where_nobody_expected_the_error(error: Exception, cause: str) -> None:
-    assert cause_of(error) == cause

@@ -54,20 +54,6 @@ def test_flow_runs_made_in_one_moment_have_starts_of_their_own_that_a_retry_keep
     assert planned_start(client.read_flow_run(planned[0].id)) == weeks[0]
 
 
-def test_an_abandoned_flow_run_becomes_crashed(client: SyncPrefectClient, run: RunDirectory) -> None:
-    killed = flow_run(client, Running())
-    remember(run, killed)
-    mark_abandoned(run, current=str(uuid4()))
-    assert state_of(client, killed) == "Crashed"
-
-
-def test_a_finished_flow_run_keeps_its_state(client: SyncPrefectClient, run: RunDirectory) -> None:
-    finished = flow_run(client, Completed())
-    remember(run, finished)
-    mark_abandoned(run, current=str(uuid4()))
-    assert state_of(client, finished) == "Completed"
-
-
 def test_a_flow_run_that_waits_for_a_worker_is_left_alone(client: SyncPrefectClient, run: RunDirectory) -> None:
     retried = flow_run(client, Scheduled(name="AwaitingRetry"))
     remember(run, retried)
@@ -128,11 +114,6 @@ def test_other_flow_runs_are_left_alone(client: SyncPrefectClient, run: RunDirec
     remember(run, flow_run(client, Running()))
     mark_abandoned(run, current=str(uuid4()))
     assert state_of(client, other) == "Running"
-
-
-def test_a_flow_run_of_a_deleted_database_is_no_error(run: RunDirectory) -> None:
-    remember(run, str(uuid4()))
-    mark_abandoned(run, current=str(uuid4()))
 
 
 def test_a_killed_flow_run_has_noted_no_end(run: RunDirectory) -> None:

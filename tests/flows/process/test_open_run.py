@@ -109,12 +109,6 @@ def test_the_lock_is_free_again_after_a_failure_and_the_log_tells_why(tmp_path: 
     assert opened(tmp_path).is_completed()
 
 
-def test_a_body_that_ends_well_is_noted(tmp_path: Path) -> None:
-    watcher = Watcher()
-    opened(tmp_path, watcher=watcher)
-    assert watcher.completed and watcher.error is None
-
-
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path, signum: signal.Signals) -> None:
     before = signal.getsignal(signum)
@@ -158,10 +152,6 @@ def test_a_fresh_run_is_tagged_with_its_start_and_reuses_nothing(tmp_path: Path)
     reuse = opened(tmp_path, lambda run: (run.name, run.reuse), fresh=True).result()
     assert reuse[0].startswith(f"{the_run(tmp_path).name}-20")
     assert reuse[1] is False
-
-
-def test_a_refused_config_fails_the_flow_with_its_message(tmp_path: Path) -> None:
-    assert "no config file" in str(error_of(opened(tmp_path, config="nowhere.yaml")))
 
 
 def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
-"""A run in a process of its own: why it ended, also when it could not note it."""
+"""A run in a process of its own: why it ended, also when it could not note it, and what it prints beside others."""
 
+import os
+import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from flows.commands.run import carry_out
-from flows.process.own_process import last_lines, run_alone
+from flows.process.own_process import NamedLines, last_lines, run_alone
 from flows.request import RunRequest, resolve_run
 from rl_core.run_lock import RunLock
 from rl_core.stop import StopRequest
@@ -68,3 +72,46 @@ def test_what_was_printed_is_shown_without_secrets(monkeypatch: pytest.MonkeyPat
         printed.write(b"x" * 100_000 + b"\n" + b"line\n" * 50 + b"login with of-nobody-else failed\n\n")
         lines = last_lines(printed)
     assert lines[-1] == "login with [WANDB_API_KEY] failed" and lines[:-1] == ["line"] * 19
+
+
+def prints(text: str, lines: NamedLines) -> None:
+    subprocess.run(
+        [sys.executable, "-c", f"import os; os.write(1, {text.encode()!r})"], stdout=lines.stream, check=True
+    )
+
+
+def test_every_line_comes_whole_and_once_after_the_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two processes write into one file, as a run and what it starts do: reading moves nobody's position."""
+    with NamedLines.of("seed 2") as lines:
+        prints("load the model\nstep 1", lines)
+        lines.show()
+        assert capsys.readouterr().out == "seed 2: load the model\n"
+        prints("6: 96 °\n\nand the", lines)
+        lines.show()
+        lines.show()
+        prints(" last words", lines)
+    assert capsys.readouterr().out == "seed 2: step 16: 96 °\nseed 2: and the last words\n"
+
+
+def test_nobody_who_reads_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `| head`, or for a terminal of another encoding."""
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w", encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    with NamedLines.of("seed 2") as lines:
+        prints("96 °\n", lines)
+        lines.show()
+        prints("and on\n", lines)
+    with suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_a_terminal_has_room_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with NamedLines.of("seed 2") as lines:
+        assert lines.variables == {}, "there is no terminal"
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", "100")
+        assert lines.variables == {"COLUMNS": "92"}
+        monkeypatch.setenv("COLUMNS", "20")
+        assert lines.variables == {"COLUMNS": "40"}

@@ -7,7 +7,7 @@ from prefect import State
 
 from flows.baseline_seeds import baseline_seeds
 from tests.flows.process.stand_in import NOTES, put_in_place
-from tests.flows.test_reproduce import BASELINE, expect_task_states, finished
+from tests.flows.test_reproduce import BASELINE, expect_task_states
 from tests.rl_core.planning.gpu_driver import put_driver
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
@@ -57,13 +57,3 @@ def test_a_signal_stops_every_run_that_is_carried_out(tmp_path: Path, monkeypatc
     assert state.is_cancelled() and state.name == "Interrupted", state
     assert "stopped by SIGTERM" in state.message and "sightline run --resume" in state.message
     assert sorted((tmp_path / "runs" / NOTES).read_text().splitlines()) == ["1 stops", "2 stops"]
-
-
-def test_finished_runs_are_recognised_beside_each_other(tmp_path: Path) -> None:
-    for seed, right in ((1, 36), (2, 20), (3, 38)):
-        finished(tmp_path, right, f"seed={seed}", *OVERRIDES)
-    state = run_seeds(tmp_path, "1-3")
-    assert state.is_completed(), state
-    expect_task_states(state, {f"seed {seed}": "Cached" for seed in (1, 2, 3)})
-    (group,) = state.result()["groups"]
-    assert (group["seeds"], group["accuracy_by_seed"]) == ([1, 2, 3], [0.9, 0.5, 0.95])

@@ -167,16 +167,6 @@ def test_a_reward_can_be_mended_until_the_run_is_frozen(begun: Begun) -> None:
     assert begun.digests() == before, "a finished run stays finished"
 
 
-def test_a_loss_is_part_of_what_training_depends_on_and_of_nothing_else(begun: Begun) -> None:
-    stand(begun, "prepare")
-    before = begun.digests()
-    (begun.project / "algorithms" / "scales.py").write_text("SCALE = 2.0\n")
-    mended = begun.digests()
-    changed = {stage for stage in before if before[stage] != mended[stage]}
-    assert changed >= {"training", "train-epoch-001", "evaluate-trained", "merge"}
-    assert not changed & {"prepare", "cold-start", "evaluate-base"}
-
-
 def test_what_was_prepared_stays_prepared(begun: Begun) -> None:
     before = begun.digests()
     (begun.project / "prompts" / "ask.jinja").write_text("{{ content }}")
@@ -186,14 +176,6 @@ def test_what_was_prepared_stays_prepared(begun: Begun) -> None:
     assert begun.digests() == before
     finish_stage(begun.run, "prepare", {}, digest="of an earlier version")
     assert begun.digests()["prepare"] != before["prepare"]
-
-
-def test_a_data_source_can_be_mended_until_its_rows_are_prepared(begun: Begun) -> None:
-    before = begun.digests()
-    (begun.project / "sources" / "words" / "asked.py").write_text("ASKED = '0 + 2?'\n")
-    assert begun.digests()["prepare"] != before["prepare"], "nothing was prepared yet"
-    finish_stage(begun.run, "prepare", {}, digest=before["prepare"])
-    assert begun.digests() == before
 
 
 def test_a_correction_takes_the_place_of_what_was_kept_and_nothing_else_is_written(begun: Begun) -> None:

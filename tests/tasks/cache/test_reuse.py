@@ -9,7 +9,7 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, read_manifest, write_manifest
-from tasks.cache.reuse import bring_folder, find_complete, stage_paths, why_not_taken
+from tasks.cache.reuse import bring_folder, find_complete, stage_paths
 
 SOFTWARE = {"torch": "2.0", "sightline": "0.1.0 (code a)"}
 
@@ -50,11 +50,6 @@ def other(tmp_path: Path) -> RunDirectory:
 def test_a_finished_stage_is_found_as_it_was_written(run: RunDirectory) -> None:
     written = finish(run, "evaluate-base", "d1")
     assert find_complete(run, wanted()) == written
-
-
-def test_another_digest_is_not_found(run: RunDirectory) -> None:
-    finish(run, "evaluate-base", "d1")
-    assert find_complete(run, wanted("evaluate-base", "d2")) is None
 
 
 def test_a_deleted_artefact_is_noticed(run: RunDirectory) -> None:
@@ -121,16 +116,6 @@ def test_of_several_runs_the_one_that_the_same_software_made_gives_its_stage(run
         finish(RunDirectory(run.root.with_name(name)), "evaluate-base", "d1", name, software={"torch": version})
     found = find_complete(run, wanted(software={"torch": "2.0"}))
     assert found is not None and found.reused_from == "b"
-
-
-def test_why_no_run_gives_its_stage_is_reported(run: RunDirectory, other: RunDirectory) -> None:
-    assert why_not_taken(run, wanted()) is None
-    finish(other, "evaluate-base", "another digest")
-    assert why_not_taken(run, wanted()) is None, "another experiment"
-    finish(RunDirectory(run.root.with_name("third")), "evaluate-base", "d1", software={"torch": "2.1"})
-    assert why_not_taken(run, wanted(software={"torch": "2.0"})) == (
-        "not taken over from third: made by other software: torch 2.1 -> 2.0"
-    )
 
 
 def test_a_stage_taken_over_twice_keeps_its_first_origin(run: RunDirectory, other: RunDirectory) -> None:

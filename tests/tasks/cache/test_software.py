@@ -1,8 +1,6 @@
 """By which software a stage is made: what it is, what changed of it, and what that is in words."""
 
 import compileall
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core import environment
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
 from tasks.cache.named_files import NamedFiles
@@ -45,10 +42,6 @@ def changed(before: dict[str, Software], now: dict[str, Software]) -> dict[str, 
     """[kind of stage] -> what changed, of those of which something did."""
     words = {kind: in_words(differences(before[kind], now[kind])) for kind in before}
     return {kind: text for kind, text in words.items() if text}
-
-
-def test_equal_calls_find_equal_software() -> None:
-    assert software() == software()
 
 
 def sources_below(folder: Path) -> Path:
@@ -100,15 +93,6 @@ def test_packages_that_a_users_functions_import_change_the_stages_that_call_them
     assert changed(software(), own) == dict.fromkeys(("train", "evaluate"), words)
 
 
-def test_no_library_is_imported() -> None:
-    code = (
-        "import sys; from tasks.cache.software import LIBRARIES, versions_of; assert 'torch' in versions_of(LIBRARIES);"
-        "print([name for name in ('torch', 'vllm', 'transformers', 'datasets', 'scipy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_the_number_of_threads_decides_what_a_cpu_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     before = software()
@@ -149,13 +133,6 @@ def test_other_workers_than_asked_for_are_other_software_of_what_all_compute(mon
     assert changed(two, left) == dict.fromkeys(("cold-start", "train"), "workers 2 x 1, sharding full -> none")
     assert changed(left, one) == {}
     assert changed(with_workers(left, ClusterConfig(nodes=2, address="auto")), two) == {}
-
-
-def test_workers_on_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(environment, "usable_cores", lambda: 12)
-    assert device(ClusterConfig(devices=4)) == "CPU with 3 thread(s)"
-    assert device(ClusterConfig(devices=24)) == "CPU with 1 thread(s)"
 
 
 SOFTWARE = st.dictionaries(st.sampled_from(["torch", "vllm", "made from prepare", "device"]), st.sampled_from("abc"))

@@ -80,26 +80,8 @@ def test_a_reward_and_what_it_imports_are_named_by_their_files(reward: Path) -> 
     assert what_changed(before, parts(override)["training"]) == f"{reward.with_name('helper.py')} changed"
 
 
-def test_a_loss_and_what_it_imports_are_named_by_their_files(tmp_path: Path) -> None:
-    (tmp_path / "loss.py").write_text("import scales\ndef mine(tokens): ...\n")
-    (tmp_path / "scales.py").write_text("SCALE = 1\n")
-    override = f"algorithm.loss={{type: custom, function: {tmp_path / 'loss.py'}:mine}}"
-    before = parts(override)["training"]
-    (tmp_path / "scales.py").write_text("SCALE = 2\n")
-    assert what_changed(before, parts(override)["training"]) == f"{tmp_path / 'scales.py'} changed"
-
-
 def test_how_long_a_run_is_changes_no_epoch() -> None:
     assert parts()["training"] == parts("trainer.total_epochs=9")["training"]
-
-
-def test_a_template_is_named_by_its_key(tmp_path: Path) -> None:
-    template = tmp_path / "template.jinja"
-    template.write_text("{{ content }}")
-    override = f"data.prompt_template={template}"
-    before = parts(override)["prepare"]
-    template.write_text("{{ content }}!")
-    assert what_changed(before, parts(override)["prepare"]) == "the text of data.prompt_template changed"
 
 
 @pytest.mark.parametrize(

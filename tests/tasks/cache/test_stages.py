@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.sources.local import LocalSource
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.stages import epoch_chain, run_name, stage_digests
+from tasks.cache.stages import EpochChain, epoch_chain, run_name, stage_digests
 
 ROOT = Path(__file__).parents[3]
 AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
@@ -105,117 +107,6 @@ def test_the_evaluations_sampling_matters_to_training_only_where_validation_samp
     assert changed(quickstart(*never), quickstart(*never, evaluation)) == EVALUATION
 
 
-def test_editing_the_prompt_template_changes_every_stage(tmp_path: Path) -> None:
-    template = tmp_path / "prompt.jinja"
-    template.write_text("{{ content }}")
-    config = quickstart(f"data.prompt_template={template}")
-    before = stage_digests(config, NamedFiles(source_digest))
-    template.write_text("{{ content }} Think first.")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == ALL
-
-
-def test_editing_a_users_reward_file_changes_what_it_judged(tmp_path: Path) -> None:
-    reward = tmp_path / "reward.py"
-    reward.write_text("def score(sample): return {'overall': 1.0}")
-    config = quickstart(f"reward.function={reward}:score")
-    before = stage_digests(config, NamedFiles(source_digest))
-    reward.write_text("def score(sample): return {'overall': 0.0}")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
-
-
-def test_editing_a_neighbour_that_the_reward_file_imports_does_too(tmp_path: Path) -> None:
-    (tmp_path / "reward.py").write_text("import grading\ndef score(sample): return {'overall': grading.GRADE}")
-    (tmp_path / "grading.py").write_text("GRADE = 1.0")
-    config = quickstart(f"reward.function={tmp_path / 'reward.py'}:score")
-    before = stage_digests(config, NamedFiles(source_digest))
-    (tmp_path / "grading.py").write_text("GRADE = 0.0")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
-
-
-def test_editing_an_installed_reward_or_its_package_changes_what_it_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "rewards_of_mine"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "score.py").write_text("from rewards_of_mine import scale\ndef score(sample): ...\n")
-    (package / "scale.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    config = quickstart("reward.function=rewards_of_mine.score:score")
-    before = stage_digests(config, NamedFiles(source_digest))
-    (package / "scale.py").write_text("RIGHT = 1.0\n")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING | EVALUATION
-
-
-@pytest.mark.parametrize("key", ["data.train", "cold_start.source"])
-def test_editing_the_file_of_a_data_source_or_a_neighbour_changes_every_stage(tmp_path: Path, key: str) -> None:
-    path, neighbour = tmp_path / "source.py", tmp_path / "words.py"
-    config = quickstart(f"{key}={{type: custom, function: '{path}:rows'}}")
-    path.write_text("import words\ndef rows(): ...\n")
-    neighbour.write_text("")
-    before = stage_digests(config)
-    path.write_text("import words\ndef rows(): return words.ROWS\n")
-    after = stage_digests(config)
-    neighbour.write_text("ROWS = []\n")
-    last = stage_digests(config)
-    for old, new in ((before, after), (after, last)):
-        assert {stage for stage in old if old[stage] != new[stage]} == ALL
-
-
-def test_a_data_source_that_is_not_there_is_named(tmp_path: Path) -> None:
-    config = quickstart(f"data.train={{type: custom, function: '{tmp_path / 'gone.py'}:rows'}}")
-    with pytest.raises(ValueError, match=r"gone\.py:rows': there is no file"):
-        stage_digests(config)
-
-
-CUSTOM = {
-    "algorithm.loss": "def function(tokens): ...",
-    "algorithm.advantage": "def function(inputs): ...",
-    "algorithm.online_filtering": "def function(scores): ...",
-}
-
-
-@pytest.mark.parametrize("key", CUSTOM)
-def test_editing_a_function_of_the_algorithm_changes_training_and_what_follows(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(CUSTOM[key])
-    config = quickstart(f"{key}={{type: custom, function: {path}:function}}")
-    before = stage_digests(config, NamedFiles(source_digest))
-    path.write_text(f"{CUSTOM[key]} # otherwise")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
-
-
-def test_the_code_of_an_installed_package_is_part_of_the_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "losses_of_mine"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "one.py").write_text("from losses_of_mine import two\ndef loss(tokens): ...\n")
-    (package / "two.py").write_text("X = 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    config = quickstart("algorithm.loss={type: custom, function: losses_of_mine.one:loss}")
-    before = stage_digests(config, NamedFiles(source_digest))
-    (package / "two.py").write_text("X = 2\n")
-    after = stage_digests(config, NamedFiles(source_digest))
-    assert {stage for stage in before if before[stage] != after[stage]} == AFTER_TRAINING
-
-
-def test_a_reward_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the config names .*gone\.py, which cannot be read: No such file"):
-        stage_digests(quickstart(f"reward.function={tmp_path / 'gone.py'}:score"), NamedFiles(source_digest))
-
-
-def test_lowering_the_number_of_kept_checkpoints_stays_in_the_run() -> None:
-    """What a full disk's message advises."""
-    assert run_name(quickstart()) == run_name(quickstart("trainer.save_limit=1"))
-
-
 def test_the_order_of_rows_matters_to_a_cold_start_only_where_there_is_one() -> None:
     before, after = (quickstart("cold_start=null", f"data.shuffle={word}") for word in ("true", "false"))
     assert changed(before, after) == AFTER_TRAINING
@@ -228,28 +119,12 @@ def test_the_direction_of_a_curriculum_changes_no_prepared_row() -> None:
     assert changed(before, after) == AFTER_TRAINING
 
 
-@pytest.mark.parametrize("cookie", ["latin-1", "utf-8"])
-def test_a_reward_file_is_read_in_the_encoding_that_it_names(tmp_path: Path, cookie: str) -> None:
-    reward = tmp_path / "reward.py"
-    config = quickstart(f"reward.function={reward}:score")
-    digests = []
-    for word in ("größe", "große"):
-        reward.write_bytes(f"# -*- coding: {cookie} -*-\nWORD = '{word}'\ndef score(sample): ...\n".encode(cookie))
-        digests.append(stage_digests(config, NamedFiles(source_digest)))
-    assert digests[0]["training"] != digests[1]["training"]
-
-
 @pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
 def test_a_template_that_is_not_utf8_is_named(tmp_path: Path, key: str) -> None:
     template = tmp_path / "prompt.jinja"
     template.write_bytes("{{ content }} Größe?".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"{template} is not UTF-8 text \(line 1\): save it as UTF-8"):
         stage_digests(quickstart(f"{key}={template}"), NamedFiles(source_digest))
-
-
-def test_a_missing_template_is_named() -> None:
-    with pytest.raises(ValueError, match=r"nowhere\.jinja"):
-        stage_digests(quickstart("data.prompt_template=nowhere.jinja"), NamedFiles(source_digest))
 
 
 def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
@@ -297,3 +172,89 @@ def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:
     assert run_name(quickstart("storage.address=/mnt/share", "storage.verify=false")) == name
     assert run_name(quickstart("planning={mean_response_length: 8}")) == name
     assert run_name(quickstart("actor.optim.lr=1e-4")) != name
+
+
+FILES = {
+    "own.jinja": "{{ content }}",
+    "reward.py": "import grading\ndef function(sample): ...\n",
+    "grading.py": "",
+    "rows.py": "import words\ndef rows(): ...\n",
+    "words.py": "",
+    "mine.py": "def function(inputs): ...\n",
+    "package_of_mine/__init__.py": "",
+    "package_of_mine/one.py": "from package_of_mine import two\ndef function(inputs): ...\n",
+    "package_of_mine/two.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("override", "edited", "reruns"),
+    [
+        ("data.prompt_template={}/own.jinja", "own.jinja", ALL),
+        ("data.train={{type: custom, function: '{}/rows.py:rows'}}", "rows.py", ALL),
+        ("cold_start.source={{type: custom, function: '{}/rows.py:rows'}}", "words.py", ALL),
+        ("reward.function={}/reward.py:function", "reward.py", AFTER_TRAINING | EVALUATION),
+        ("reward.function={}/reward.py:function", "grading.py", AFTER_TRAINING | EVALUATION),
+        ("reward.function=package_of_mine.one:function", "package_of_mine/two.py", AFTER_TRAINING | EVALUATION),
+        ("algorithm.loss={{type: custom, function: {}/mine.py:function}}", "mine.py", AFTER_TRAINING),
+        ("algorithm.advantage={{type: custom, function: {}/mine.py:function}}", "mine.py", AFTER_TRAINING),
+        ("algorithm.online_filtering={{type: custom, function: {}/mine.py:function}}", "mine.py", AFTER_TRAINING),
+        (
+            "algorithm.loss={{type: custom, function: package_of_mine.one:function}}",
+            "package_of_mine/two.py",
+            AFTER_TRAINING,
+        ),
+    ],
+)
+def test_an_edited_file_changes_the_stages_that_depend_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, edited: str, reruns: set[str]
+) -> None:
+    """A file that the config names, one that such a file imports, and one of an installed package."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = quickstart(override.format(tmp_path))
+    before = stage_digests(config)
+    with (tmp_path / edited).open("a") as file:
+        file.write("# otherwise\n")
+    after = stage_digests(config)
+    assert {stage for stage in before if before[stage] != after[stage]} == reruns
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.train={{type: custom, function: '{}/gone.py:rows'}}", r"gone\.py:rows': there is no file"),
+        ("reward.function={}/gone.py:score", r"the config names .*gone\.py, which cannot be read: No such file"),
+        ("data.prompt_template={}/nowhere.jinja", r"nowhere\.jinja"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, override: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        stage_digests(quickstart(override.format(tmp_path)))
+
+
+@given(length=st.integers(0, 30), data=st.data())
+def test_it_is_a_sequence(length: int, data: st.DataObject) -> None:
+    chain = EpochChain(length, training="digest")
+    links = list(chain)
+    part = data.draw(st.slices(length))
+    assert chain[part] == links[part]
+    if length:
+        number = data.draw(st.integers(-length, length - 1))
+        assert chain[number] == links[number] and links[number] in chain
+    assert len(chain) == length == len(set(links))
+    assert ("train-epoch-001", "other") not in chain and f"train-epoch-{length + 1:03d}" not in dict(links)
+
+
+def test_no_more_of_it_is_computed_than_is_asked_for() -> None:
+    chain = EpochChain(10**11, training="digest")
+    assert len(chain) == 10**11
+    assert ("train-epoch-003", chain[2][1]) in chain
+    for stranger in (("train-epoch-002", "other"), ("prepare", "digest"), ("train-epoch-²", "x"), "text", ()):
+        assert stranger not in chain
+
+
+def test_the_epochs_of_another_training_are_others() -> None:
+    assert not set(EpochChain(9, training="one")) & set(EpochChain(9, training="other"))

@@ -2,17 +2,18 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from rl_core.evaluation.comparison import compare_groups
-from rl_core.run_directory import RunDirectory
 from tasks.comparison.curves import charts
 from tasks.comparison.data import comparison_page, group_shares
 from tasks.comparison.groups import RunGroup, group_runs
 from tasks.comparison.page import ComparisonPage
-from tasks.comparison.record import as_json, headline_metrics
+from tasks.comparison.record import EXPERIMENT, as_json, headline_metrics, show_comparison, write_comparison
 from tests.tasks.finished_run import finish_run
 
 GRPO = ["++++------", "+++-+-----"]
@@ -148,7 +149,34 @@ def test_scripts_and_mlflow_get_the_same_figures(groups: list[RunGroup]) -> None
     assert metrics.keys() == {"accuracy/grpo", "accuracy/rloo", "difference/rloo", "p_items/rloo"}
 
 
-def test_a_run_is_read_wherever_it_lies(groups: list[RunGroup], tmp_path: Path) -> None:
-    moved = tmp_path / "elsewhere"
-    shutil.move(groups[0].runs[0].run.root, moved)
-    assert group_runs([RunDirectory(moved)])[0].runs[0].is_evaluated
+@pytest.fixture
+def two_recipes(tmp_path: Path) -> list[RunGroup]:
+    runs = [finish_run(tmp_path / "runs", f"rollout.n={n}", trained=signs) for n, signs in ((4, "+--"), (8, "++-"))]
+    return group_runs(runs)
+
+
+def test_mlflow_has_each_comparison_once(
+    two_recipes: list[RunGroup], new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    out, uri = tmp_path / "page.html", new_database()
+    for shown in (two_recipes, two_recipes, two_recipes[::-1]):
+        page = write_comparison(shown, out, num_items=3)
+        show_comparison(page, shown, out, mlflow_uri=uri)
+    client = MlflowClient(tracking_uri=uri)
+    found = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id])
+    runs = {run.info.run_name: run for run in found}
+    assert runs.keys() == {"4 vs 8", "8 vs 4"} and len(found) == 2
+    run = runs["4 vs 8"]
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["difference/8"] == pytest.approx(1 / 3)
+    assert len(client.get_metric_history(run.info.run_id, "difference/8")) == 1
+    assert run.data.tags["group.8"] == two_recipes[1].runs[0].run.name
+    assert "do not differ significantly" in run.data.tags["verdict.8"]
+    assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"page.html", "page.json"}
+
+
+def test_an_outage_is_a_warning(two_recipes: list[RunGroup], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "folder.db").mkdir()
+    page = write_comparison(two_recipes, tmp_path / "page.html", num_items=3)
+    show_comparison(page, two_recipes, tmp_path / "page.html", mlflow_uri=f"sqlite:///{tmp_path}/folder.db")
+    assert "the comparison: not sent" in caplog.text

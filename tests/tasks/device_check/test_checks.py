@@ -8,7 +8,7 @@ import pytest
 from rl_core.config import tolerances
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import dump_config
-from tasks.device_check import sampling, variants
+from tasks.device_check import trial, variants
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.forecasts import against_plan
 from tasks.device_check.generation import float32_agreement
@@ -21,7 +21,7 @@ from tests.rl_core.small_run import small_config
 
 def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = dataclasses.replace(tolerances.AGREEMENT["float32"], mean=1e-12)
-    monkeypatch.setattr(sampling, "AGREEMENT", {"float32": exact})
+    monkeypatch.setattr(trial, "AGREEMENT", {"float32": exact})
     (finding,) = float32_agreement(Setting(folder=tmp_path))
     assert finding.verdict == "fails"
     assert "bound 1e-12" in finding.measured

@@ -105,14 +105,6 @@ def test_the_speed_on_a_known_card_stands_beside_the_plan(tmp_path: Path) -> Non
     assert f"0.50 s beside {generated.figures['planned_seconds']:.2f} in the plan" in generated.measured
 
 
-def test_small_images_make_more_groups(tmp_path: Path) -> None:
-    file = config_of(tmp_path / "model", FIELDS["images"])
-    file.write_text(dump_config(load_config(file, ["data.max_prompt_length=256", "data.max_pixels=3136"])))
-    trial = prepare_geometry(Setting(folder=tmp_path, config=file), response=32)
-    tokens = sum(len(prompt.token_ids) + 2 * 32 for prompt in trial.prompts)
-    assert 2.0 <= tokens / update_token_budget(trial.config) < 2.5
-
-
 def test_the_generator_of_a_model_without_weights_is_checked(tmp_path: Path) -> None:
     setting = Setting(folder=tmp_path, config=config_of(tmp_path / "model", FIELDS["images"]))
     findings = {finding.check: finding for finding in generator_findings(setting)}

@@ -45,12 +45,6 @@ def test_a_run_that_a_process_holds_is_running(tmp_path: Path) -> None:
     assert overview(run).status is RunStatus.FINISHED
 
 
-def test_a_look_at_a_run_changes_nothing(tmp_path: Path) -> None:
-    run = aged(finished(tmp_path), days=3)
-    before = overview(run), sorted(path.name for path in run.root.iterdir())
-    assert (overview(run), sorted(path.name for path in run.root.iterdir())) == before
-
-
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, RunDirectory]:
     folder = tmp_path_factory.mktemp("runs")

@@ -12,7 +12,7 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.cache.manifests import StageManifest
-from tasks.pages.markdown import _escaped, links_page, markdown_table, stage_page, steps_page, validation_page
+from tasks.pages.markdown import _escaped, links_page, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
 
@@ -69,14 +69,6 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
 )
 def test_what_a_model_escaped_is_text(text: str, shown: str) -> None:
     assert _escaped(text) == shown
-
-
-def test_a_long_text_is_cut() -> None:
-    assert _escaped("x" * 1000) == "x" * 300 + " ..."
-
-
-def test_a_table_has_a_line_a_row() -> None:
-    assert markdown_table(("a", "b"), [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
 
 
 def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:

@@ -7,17 +7,12 @@ import pytest
 from rl_core import environment
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import load_config
-from rl_core.config.model import LoraConfig, ModelConfig
-from rl_core.config.training import OptimConfig
 from rl_core.planning.batches import batch_plan
 from tasks.pages.plan_facts import (
     WorkRow,
     plan_facts,
-    precision_words,
     threads_words,
-    trained_words,
     work_rows,
-    workers_title,
 )
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
@@ -56,49 +51,12 @@ def test_generators_of_several_workers_answer_together() -> None:
     assert generation.each == "each of 4 generators of 2 workers: up to 16 prompts = 128 responses"
 
 
-def test_the_title_says_how_many_workers_there_are() -> None:
-    config = load_config(QUICKSTART, ["cluster.devices=3", "cluster.nodes=2"])
-    assert workers_title(config) == "A step on 6 workers: 2 machines x 3, sharding full"
-
-
 def test_draws_are_told_where_groups_are_filtered() -> None:
     assert "a draw" not in facts()
     told = facts("algorithm.online_filtering={mini_rollout_batch_size: 24, max_try_make_batch: 9}")
     assert told["a draw"] == "24 prompts, until 64 groups pass the filter; at most 9 draws a step"
     assert told["an epoch"] == "2048 rows / 64 = 31 steps; 64 rows are left out"
     assert facts("algorithm.online_filtering={}")["a draw"].startswith("64 prompts")
-
-
-def model_config(**fields: object) -> ModelConfig:
-    return ModelConfig.model_validate({"source": {"type": "tiny"}, **fields})
-
-
-@pytest.mark.parametrize(
-    ("dtype", "strategy", "words"),
-    [
-        ("float32", "adamw", "float32 throughout"),
-        ("bfloat16", "adamw", "bfloat16 arithmetic, float32 master weights"),
-        (
-            "bfloat16",
-            "adamw_bf16",
-            "bfloat16 arithmetic, float32 master weights; gradients and first moment bfloat16",
-        ),
-    ],
-)
-def test_each_precision_has_its_words(dtype: str, strategy: str, words: str) -> None:
-    assert precision_words(model_config(dtype=dtype), OptimConfig(strategy=strategy)) == words
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({}, "all weights"),
-        ({"freeze_vision_tower": True}, "all weights but the vision tower's"),
-        ({"lora": LoraConfig(rank=8)}, "LoRA adapters of rank 8"),
-    ],
-)
-def test_each_trained_part_has_its_words(fields: dict[str, object], words: str) -> None:
-    assert trained_words(model_config(**fields)) == words
 
 
 def test_a_number_of_threads_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:

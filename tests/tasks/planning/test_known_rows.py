@@ -74,11 +74,6 @@ def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path:
         assert told(other) == []
 
 
-def test_a_limit_counts(config: RunConfig, tmp_path: Path) -> None:
-    limited = config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", "data.train.limit=4")
-    assert glance_at(limited)["data.train"].rows == 4
-
-
 def test_the_lines_of_a_long_file_are_only_counted(config: RunConfig, tmp_path: Path) -> None:
     glance = glance_at(config_of(write_rows(tmp_path, "long.jsonl", 300), tmp_path / "held.parquet"))["data.train"]
     assert (glance.rows, glance.columns) == (300, None)

@@ -99,12 +99,6 @@ def own_source(tmp_path: Path, text: str) -> str:
     return f"data.train={{type: custom, function: '{path}:rows'}}"
 
 
-def test_the_rewards_are_tried_on_rows_of_a_users_function(tmp_path: Path) -> None:
-    rows = "def rows():\n    yield {'problem': 'How many?', 'answer': 'several'}\n"
-    (problem,) = reward_problems(small(own_source(tmp_path, rows)))
-    assert "several" in str(problem)
-
-
 def test_a_data_source_that_fails_is_named_before_anything_starts(tmp_path: Path) -> None:
     config = small(own_source(tmp_path, "def rows():\n    yield {}['problem']\n"), "data.max_prompt_length=32")
     (problem,) = find_problems(config, RunDirectory(tmp_path / "run"))

@@ -84,11 +84,6 @@ def other(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "runs" / "other")
 
 
-def test_an_empty_run_starts_and_has_nothing_to_tell(run: RunDirectory) -> None:
-    start = take_up(run)
-    assert (start.epochs, start.step, str(start)) == ([], 0, "")
-
-
 def test_finished_epochs_stand_though_their_checkpoints_are_gone(run: RunDirectory) -> None:
     train(run, 3, save_limit=1)
     assert intact(run) == [6]
@@ -106,14 +101,6 @@ def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_
         start = take_up_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
     assert start.step == 2
     assert run.rollouts(3).exists() == kept
-
-
-def test_a_damaged_newest_checkpoint_takes_its_epoch_with_it_and_nothing_else(run: RunDirectory) -> None:
-    train(run, 3)
-    (checkpoint(run, 6) / "state").write_text("altered")
-    start = take_up(run)
-    assert (names(start.epochs), start.again, intact(run)) == (EPOCHS[:2], 2, [2, 4])
-    assert str(start) == "training continues after step 4; 2 step(s) of the interrupted run are done again"
 
 
 @pytest.mark.parametrize("record", [RunDirectory.rollouts, RunDirectory.validation])
@@ -201,17 +188,6 @@ def test_a_process_that_is_killed_while_it_goes_back_for_a_record_makes_it_again
     assert killed_before_each_call(prepare, lambda: take_up(run, elsewhere=False), check) > 5
     attempt(run, GEOMETRY)
     assert results(run) == results(other)
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")], ids=["missing", "torn"])
-@pytest.mark.parametrize("name", ["train-epoch-001.json", "training.started"])
-def test_a_lost_note_costs_no_training(run: RunDirectory, name: str, damage: Callable[[Path], object]) -> None:
-    train(run, 1, half=True)
-    damage(run.root / "stages" / name)
-    start = take_up(run)
-    assert (start.step, start.again, intact(run)) == (3, 0, [2, 3])
-    attempt(run, GEOMETRY)
-    assert names(take_up(run).epochs) == EPOCHS
 
 
 def test_an_epoch_that_is_noted_late_names_no_checkpoint_of_a_later_step(
@@ -321,35 +297,6 @@ def test_a_training_that_goes_on_in_its_first_epoch_knows_what_it_was_begun_with
     begun = begun_epoch(run)
     assert begun is not None and begun.software == {"torch": "1; 2 after step 2; 3 after step 4"}
     assert take_up(run, software={"torch": "3"}, steps_per_epoch=9, epochs=1).trained_by == begun.software
-
-
-def test_a_training_that_starts_again_was_made_by_what_is_here_now(run: RunDirectory) -> None:
-    train(run, 1)
-    shutil.rmtree(run.checkpoints)
-    newer = {"torch": "2.1"}
-    start = take_up(run, software=newer)
-    assert (start.step, start.trained_by, start.made_by(newer)) == (0, {}, newer)
-    assert attempt(run, dataclasses.replace(GEOMETRY, software=newer)).ended
-    assert all(finished_epoch(run, number).software == newer for number in (1, 2, 3))
-
-
-def test_only_the_lines_of_the_epochs_taken_over_come_along(run: RunDirectory, other: RunDirectory) -> None:
-    train(other, 3)
-    assert len(take_up(run, GEOMETRY.chain[:2]).epochs) == 2
-    assert len(run.metrics.read_text().splitlines()) == 4
-    assert len(run.timings.read_text().splitlines()) == 4
-    assert not checkpoint(run, 6).exists()
-
-
-def test_a_run_that_has_as_much_itself_takes_nothing_over(run: RunDirectory, other: RunDirectory) -> None:
-    train(run, 2)
-    train(other, 2)
-    assert all(manifest.reused_from is None for manifest in take_up(run).epochs)
-
-
-def test_a_fresh_run_takes_nothing_over(run: RunDirectory, other: RunDirectory) -> None:
-    train(other, 2)
-    assert take_up(run, elsewhere=False).epochs == []
 
 
 def test_lines_of_timings_that_cannot_be_read_do_not_end_a_run(run: RunDirectory) -> None:

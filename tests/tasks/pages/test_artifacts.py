@@ -28,22 +28,11 @@ def test_what_an_earlier_process_did_says_nothing_of_the_pace() -> None:
     assert str(eta) == "91 of 100, 27 s left"
 
 
-def test_at_the_end_nothing_is_left() -> None:
-    eta = Eta(2)
-    eta.advance(1, now=0.0)
-    eta.advance(1, now=1.0)
-    assert eta.is_finished and str(eta) == "2 of 2"
-
-
 def test_work_of_which_nobody_knows_how_much_there_is_is_counted() -> None:
     eta = Eta(None)
     for number in range(3):
         eta.advance(1, now=float(number))
     assert (str(eta), eta.percent, eta.is_finished) == ("3", 0.0, False)
-
-
-def test_work_without_units_is_no_error() -> None:
-    assert Eta(0).percent == 0.0
 
 
 @given(st.lists(st.integers(0, 5), min_size=1), st.integers(1, 50))
