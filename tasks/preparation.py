@@ -60,14 +60,14 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
         texts = corpus(config.data, _extra_texts(config))
         build_tiny_model(source, folder, corpus=texts, seed=config.seed, dtype=config.model.dtype)
     else:
-        for path in checkpoint_files(source):
+        for path in _checkpoint_files(source):
             link_or_copy(path.resolve(), folder / path.name)
         check_architecture(folder / "config.json")  # before anything loads it
     if config.data.override_chat_template is not None:
         replace_chat_template(folder, read_utf8(Path(config.data.override_chat_template)))
 
 
-def checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
+def _checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
     """The files of a checkpoint's folder, which is downloaded first when it is on the hub. Raises OSError when there is
     neither a folder nor a checkpoint of that name."""
     folder = Path(source.path)

@@ -27,7 +27,9 @@ def report(run: str) -> StageManifest | State[StageManifest]:
     """Write the summary and the report of an open run."""
     ended = run_stage(run, "report", make=_make, show=_show)
     context = current_context(run)
-    context.tracking.show_headline(_headline(context.manifests["report"]))
+    result = context.manifests["report"].result
+    # The metrics by which MLflow compares pipelines.
+    context.tracking.show_headline({f"accuracy/{name}": result[name]["accuracy"] for name in EVALUATED_MODELS})
     return ended
 
 
@@ -39,11 +41,6 @@ def _make(context: RunContext) -> StageOutcome:
     atomic_write_text(run.report, redact(render(page)))
     atomic_write_json(run.summary, summary)
     return StageOutcome(outputs=[run.report, run.summary], result=summary["evaluation"])
-
-
-def _headline(manifest: StageManifest) -> dict[str, float]:
-    """The metrics by which MLflow compares pipelines."""
-    return {f"accuracy/{name}": manifest.result[name]["accuracy"] for name in EVALUATED_MODELS}
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

@@ -86,11 +86,11 @@ def take_up(run: str) -> range:
     ]
     raise_if_fatal(found)
     show_plan(context, _plan(context))
-    chain = training_chain(context)
+    chain = _training_chain(context)
     log_event = RunLogs(context.run).log_event
     trainer = context.config.trainer
     store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
-    wanted = wanted_training(context, chain)
+    wanted = _wanted_training(context, chain)
     finish_fetching(context.run)
     context.storage.bring_training(chain, here=lambda: training_start(context.run, wanted, store).step)
     start = take_up_training(context.run, wanted, store, elsewhere=context.reuse)
@@ -107,12 +107,11 @@ def take_up(run: str) -> range:
     return range(1, len(chain) + 1)
 
 
-def wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
-    """The training of an open run, given the stages before it."""
+def _wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
     return WantedTraining(whole=context.wanted("training"), chain=chain, trainer=context.config.trainer)
 
 
-def training_chain(context: RunContext) -> EpochChain:
+def _training_chain(context: RunContext) -> EpochChain:
     """Name and digest of every epoch's stage. It needs the prepared rows, whose number decides how many epochs there
     are."""
     return context.stages.epochs(_plan(context).epochs)
@@ -146,7 +145,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
         started = time.monotonic()
         with _closed_on_failure(context):
             note_new_workers(context)
-        wanted = wanted_training(context, training_chain(context)).epoch(epoch, made_by=context.trained_by)
+        wanted = _wanted_training(context, _training_chain(context)).epoch(epoch, made_by=context.trained_by)
         mark_started(context.run, wanted)
         result = _train(context, epoch)
         outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)

@@ -104,7 +104,7 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
         result = summarise_by_protocol(protocol, items, subject=subject, was_asked_here=False)
         folder = out / protocol.name
         write_protocol_result(folder, result, items)
-        show_protocol_result(result, folder, request, console)
+        _show_protocol_result(result, folder, request, console)
     return 0
 
 
@@ -130,13 +130,12 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
         for result, items in results:
             folder = out / result.name
             write_protocol_result(folder, result, items)
-            show_protocol_result(result, folder, request, console)
+            _show_protocol_result(result, folder, request, console)
     return 0
 
 
-def show_protocol_result(result: ProtocolResult, folder: Path, request: ProtocolRequest, console: Console) -> None:
-    """Print a result, and its comparison with an earlier one if `request.against` names one."""
-    print_protocol_result(result, console)
+def _show_protocol_result(result: ProtocolResult, folder: Path, request: ProtocolRequest, console: Console) -> None:
+    _print_protocol_result(result, console)
     if request.against is not None:
         earlier = request.against / result.name
         print_comparison(
@@ -147,8 +146,7 @@ def show_protocol_result(result: ProtocolResult, folder: Path, request: Protocol
     say(console, f"  written to {folder}\n")
 
 
-def print_protocol_result(result: ProtocolResult, console: Console) -> None:
-    """Print a result: its figures, and what a reader must know about them."""
+def _print_protocol_result(result: ProtocolResult, console: Console) -> None:
     console.print(_figures(result.name, result.result))
     if result.result.categories:
         console.print(category_table(result.result, title="by category"))

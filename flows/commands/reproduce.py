@@ -24,7 +24,7 @@ from tasks.pages.plan_facts import precision_words, trained_words
 from tasks.reproduction.published_result import dry_run_problems, obstacles, published_of
 
 
-def print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
+def _print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
     """Print what the runs of a baseline would be, which differ in their seed only. Returns whether they could work.
     Raises ValueError where the config has no section `published`."""
     plan = plans[0]
@@ -54,7 +54,7 @@ def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Probl
 def _published_table(published: PublishedConfig) -> Table:
     table = Table(title="Published", title_justify="left", show_header=False)
     protocol = protocol_named(published.protocol)
-    table.add_row("number", published_words(published))
+    table.add_row("number", _published_words(published))
     table.add_row("source", published.source)
     table.add_row("conditions", published.conditions)
     table.add_row("protocol", f"{protocol.name}, digest {protocol.digest()}; prompt: {protocol.prompt_origin}")
@@ -62,8 +62,7 @@ def _published_table(published: PublishedConfig) -> Table:
     return table
 
 
-def published_words(published: PublishedConfig) -> str:
-    """The published number and the accuracies that reproduce it."""
+def _published_words(published: PublishedConfig) -> str:
     band = published_band(published)
     if published.accuracy is None or band is None:
         return "none"
@@ -109,7 +108,7 @@ def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool)
     """Print the plan of every baseline; unless it is a dry run, carry the baselines out and print their status. Returns
     the exit code: 0 when all baselines are good, or in a dry run could work; 1 when one is not; 130 after Ctrl-C and
     143 after SIGTERM. Raises ValueError where a baseline is not there, or its config is refused."""
-    could_work = [print_baseline_plan(plans, console) for plans in baseline_set.by_baseline()]
+    could_work = [_print_baseline_plan(plans, console) for plans in baseline_set.by_baseline()]
     if not all(could_work):
         return 1
     if dry_run:

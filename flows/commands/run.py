@@ -52,10 +52,10 @@ def _call(name: str, request: RunRequest, progress: Progress) -> BaseException |
     parameters = {key: value for key, value in given.items() if value or key == "runs_dir"}
     with progress.wait("load Prefect"):
         flow = _flow(name)
-    return call_flow(flow, parameters, progress)
+    return _call_flow(flow, parameters, progress)
 
 
-def call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
+def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
     """Call a flow. Returns the error with which Prefect, or the flow before its body, ended; None if there was none."""
     from flows.process.embedded_server import PrefectAway, reached_prefect
     from tasks.pages.artifacts import UNREACHABLE
@@ -80,11 +80,11 @@ def carry_out_set(
     run_set.save()
     watcher = Watcher()
     with messages(console), watched_by(watcher):
-        error = call_flow(load_flow(), {"resume": run_set.name, "runs_dir": run_set.runs_dir}, watcher.progress)
+        error = _call_flow(load_flow(), {"resume": run_set.name, "runs_dir": run_set.runs_dir}, watcher.progress)
     if watcher.completed:
         return print_result(run_set, console)
     if watcher.stop.signum is not None:
-        return say_stopped(watcher.stop.signum, run_set.command, console)
+        return _say_stopped(watcher.stop.signum, run_set.command, console)
     say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
     say(console, f"to continue: {run_set.command}", style="dim")
     return 1
@@ -141,12 +141,12 @@ def _say_how_it_ended(
             _say_result(flow, run, console)
         return 0
     if watcher.stop.signum is not None:
-        return say_stopped(watcher.stop.signum, resume_command(run), console)
+        return _say_stopped(watcher.stop.signum, resume_command(run), console)
     _say_failed(run, watcher.error or error, console)
     return 1
 
 
-def say_stopped(signum: int, command: str, console: Console) -> int:
+def _say_stopped(signum: int, command: str, console: Console) -> int:
     """Print how to continue after a signal. Returns the exit code for the shell."""
     name = signal.Signals(signum).name
     console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)

@@ -55,10 +55,8 @@ def _state(run: RunOverview) -> str:
 
 
 def _accuracy(run: RunOverview) -> str:
-    base, trained = run.accuracies.base, run.accuracies.trained
-    if base is None and trained is None:
-        return ""
-    return " → ".join("?" if value is None else f"{value:.1%}" for value in (base, trained))
+    both = (run.base, run.trained)
+    return "" if both == (None, None) else " → ".join("?" if value is None else f"{value:.1%}" for value in both)
 
 
 def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:

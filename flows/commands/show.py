@@ -119,7 +119,7 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
 def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunDirectory, console: Console) -> None:
     console.print()
     console.print(Text(prompt.strip(), style="cyan"), soft_wrap=True)
-    for path in image_files(run, image_uids):
+    for path in _image_files(run, image_uids):
         console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(Text(f"answer  {answer}"), soft_wrap=True)
 
@@ -147,7 +147,7 @@ def _parts(components: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in components.items() if name != OVERALL)
 
 
-def image_files(run: RunDirectory, uids: Sequence[str]) -> list[Path]:
+def _image_files(run: RunDirectory, uids: Sequence[str]) -> list[Path]:
     """Paths of the images as files that a viewer can open; a file is written when it is first needed."""
     images = ImageStore(run.data / IMAGES_FILE)
     paths = []

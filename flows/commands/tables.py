@@ -25,11 +25,11 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     """Print the results of a finished run from its summary.json."""
     summary = json.loads(run.summary.read_text(encoding="utf-8"))
     console.print()
-    console.print(accuracy_table(summary))
-    console.print(reward_line(summary), highlight=False)
-    console.print(stage_table(summary))
+    console.print(_accuracy_table(summary))
+    console.print(_reward_line(summary), highlight=False)
+    console.print(_stage_table(summary))
     console.print(speed_line(summary), highlight=False)
-    console.print(where_table(summary))
+    console.print(_where_table(summary))
     # The merged model may have been removed to free space.
     usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
     for title, lines in usage.items():
@@ -37,8 +37,7 @@ def print_summary(run: RunDirectory, console: Console) -> None:
         say(console, lines, style="bold")
 
 
-def accuracy_table(summary: Mapping[str, Any]) -> Table:
-    """Held-out accuracy before and after, with 95 % intervals."""
+def _accuracy_table(summary: Mapping[str, Any]) -> Table:
     evaluation = summary["evaluation"]
     table = Table(title="Held-out accuracy", title_justify="left")
     for column in ("model", "accuracy", "95 % interval", "items"):
@@ -95,16 +94,14 @@ def shown_share(share: float | None) -> str:
     return "not known" if share is None else f"{share:.1%}"
 
 
-def reward_line(summary: Mapping[str, Any]) -> str:
-    """The training reward at the first and the last step."""
+def _reward_line(summary: Mapping[str, Any]) -> str:
     if not summary["reward"]:
         return "no step was trained\n"
     first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
     return f"training reward {first:.3f} at step 1, {last:.3f} at step {summary['steps']}\n"
 
 
-def stage_table(summary: Mapping[str, Any]) -> Table:
-    """The wall time of each stage."""
+def _stage_table(summary: Mapping[str, Any]) -> Table:
     table = Table(title="Wall time", title_justify="left")
     table.add_column("stage")
     table.add_column("time", justify="right")
@@ -121,8 +118,7 @@ def speed_line(summary: Mapping[str, Any]) -> str:
     return f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s\n"
 
 
-def where_table(summary: Mapping[str, Any]) -> Table:
-    """Where the results are and how to look at them."""
+def _where_table(summary: Mapping[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("report", Text(summary["report"]))
     table.add_row("merged model", Text(summary["merged_model"]))

@@ -54,7 +54,7 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
 
 
-def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def _note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """A hook for flow runs whose final state Prefect's server knows: `sightline doctor` need not ask about them."""
     try:
         run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
@@ -68,8 +68,8 @@ def note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 ENDINGS: Final[Mapping[str, Any]] = {
-    "on_completion": [note_known],
-    "on_failure": [note_known],
+    "on_completion": [_note_known],
+    "on_failure": [_note_known],
     "on_crashed": [explain],
     "on_cancellation": [explain],
 }
@@ -88,7 +88,7 @@ def show_ending(flow_run_id: UUID, cause: str, *, command: str | None, run: RunD
         type="markdown",
         key="how-to-continue",
         description="Why it ended, and how to continue",
-        data=redact(ending_page(flow_run_id, cause, command=command, run=run)),
+        data=redact(_ending_page(flow_run_id, cause, command=command, run=run)),
         flow_run_id=flow_run_id,
     )
 
@@ -99,8 +99,7 @@ def show_ending(flow_run_id: UUID, cause: str, *, command: str | None, run: RunD
     PAGES.send(create)
 
 
-def ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None) -> str:
-    """The page as Markdown."""
+def _ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: RunDirectory | None) -> str:
     retry = f"prefect flow-run retry {flow_run_id}"
     commands = [
         *([command] if command else []),

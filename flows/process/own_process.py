@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import BinaryIO, Final, Self
 
 from flows.process.embedded_server import prefect_address
@@ -104,7 +104,7 @@ def run_alone(
     # A file and not a pipe, so that the run can continue to its checkpoint when this process is gone. It has no name,
     # because the output may contain secrets.
     with tempfile.TemporaryFile() as printed:
-        with _output(name) as lines:
+        with nullcontext() if name is None else NamedLines.of(name) as lines:
             status = _call(run, stop, printed, lines, variables or {})
         if status == 0:
             return None
@@ -142,10 +142,6 @@ def last_lines(printed: BinaryIO) -> list[str]:
     whole = text.partition("\n")[2] if start else text  # half of a secret would not be recognised
     lines = redact(whole).splitlines()
     return [line.rstrip() for line in lines if line.strip()][-_SHOWN_LINES:]
-
-
-def _output(name: str | None) -> AbstractContextManager[NamedLines | None]:
-    return nullcontext() if name is None else NamedLines.of(name)
 
 
 def _call(

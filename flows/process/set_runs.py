@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def carry_out_runs(
+def _carry_out_runs(
     planned: Sequence[PlannedRun], *, title: str, before: Callable[[PlannedRun], None], stop: StopRequest
 ) -> list[str | None]:
     """Carry out the runs; a finished run is recognised.
@@ -114,11 +114,8 @@ class _RunningRuns:
         """Why each run, all of which have ended, did not finish."""
         for future in self._begun:
             future.wait()  # after which it knows the state
-        return [_failure(future.state) for future in self._begun]
-
-
-def _failure(state: State[Any]) -> str | None:
-    return None if state.is_completed() else state.message or state.name
+        states = [future.state for future in self._begun]
+        return [None if state.is_completed() else state.message or state.name for state in states]
 
 
 def _digest_of_data(resolved: ResolvedRun, stop: StopRequest) -> str | None:
@@ -186,7 +183,7 @@ def in_set(
             raise ValueError("\n".join(problems))
         run_set.save()
         watcher.command = run_set.command
-        failures = carry_out_runs(
+        failures = _carry_out_runs(
             planned, title=run_set.title, before=lambda plan: before(run_set, plan), stop=watcher.stop
         )
         ended = [EndedRun(plan=plan, failure=failure) for plan, failure in zip(planned, failures, strict=True)]

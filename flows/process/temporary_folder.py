@@ -7,12 +7,10 @@ killed leaves them behind. In a folder with a known owner, the next start can re
 import atexit
 import fcntl
 import os
-import re
 import shutil
 import stat
 import tempfile
 from functools import cache
-from getpass import getuser
 from pathlib import Path
 from typing import Final
 
@@ -103,17 +101,8 @@ def _temporary_folder_of(process: psutil.Process) -> str | None:
 def _stay_with_the_machine(machine: Path) -> None:
     """Keep two kinds of files in the machine's folder: compiled kernels, which the next process reuses, and Ray's
     sockets, whose paths must be short."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(machine / f"torchinductor_{_user()}"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(machine / f"torchinductor_{os.getuid()}"))
     os.environ.setdefault("RAY_TMPDIR", str(machine))
-
-
-def _user() -> str:
-    """The user's name in the form that torch uses for its folder."""
-    try:
-        name = getuser()
-    except (KeyError, ModuleNotFoundError, OSError):  # a user id without a name on this machine
-        name = f"uid_{os.getuid()}"
-    return re.sub(r'[\\/:*?"<>|]', "_", name)
 
 
 def _remove(folder: Path, *, owner: int) -> None:

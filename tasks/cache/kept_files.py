@@ -143,7 +143,8 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
         weights=files.weights(config.model.source),
     )
     contents[_RECORD] = kept.model_dump_json(indent=2).encode()
-    if _contents_of(run.inputs) == contents:
+    there = {path.relative_to(run.inputs).as_posix(): path.read_bytes() for path in files_below(run.inputs)}
+    if there == contents:
         return
     with committed_folder(run.inputs) as folder:
         for name, content in contents.items():
@@ -165,10 +166,6 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
     for path in sorted(of_sources - of_functions):
         place = files.source_code(path)
         yield path, place, files_of(place)
-
-
-def _contents_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files_below(folder)}
 
 
 def _is_finished(run: RunDirectory, stage: str, digest: str) -> bool:

@@ -178,7 +178,7 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
     read.
     """
     digests: dict[str, str] = {}
-    for stage in stages_of(config, files or NamedFiles()):
+    for stage in _stages_of(config, files or NamedFiles()):
         digests[stage.name] = _digest(stage, digests)
     return digests
 
@@ -188,7 +188,7 @@ def stage_parts(
 ) -> dict[str, dict[str, str]]:
     """[stage] -> the parts that its digest covers; for `training`, the parts that the digest of every epoch covers."""
     parts = {}
-    for stage in stages_of(config, files or NamedFiles()):
+    for stage in _stages_of(config, files or NamedFiles()):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
         after = {name: digests[name] for name in stage.after}
         parts[stage.name] = parts_of(stage.kind, depends_on, after=after)
@@ -205,8 +205,7 @@ def epoch_chain(
     return EpochChain(epochs, training=_digest(stage, digests))
 
 
-def stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
-    """Every stage of the config with what it depends on."""
+def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     preparation = _preparation_parts(config, files)
     without_held_out = {name: part for name, part in preparation.items() if name != "validation"}
     training = _training_parts(config, files) | {"length": _training_length(config)}

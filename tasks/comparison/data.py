@@ -24,7 +24,7 @@ from tasks.comparison.page import (
 )
 from tasks.comparison.stragglers import stragglers
 from tasks.results.report_charts import MOST_SERIES
-from tasks.results.report_page import Accuracy, image_uri
+from tasks.results.report_page import image_uri
 from tasks.results.run_facts import RunFacts
 
 
@@ -33,7 +33,7 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
     than a chart has colours, or no mode in which all runs were evaluated."""
     if len(groups) > MOST_SERIES:
         raise ValueError(f"{len(groups)} groups: a chart can show at most {MOST_SERIES}; compare fewer runs")
-    mode = common_mode(groups)
+    mode = _common_mode(groups)
     shares = [group_shares(group, mode) for group in groups]
     comparisons, remarks = _compare(groups, shares)
     found = {row.place: row.comparison for row in comparisons}
@@ -51,7 +51,7 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
     )
 
 
-def common_mode(groups: Sequence[RunGroup]) -> Mode:
+def _common_mode(groups: Sequence[RunGroup]) -> Mode:
     """The first mode of the first evaluated run in which all evaluated runs were evaluated. Raises ValueError where
     there is no such mode."""
     evaluated = [run for group in groups for run in group.evaluated]
@@ -105,7 +105,7 @@ def _group_row(group: RunGroup, shares: Sequence[Shares], mode: Mode) -> GroupRo
     return GroupRow(
         label=group.label,
         seeds=[run.config.seed for run in group.runs],
-        base=fmean(_accuracy(run.base[mode]).accuracy for run in group.evaluated) if shares else None,
+        base=fmean(summarise(run.base[mode]).accuracy for run in group.evaluated) if shares else None,
         accuracy=group_accuracy(shares) if shares else None,
         stragglers=stragglers(group, mode),
     )
@@ -117,17 +117,12 @@ def _run_row(run: RunFacts, place: int, mode: Mode) -> RunRow:
         name=run.run.name,
         place=place,
         seed=run.config.seed,
-        base=_accuracy(run.base[mode]).accuracy if run.is_evaluated else None,
-        accuracy=_accuracy(run.trained[mode]) if run.is_evaluated else None,
+        base=summarise(run.base[mode]).accuracy if run.is_evaluated else None,
+        accuracy=summarise(run.trained[mode]) if run.is_evaluated else None,
         rewards=(rewards[0], rewards[-1]) if rewards else None,
         steps=len(rewards),
         seconds=sum(manifest.seconds for manifest in run.stages),
     )
-
-
-def _accuracy(items: Sequence[EvaluationItem]) -> Accuracy:
-    result = summarise(items)
-    return Accuracy(accuracy=result.accuracy, n=result.n, low=result.ci95[0], high=result.ci95[1])
 
 
 def _remarks(groups: Sequence[RunGroup]) -> list[str]:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_core.evaluation.comparison import Comparison, GroupAccuracy
+from rl_core.evaluation.result import EvaluationResult
 from rl_core.evaluation.statistics import SIGNIFICANT
 from tasks.comparison.stragglers import RULE, Straggler
 from tasks.results.report_charts import Chart, draw
-from tasks.results.report_page import Accuracy, percent, points, template
+from tasks.results.report_page import percent, points, template
 
 
 def interval_over_seeds(accuracy: GroupAccuracy) -> str:
@@ -94,7 +95,7 @@ class RunRow:
     place: int
     seed: int
     base: float | None
-    accuracy: Accuracy | None
+    accuracy: EvaluationResult | None
     rewards: tuple[float, float] | None
     steps: int
     seconds: float

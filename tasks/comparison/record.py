@@ -12,6 +12,7 @@ from tasks.comparison.data import comparison_page
 from tasks.comparison.groups import RunGroup
 from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, render_comparison
 from tasks.results.report_page import percent, points
+from tasks.tracking.run_tracking import page_run
 
 EXPERIMENT = "comparisons"
 """MLflow experiment of the comparisons, whatever experiments their runs belong to."""
@@ -30,13 +31,11 @@ def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -
 
 def show_comparison(page: ComparisonPage, groups: Sequence[RunGroup], out: Path, *, mlflow_uri: str) -> None:
     """Show a comparison in MLflow, where it replaces an earlier one of the same runs. An outage is a warning."""
-    from rl_core.tracking.mlflow_access import MlflowAccess
-    from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
     from rl_core.tracking.tracker import tolerated_outage
 
     names = [sorted(run.run.name for run in group.runs) for group in groups]
-    identity = {RUN_TAG: f"comparison-{digest_of(names)}", STAGE_TAG: "comparison"}
-    mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=page.title, tags=identity)
+    identity = f"comparison-{digest_of(names)}"
+    mlflow_run = page_run(mlflow_uri, EXPERIMENT, name=page.title, run=identity, stage="comparison")
     tags = {f"group.{group.label}": ", ".join(run.run.name for run in group.runs) for group in groups}
     tags |= {f"verdict.{row.label}": row.conclusion for row in page.comparisons}
     with tolerated_outage("the comparison"):

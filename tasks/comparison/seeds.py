@@ -1,7 +1,7 @@
 """Concludes a group of seeds: the comparison's page with this group alone, and a run in MLflow that has the seeds' runs
 as its children."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import group_runs
 from tasks.comparison.page import ComparisonPage, GroupRow
 from tasks.comparison.record import as_json, write_comparison
+from tasks.tracking.run_tracking import page_run
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_runs import MlflowRun
@@ -41,44 +42,40 @@ class GroupTracking:
 
     def take(self, run: RunDirectory) -> None:
         """Make the run of a member, which is about to start, a child of the group's run."""
-        if self._address is None:
-            return
-        from rl_core.tracking.tracker import tolerated_outage
 
-        with tolerated_outage(f"{run.name} in {self._name}"):
-            group = self._group(self._address)
+        def show(address: str, group: "MlflowRun") -> None:
             group.set_status("RUNNING")
-            self._member(self._address, run).set_tags({"mlflow.parentRunId": group.run_id})
+            self._member(address, run).set_tags({"mlflow.parentRunId": group.run_id})
+
+        self._tried(f"{run.name} in {self._name}", show)
 
     def show(self, page: ComparisonPage, out: Path) -> None:
         """Show the page of a concluded group, which is in the file `out`."""
-        if self._address is None:
-            return
-        from rl_core.tracking.tracker import tolerated_outage
-
-        with tolerated_outage(f"the group {self._name}"):
-            tags = {"seeds": ", ".join(map(str, page.groups[0].seeds)), "sightline.folder": str(out.parent.absolute())}
-            self._group(self._address).show_page(
-                out, tags=tags, metrics=group_metrics(page.groups[0]), status="FINISHED"
-            )
+        row = page.groups[0]
+        tags = {"seeds": ", ".join(map(str, row.seeds)), "sightline.folder": str(out.parent.absolute())}
+        self._tried(
+            f"the group {self._name}",
+            lambda _, group: group.show_page(out, tags=tags, metrics=_group_metrics(row), status="FINISHED"),
+        )
 
     def fail(self, failed: Sequence[RunDirectory]) -> None:
         """Show that the group failed, and with it these members, whose processes may have ended before they could."""
+
+        def show(address: str, group: "MlflowRun") -> None:
+            for run in failed:
+                self._member(address, run).set_status("FAILED")
+            group.set_status("FAILED")
+
+        self._tried(f"the group {self._name}", show)
+
+    def _tried(self, what: str, show: Callable[[str, "MlflowRun"], None]) -> None:
         if self._address is None:
             return
         from rl_core.tracking.tracker import tolerated_outage
 
-        with tolerated_outage(f"the group {self._name}"):
-            for run in failed:
-                self._member(self._address, run).set_status("FAILED")
-            self._group(self._address).set_status("FAILED")
-
-    def _group(self, address: str) -> "MlflowRun":
-        from rl_core.tracking.mlflow_access import MlflowAccess
-        from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
-
-        identity = {RUN_TAG: self._name, STAGE_TAG: STAGE}
-        return MlflowRun(MlflowAccess(address), experiment=self._config.experiment, name=self._name, tags=identity)
+        with tolerated_outage(what):
+            experiment, name = self._config.experiment, self._name
+            show(self._address, page_run(self._address, experiment, name=name, run=name, stage=STAGE))
 
     def _member(self, address: str, run: RunDirectory) -> "MlflowRun":
         from rl_core.tracking.mlflow_runs import MlflowPipeline
@@ -86,7 +83,7 @@ class GroupTracking:
         return MlflowPipeline(address, experiment=self._config.experiment, run_name=run.name).parent
 
 
-def group_metrics(group: GroupRow) -> dict[str, float]:
+def _group_metrics(group: GroupRow) -> dict[str, float]:
     """The metrics of a group's run in MLflow: means before and after, and for several seeds the standard deviation and
     the 95 % interval over seeds."""
     assert group.accuracy is not None and group.base is not None, "a concluded group has a finished run"

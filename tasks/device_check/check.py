@@ -1,6 +1,6 @@
 """What a check of the device is, as data, and what it finds. Loads no torch: each is called in a process of its own."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -72,7 +72,8 @@ class Check:
     Attributes:
         holds: What must hold, in the order in which it is found; a function that names its findings by what it meets,
             such as number formats, has one text here.
-        function: `module:name` of a function from a Setting to Findings.
+        function: `module:name` of a function from a Setting to Findings, or `module:name:argument` of one that has a
+            text as further argument.
         advice: What to set where its process breaks off.
         devices: Fewest devices with which it can be made.
         seconds: How long its process may take.
@@ -86,8 +87,8 @@ class Check:
     seconds: float = _SECONDS
 
 
-def function_of(name: str) -> Callable[[Setting], Iterator[Finding]]:
-    """The function that a check names as `module:name`."""
-    module, _, function = name.partition(":")
-    found: Callable[[Setting], Iterator[Finding]] = getattr(import_module(module), function)
+def findings_by(function: str, setting: Setting) -> Iterator[Finding]:
+    """Call the function that a check names."""
+    module, name, *arguments = function.split(":")
+    found: Iterator[Finding] = getattr(import_module(module), name)(setting, *arguments)
     return found

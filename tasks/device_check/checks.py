@@ -46,13 +46,13 @@ TINY_CHECKS: Final = (
     Check(
         name="agreement in float32",
         holds=("generator and trainer agree in float32",),
-        function="tasks.device_check.generation:float32_agreement",
+        function="tasks.device_check.generation:agreement_findings:float32",
         advice=_GENERATOR,
     ),
     Check(
         name="agreement in bfloat16",
         holds=("generator and trainer agree in bfloat16",),
-        function="tasks.device_check.generation:bfloat16_agreement",
+        function="tasks.device_check.generation:agreement_findings:bfloat16",
         advice=_GENERATOR,
     ),
     Check(
@@ -85,13 +85,13 @@ TINY_CHECKS: Final = (
     Check(
         name="LoRA, merged",
         holds=("LoRA, merged in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:merged_lora_findings",
+        function="tasks.device_check.variants:lora_findings:merged",
         advice="set model.lora.generator_weights: separate, or model.lora: null",
     ),
     Check(
         name="LoRA, separate",
         holds=("LoRA, separate in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:separate_lora_findings",
+        function="tasks.device_check.variants:lora_findings:separate",
         advice="set model.lora.generator_weights: merged",
     ),
     Check(
@@ -159,8 +159,8 @@ def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
     return (
         *TINY_CHECKS,
         _configured("configured generator", "configured_generator:generator_findings", GENERATOR, config),
-        _configured("configured update, long", "configured_update:long_findings", of_update("long"), config),
-        _configured("configured update, short", "configured_update:short_findings", of_update("short"), config),
+        _configured("configured update, long", "configured_update:update_findings:long", of_update("long"), config),
+        _configured("configured update, short", "configured_update:update_findings:short", of_update("short"), config),
     )
 
 

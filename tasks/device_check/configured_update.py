@@ -30,17 +30,9 @@ _PINNED: Final = ("optimizer state", "reference weights", "critic's weights")
 """The rows of the forecast of the host's memory that are pinned."""
 
 
-def long_findings(setting: Setting) -> Iterator[Finding]:
-    """An update whose responses are as long as they may be."""
-    yield from _findings(setting, "long")
-
-
-def short_findings(setting: Setting) -> Iterator[Finding]:
-    """An update whose responses are short, so that a pass has more prompts and images."""
-    yield from _findings(setting, "short")
-
-
-def _findings(setting: Setting, kind: str) -> Iterator[Finding]:
+def update_findings(setting: Setting, kind: str) -> Iterator[Finding]:
+    """An update whose responses are as long as they may be ("long"); or short, so that a pass has more prompts and
+    images."""
     memory, pinned, speed = of_update(kind)
     length = _length(setting, kind)
     trial = prepare_geometry(setting, response=length)

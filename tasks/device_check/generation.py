@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rl_core.config.tolerances import AGREEMENT
-from rl_core.types import Group, Rollout
+from rl_core.types import Group
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.trial import (
@@ -29,20 +29,11 @@ _MOST_LEFT = 0.1
 """Share of the generator's memory that may stay taken while it sleeps."""
 
 
-def float32_agreement(setting: Setting) -> Iterator[Finding]:
-    """Whether generator and trainer compute the same log-probs in float32."""
-    yield _agreement(setting, "float32")
-
-
-def bfloat16_agreement(setting: Setting) -> Iterator[Finding]:
-    """The same in bfloat16."""
-    yield _agreement(setting, "bfloat16")
-
-
-def _agreement(setting: Setting, dtype: Dtype) -> Finding:
+def agreement_findings(setting: Setting, dtype: Dtype) -> Iterator[Finding]:
+    """Whether generator and trainer compute the same log-probs in a number format."""
     trial = prepare_trial(setting.folder / "run", dtype)
     with trial.workers() as workers:
-        return agreement(f"generator and trainer agree in {dtype}", workers, sampled_once(workers, trial), trial)
+        yield agreement(f"generator and trainer agree in {dtype}", workers, sampled_once(workers, trial), trial)
 
 
 def sleep_findings(setting: Setting) -> Iterator[Finding]:
@@ -83,9 +74,10 @@ def _trial(setting: Setting) -> Trial:
 def _repeated(event: str, workers: WorkerGroup, trial: Trial, first: list[Group]) -> Finding:
     """Whether the generator gives the responses `first` again, and still agrees with the trainer."""
     again = sampled_once(workers, trial)
-    pairs = [(one, other) for a, b in zip(first, again, strict=True) for one, other in _pairs(a, b)]
-    same = sum(np.array_equal(one.response_ids, other.response_ids) for one, other in pairs)
-    to_the_bit = all(np.array_equal(one.log_probs, other.log_probs) for one, other in pairs if _same_ids(one, other))
+    before, after = ([rollout for group in groups for rollout in group.rollouts] for groups in (first, again))
+    pairs = [*zip(before, after, strict=True)]
+    equal = [(one, other) for one, other in pairs if np.array_equal(one.response_ids, other.response_ids)]
+    same, to_the_bit = len(equal), all(np.array_equal(one.log_probs, other.log_probs) for one, other in equal)
     gap, bounds = gap_of(workers, again), AGREEMENT[trial.config.model.dtype]
     is_exact = same == len(pairs) and to_the_bit
     return compared(
@@ -97,14 +89,6 @@ def _repeated(event: str, workers: WorkerGroup, trial: Trial, first: list[Group]
         advice="the generator's weights or caches are not what they were: report it with device.json",
         figures={"equal": same, "responses": len(pairs), "mean": gap.mean},
     )
-
-
-def _pairs(one: Group, other: Group) -> Iterator[tuple[Rollout, Rollout]]:
-    yield from zip(one.rollouts, other.rollouts, strict=True)
-
-
-def _same_ids(one: Rollout, other: Rollout) -> bool:
-    return np.array_equal(one.response_ids, other.response_ids)
 
 
 def _free_bytes() -> int | None:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from rl_core.environment import with_these_sources
 from rl_core.parent import end_with_parent
 from rl_core.wording import shortened
-from tasks.device_check.check import Check, Finding, Setting, function_of, not_checked
+from tasks.device_check.check import Check, Finding, Setting, findings_by, not_checked
 
 SETTING: Final = TypeAdapter(Setting)
 """Writes a setting as JSON for the process, and reads it there."""
@@ -59,7 +59,7 @@ def findings_of(check: Check, setting: Setting) -> Iterator[Finding]:
     yield from findings
     if end or not findings:
         error = next((line[BROKE_OFF] for line in lines if BROKE_OFF in line), "")
-        yield from _broken(check, findings, why=error or end or "it found nothing", log=_last_lines(log))
+        yield from _broken(check, findings, why=error or end or "it found nothing", log=log)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -133,25 +133,19 @@ def _wait_for_end(process: psutil.Process) -> None:
         time.sleep(0.02)
 
 
-def _broken(check: Check, findings: list[Finding], *, why: str, log: str) -> Iterator[Finding]:
+def _broken(check: Check, findings: list[Finding], *, why: str, log: Path) -> Iterator[Finding]:
     """That a check broke off where its next finding would have been, and that the others were not made."""
     found = {finding.check for finding in findings}
     first, *others = [holds for holds in check.holds if holds not in found] or [f"{check.name}: its process ends"]
-    yield Finding(check=first, verdict="fails", measured=f"broke off: {_first_line(why)}", advice=check.advice, log=log)
+    # The errors of CUDA and vLLM go on with advice to their developers, which is in the log.
+    measured = f"broke off: {shortened(why.strip().splitlines()[0], most=_MOST_CHARACTERS)}"
+    last_lines = "\n".join(log.read_text(errors="replace").splitlines()[-_LINES_KEPT:])
+    yield Finding(check=first, verdict="fails", measured=measured, advice=check.advice, log=last_lines)
     for holds in others:
         yield not_checked(holds, "its process broke off before")
 
 
-def _first_line(text: str) -> str:
-    """An error's first line: those of CUDA and vLLM go on with advice to their developers, which is in the log."""
-    return shortened(text.strip().partition("\n")[0], most=_MOST_CHARACTERS)
-
-
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_LINES_KEPT:])
-
-
-def make_findings(function: str, setting: Setting, findings: Path) -> None:
+def _make_findings(function: str, setting: Setting, findings: Path) -> None:
     """Call the function and write what it finds. Raises what the function raises."""
     with findings.open("a") as file:
 
@@ -160,7 +154,7 @@ def make_findings(function: str, setting: Setting, findings: Path) -> None:
             file.flush()
 
         try:
-            for finding in function_of(function)(setting):
+            for finding in findings_by(function, setting):
                 write(asdict(finding))
         except BaseException as error:
             write({BROKE_OFF: f"{type(error).__name__}: {error}"})
@@ -169,4 +163,4 @@ def make_findings(function: str, setting: Setting, findings: Path) -> None:
 
 if __name__ == "__main__":
     end_with_parent(lambda: os.killpg(0, signal.SIGKILL))  # with the processes that it has started
-    make_findings(sys.argv[1], SETTING.validate_json(sys.argv[2]), Path(sys.argv[3]))
+    _make_findings(sys.argv[1], SETTING.validate_json(sys.argv[2]), Path(sys.argv[3]))

@@ -81,13 +81,12 @@ class Trial:
 
 def prepare_trial(folder: Path, dtype: Dtype, **sections: Mapping[str, Any]) -> Trial:
     """Write the tiny model and the rows into a new folder."""
-    trial = Trial(config=trial_config(dtype), run=RunDirectory(folder)).with_sections(**sections)
+    trial = Trial(config=_trial_config(dtype), run=RunDirectory(folder)).with_sections(**sections)
     prepare_run(trial.config, trial.run, progress=SilentProgress())
     return trial
 
 
-def trial_config(dtype: Dtype) -> RunConfig:
-    """Three steps of eight prompts with four responses, validated and saved after each step."""
+def _trial_config(dtype: Dtype) -> RunConfig:
     scenes = {"type": "counting", "size": STEPS * PROMPTS, "object_size": [0.13, 0.13], "lighting": [1.0, 1.0]}
     return RunConfig.model_validate(
         {
@@ -146,7 +145,11 @@ def learn_from(
     to be sampled by the trainer's present weights, so that one batch serves for several steps."""
     config = trial.config
     groups = _sampled_now(workers, groups)
-    scores = {rollout.key: _score(rollout.sample_index) for group in groups for rollout in group.rollouts}
+    scores = {
+        rollout.key: Score(components={"overall": float(rollout.sample_index % 2)})
+        for group in groups
+        for rollout in group.rollouts
+    }
     collected = Collected(
         generated=RolloutBatch(groups=groups, scores=scores),
         scored=groups,
@@ -174,18 +177,14 @@ def gradient_norms(trial: Trial, groups: Sequence[Group]) -> list[float]:
 def _sampled_now(workers: WorkerGroup, groups: Sequence[Group]) -> list[Group]:
     """The groups with the trainer's log-probs in place of the generator's."""
     (found,) = workers.compute("old_log_probs", [groups])
+
+    def sampled_now(rollout: Rollout, log_probs: Float32Array) -> Rollout:
+        return replace(rollout, log_probs=log_probs, policy_version=workers.policy_version)
+
     return [
-        replace(group, rollouts=[_as_of(workers, *pair) for pair in zip(group.rollouts, log_probs, strict=True)])
+        replace(group, rollouts=[*map(sampled_now, group.rollouts, log_probs)])
         for group, log_probs in zip(groups, found, strict=True)
     ]
-
-
-def _as_of(workers: WorkerGroup, rollout: Rollout, log_probs: Float32Array) -> Rollout:
-    return replace(rollout, log_probs=log_probs, policy_version=workers.policy_version)
-
-
-def _score(sample_index: int) -> Score:
-    return Score(components={"overall": float(sample_index % 2)})
 
 
 AGREEMENT_ADVICE = (

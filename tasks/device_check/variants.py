@@ -28,7 +28,7 @@ from tasks.device_check.trial import (
 def training_findings(setting: Setting) -> Iterator[Finding]:
     """Whether three steps run, and whether the third one comes out the same after a resume."""
     trial = prepare_trial(setting.folder / "run", "float32")
-    unbroken = last_record(trial)
+    unbroken = _last_record(trial)
     gradient, gap = unbroken["actor/grad_norm"], unbroken["agreement/log_prob_gap_max"]
     yield compared(
         f"{STEPS} steps with validation and checkpoints",
@@ -37,10 +37,10 @@ def training_findings(setting: Setting) -> Iterator[Finding]:
         advice="the gradient is zero or not finite: compare the rows on attention",
     )
     _forget_the_last_step(trial)
-    yield _resumed(unbroken, last_record(trial))
+    yield _resumed(unbroken, _last_record(trial))
 
 
-def last_record(trial: Trial) -> Mapping[str, Any]:
+def _last_record(trial: Trial) -> Mapping[str, Any]:
     """Train on to the last step; its metrics."""
     with open_session(trial.config, trial.run, progress=SilentProgress(), stop=StopRequest()) as session:
         session.train_epoch(1)
@@ -87,17 +87,8 @@ _OFFLOAD_RATE: Final = 1e-4
 the size of the micro-batches, changes it by a quarter of a percent, so a GPU is held to `_SPREAD_BOUNDS`."""
 
 
-def merged_lora_findings(setting: Setting) -> Iterator[Finding]:
-    """Whether two steps train adapters that the generator gets merged into its weights."""
-    yield _lora(setting, "merged")
-
-
-def separate_lora_findings(setting: Setting) -> Iterator[Finding]:
-    """The same with adapters that the generator gets beside its weights."""
-    yield _lora(setting, "separate")
-
-
-def _lora(setting: Setting, weights: str) -> Finding:
+def lora_findings(setting: Setting, weights: str) -> Iterator[Finding]:
+    """Whether two steps train adapters that the generator gets "merged" into its weights, or "separate"."""
     trial = prepare_trial(
         setting.folder / "run",
         "bfloat16",
@@ -106,9 +97,9 @@ def _lora(setting: Setting, weights: str) -> Finding:
         actor={"optim": {"lr": 1e-3}},
         trainer={"max_steps": _LORA_STEPS, "save_freq": _LORA_STEPS},
     )
-    last = last_record(trial)
+    last = _last_record(trial)
     norm, gap = last["actor/grad_norm"], last["agreement/log_prob_gap_mean"]
-    return compared(
+    yield compared(
         f"LoRA, {weights} in the generator: {_LORA_STEPS} steps train and agree",
         # A step whose log-probs disagree raises an error.
         holds=math.isfinite(norm) and norm > 0.0,

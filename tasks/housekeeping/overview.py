@@ -33,14 +33,6 @@ class RunStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Accuracies:
-    """Held-out accuracies in the first configured mode; None for a model that was not evaluated yet."""
-
-    base: float | None
-    trained: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunOverview:
     """The overview of a run. `remark` is the process that writes the run, why the run failed, or what cannot be read;
     `config` is None where it cannot be read, `step` before the first one, an accuracy before the evaluation,
@@ -50,7 +42,8 @@ class RunOverview:
     status: RunStatus
     remark: str
     config: RunConfig | None
-    accuracies: Accuracies
+    base: float | None
+    trained: float | None
     step: int | None
     written_at: datetime
     finished_at: str | None
@@ -83,7 +76,8 @@ def overview(run: RunDirectory) -> RunOverview:
         status=status,
         remark=remark,
         config=config,
-        accuracies=_accuracies(run, config),
+        base=_accuracy(run, config, "base"),
+        trained=_accuracy(run, config, "trained"),
         step=_last_step(run),
         written_at=_written_at(run),
         finished_at=report.finished_at if report else None,
@@ -114,10 +108,6 @@ def _status(run: RunDirectory, *, is_finished: bool) -> tuple[RunStatus, str]:
             return RunStatus.CRASHED, "its process is gone"
         case _:
             return RunStatus.UNFINISHED, ""
-
-
-def _accuracies(run: RunDirectory, config: RunConfig | None) -> Accuracies:
-    return Accuracies(base=_accuracy(run, config, "base"), trained=_accuracy(run, config, "trained"))
 
 
 def _accuracy(run: RunDirectory, config: RunConfig | None, evaluated: str) -> float | None:

@@ -43,7 +43,8 @@ class Rule:
             idle = now - run.written_at
             if reason is None or (self.older_than is not None and idle <= self.older_than):
                 continue
-            yield run, ", ".join(part for part in (reason, _idleness(idle)) if part)
+            unchanged = f"unchanged for {age(idle)}" if idle > timedelta(minutes=1) else "changed just now"
+            yield run, ", ".join(part for part in (reason, unchanged) if part)
 
     def _kind(self, run: RunOverview, successors: dict[str, str]) -> str | None:
         """Why a run like this is chosen; empty where all runs are chosen, None where it is not chosen."""
@@ -65,10 +66,6 @@ def parse_age(text: str) -> timedelta:
     if match is None:
         raise ConfigError(f"{text!r} is no age: write hours, days or weeks as 12h, 30d or 8w")
     return int(match[1]) * _UNITS[match[2]]
-
-
-def _idleness(idle: timedelta) -> str:
-    return f"unchanged for {age(idle)}" if idle > timedelta(minutes=1) else "changed just now"
 
 
 def _successors(runs: Sequence[RunOverview]) -> dict[str, str]:

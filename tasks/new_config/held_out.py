@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -104,7 +104,9 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
             extra.update(dict.fromkeys(row.extra))
     held_out = _choose(outlines, bad)
     sides = {
-        name: RowFile(folder / f"{name}.parquet", extra=extra).write(_rows_of(source, chosen))
+        name: RowFile(folder / f"{name}.parquet", extra=extra).write(
+            row for row in source.open() if isinstance(row, Row) and row.index in chosen
+        )
         for name, chosen in (
             ("train", {outline.number for outline in outlines} - held_out),
             ("validation", held_out),
@@ -177,10 +179,6 @@ def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
     for place, outline in enumerate(outlines):
         clusters.setdefault(root(place), []).append(outline)
     return list(clusters.values())
-
-
-def _rows_of(source: LocalSource | HubSource, chosen: Collection[int]) -> Iterator[Row]:
-    return (row for row in source.open() if isinstance(row, Row) and row.index in chosen)
 
 
 @cache

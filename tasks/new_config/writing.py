@@ -136,13 +136,12 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
     template = out.with_suffix(".prompt.jinja")
     atomic_write_text(template, proposal.prompt_template)
     experiment = experiment_name(out.stem, otherwise="experiment")
-    text = config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
+    text = _config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
     atomic_write_text(out, text)
     return load_config(out)
 
 
-def config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
-    """The config as YAML with comments."""
+def _config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
     tiny = proposal.model is None
     # A trial of the pipeline on a CPU shows its first steps soon.
     batch = _batch_size(proposal.inspection.row_count, most=32 if tiny else 128)
@@ -181,7 +180,8 @@ def try_config(config: RunConfig) -> TriedConfig:
     from rl_core.rewards.trial import try_on_ground_truth
     from tasks.preparation import write_initial_model
 
-    limited = {name: _first_rows(getattr(config.data, name)) for name in ("train", "validation")}
+    sources = {"train": config.data.train, "validation": config.data.validation}
+    limited = {name: source.first_rows(_ROWS_TRIED) for name, source in sources.items()}
     data = config.data.model_copy(update={**limited, "max_prompt_length": _LONGEST_TRIED, "max_bad_share": 1.0})
     with tempfile.TemporaryDirectory() as scratch:
         model, out = Path(scratch) / "model", Path(scratch) / "data"
@@ -230,10 +230,6 @@ def write_rejected(proposal: Proposal, folder: Path) -> Path | None:
 def roomy_length(longest: int) -> int:
     """A limit for prompts: a quarter above the longest prompt seen, rounded up to a multiple of 64."""
     return -(-longest * 5 // (4 * 64)) * 64
-
-
-def _first_rows(source: LocalSource | HubSource) -> LocalSource | HubSource:
-    return source.model_copy(update={"limit": _ROWS_TRIED})
 
 
 def _source(source: LocalSource | HubSource) -> dict[str, Any]:

@@ -78,14 +78,14 @@ def _workers(timings: Sequence[Mapping[str, Any]]) -> str:
     if len(rows) < 2:
         return ""
     cells = [
-        [row.name, f"{row.device}, {row.host}", *(f"{share:.0%}" for share in row.shares.values()), _gib(row.memory)]
+        [
+            *(row.name, f"{row.device}, {row.host}"),
+            *(f"{share:.0%}" for share in row.shares.values()),
+            "" if row.memory is None else f"{row.memory:.2f} GiB",
+        ]
         for row in rows
     ]
     return f"\n## Workers\n\n{markdown_table(('worker', 'device', *rows[0].shares, 'memory'), cells)}"
-
-
-def _gib(memory: float | None) -> str:
-    return "" if memory is None else f"{memory:.2f} GiB"
 
 
 def links_page(run: RunDirectory, *, mlflow: Mapping[str, str], resume: str) -> str:

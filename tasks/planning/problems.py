@@ -67,10 +67,10 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
     is_here = gpu is None or not gpu.is_elsewhere
     if is_here and not has_fatal(problems, ("model.source",)):
         problems += disk_problems(config, run)
-    return [*problems, *storage_problems(config)]
+    return [*problems, *_storage_problems(config)]
 
 
-def storage_problems(config: RunConfig) -> list[Problem]:
+def _storage_problems(config: RunConfig) -> list[Problem]:
     """Problems with the address that the run is copied to: no installed package knows its scheme. The storage itself is
     not contacted, since it may be unreachable for a while."""
     settings = storage_settings(config)
@@ -171,9 +171,9 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
     if train.names is not None and not config.data.train.parts:  # planning looks at mixtures
         problems += _weight_problems(config, train.names)
     if train.names is not None and validation.names is not None:
-        problems += judged_name_problems(config, train.names | validation.names)
+        problems += _judged_name_problems(config, train.names | validation.names)
     if validation.columns is not None:
-        problems += category_problems(config, validation.columns)
+        problems += _category_problems(config, validation.columns)
     return problems
 
 
@@ -187,7 +187,7 @@ def _weight_problems(config: RunConfig, names: Collection[str]) -> Iterator[Prob
         )
 
 
-def judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
+def _judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
     """Problems with rewards for data sources that no row has: fatal where a data source has a similar name, which
     suggests a typing error; else a warning, since the table may serve other data too."""
     for name in sorted(set(config.reward.by_source) - set(names)):
@@ -201,8 +201,7 @@ def judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator[
         )
 
 
-def category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[Problem]:
-    """Problems with columns of `evaluation.categories` that no held-out row has."""
+def _category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[Problem]:
     for name in config.evaluation.categories:
         if name not in columns:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
@@ -221,7 +220,7 @@ def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem
     names = {name for split in manifest.splits.values() for name in split.data_sources}
     return [
         *_weighting_problems(config, rows),
-        *judged_name_problems(config, names),
+        *_judged_name_problems(config, names),
         *row_problems(config, rows.rows),
     ]
 
@@ -233,7 +232,7 @@ def prepared_column_problems(config: RunConfig, folder: Path) -> list[Problem]:
     # Imported here: plans open no prepared rows.
     from rl_core.data.prepared import PreparedDataset
 
-    return list(category_problems(config, PreparedDataset.open(folder, "validation").extra_columns()))
+    return list(_category_problems(config, PreparedDataset.open(folder, "validation").extra_columns()))
 
 
 def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Problem]:

@@ -64,7 +64,7 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems += trial_problems(config)
     if not has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
-    problems += algorithm_problems(config.algorithm)
+    problems += _algorithm_problems(config.algorithm)
     if not is_prepared and has_fatal(problems) and not has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
@@ -111,7 +111,7 @@ def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Scor
         yield Problem(where="algorithm.online_filtering", what=what, fix=_FIX)
 
 
-def algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
+def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
     """Problems of a user's loss and estimator, which are imported and tried on made-up inputs."""
     tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
     if not tried:

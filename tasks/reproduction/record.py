@@ -15,6 +15,7 @@ from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
 from tasks.reproduction.page import headline, render_reproduction, reproduction_page
 from tasks.results.report_page import percent, points
+from tasks.tracking.run_tracking import page_run
 
 EXPERIMENT = "reproductions"
 """MLflow experiment of the sets, whatever experiments their runs belong to."""
@@ -51,7 +52,7 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
     atomic_write_text(page, redact(render_reproduction(shown)))
     atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
     for member, result in zip(members, conclusion.results, strict=True):
-        conclude_baseline_seeds(result, member.config, page, set_name=name)
+        _conclude_baseline_seeds(result, member.config, page, set_name=name)
     if address := members[0].config.tracking.mlflow_address:
         show_conclusion(conclusion, mlflow_uri=address)
     return conclusion
@@ -59,12 +60,10 @@ def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) 
 
 def show_conclusion(conclusion: Conclusion, *, mlflow_uri: str) -> None:
     """Show a set in MLflow, where it replaces an earlier state of the set. An outage is a warning."""
-    from rl_core.tracking.mlflow_access import MlflowAccess
-    from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
     from rl_core.tracking.tracker import tolerated_outage
 
-    identity = {RUN_TAG: f"reproduction-{conclusion.name}", STAGE_TAG: "reproduction"}
-    mlflow_run = MlflowRun(MlflowAccess(mlflow_uri), experiment=EXPERIMENT, name=conclusion.name, tags=identity)
+    name = conclusion.name
+    mlflow_run = page_run(mlflow_uri, EXPERIMENT, name=name, run=f"reproduction-{name}", stage="reproduction")
     with tolerated_outage("the reproduction"):
         mlflow_run.show_page(
             conclusion.page,
@@ -132,7 +131,7 @@ def seeds_tracking(set_name: str, baseline: str, config: RunConfig) -> GroupTrac
     return GroupTracking(config, f"{baseline}-{set_name}")
 
 
-def conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
+def _conclude_baseline_seeds(result: BaselineResult, config: RunConfig, set_page: Path, *, set_name: str) -> None:
     """Write the page of a baseline's seeds beside the page of the set, and show it in MLflow. A baseline with one seed
     has no such page, and one without an accuracy is only shown as failed. Raises OSError where a file cannot be
     written."""

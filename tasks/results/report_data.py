@@ -10,7 +10,6 @@ from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.comparison import ItemPair, pick_gallery
-from rl_core.evaluation.result import EvaluationResult
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
@@ -21,9 +20,7 @@ from tasks.results.durations import duration
 from tasks.results.measured_memory import measured_peaks, recorded_machine
 from tasks.results.report_charts import Chart, Series
 from tasks.results.report_page import (
-    Accuracy,
     Answer,
-    EvaluationRow,
     Fact,
     GalleryItem,
     PhaseMemory,
@@ -48,19 +45,17 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         run=facts.run.name,
         experiment=facts.config.experiment,
         finished_at=stages[-1].finished_at.replace("T", " ").replace("+00:00", " UTC"),
-        base=_accuracy(facts.headline("base")),
-        trained=_accuracy(facts.headline("trained")),
+        base=facts.headline("base"),
+        trained=facts.headline("trained"),
         comparison=facts.comparison(),
         facts=_key_figures(facts, trained),
         charts=charts(facts),
         evaluations=[
-            _evaluation_row(evaluated, result)
-            for evaluated in EVALUATED_MODELS
-            for result in facts.results(evaluated).values()
+            (evaluated, result) for evaluated in EVALUATED_MODELS for result in facts.results(evaluated).values()
         ],
         stages=[_stage_time(manifest) for manifest in stages],
-        phases=step_phases(facts.timings),
-        memory=phase_memory(facts),
+        phases=_step_phases(facts.timings),
+        memory=_phase_memory(facts),
         workers=worker_rows(facts.timings),
         timeline=timeline(facts.timings),
         gallery=gallery_items(facts),
@@ -135,7 +130,7 @@ def _present(*series: Series) -> list[Series]:
     return [line for line in series if line.values]
 
 
-def step_phases(timings: Records) -> list[TimeShare]:
+def _step_phases(timings: Records) -> list[TimeShare]:
     """Mean seconds of a step's phases, in the order in which they happen."""
     names = [name for name in (timings[-1] if timings else ()) if name.endswith("_s") and name != "total_s"]
     phases = [name for name in names if "_per_" not in name]
@@ -150,8 +145,7 @@ _PHASES = (
 )
 
 
-def phase_memory(facts: RunFacts) -> list[PhaseMemory]:
-    """The memory of each phase; empty for a run that measured none."""
+def _phase_memory(facts: RunFacts) -> list[PhaseMemory]:
     machine = recorded_machine(facts.run)
     measured = measured_peaks(facts.run, on_gpu=machine.on_gpu)
     if not measured:
@@ -249,23 +243,6 @@ def _parameters(sizes: ModelSizes | None) -> str:
 def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
     """The last epoch that was trained; None where there is none."""
     return next((manifest for manifest in reversed(stages) if manifest.stage.startswith("train-epoch-")), None)
-
-
-def _accuracy(result: EvaluationResult) -> Accuracy:
-    low, high = result.ci95
-    return Accuracy(accuracy=result.accuracy, n=result.n, low=low, high=high)
-
-
-def _evaluation_row(evaluated: str, result: EvaluationResult) -> EvaluationRow:
-    assert result.mean_length is not None and result.truncation_rate is not None, "drawn responses have tokens"
-    return EvaluationRow(
-        model=evaluated,
-        mode=result.mode,
-        accuracy=_accuracy(result),
-        parse_failure_rate=result.parse_failure_rate,
-        truncation_rate=result.truncation_rate,
-        mean_length=result.mean_length,
-    )
 
 
 def _stage_time(manifest: StageManifest) -> TimeShare:

@@ -10,35 +10,13 @@ from typing import Any
 import jinja2
 
 from rl_core.evaluation.comparison import Comparison
+from rl_core.evaluation.result import EvaluationResult
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
 from tasks.results.worker_rows import Timeline, WorkerRow
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _LARGEST_IMAGE_SIDE = 320
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Accuracy:
-    """An accuracy over `n` items, with the ends of its 95 % interval; all are shares of 1."""
-
-    accuracy: float
-    n: int
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationRow:
-    """The result of one model in one mode. Rates are shares of 1 (None where they are not known), the length is in
-    tokens."""
-
-    model: str
-    mode: str
-    accuracy: Accuracy
-    parse_failure_rate: float | None
-    truncation_rate: float
-    mean_length: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,12 +80,12 @@ class ReportPage:
     run: str
     experiment: str
     finished_at: str
-    base: Accuracy
-    trained: Accuracy
+    base: EvaluationResult
+    trained: EvaluationResult
     comparison: Comparison | None
     facts: Sequence[Fact]
     charts: Sequence[Chart]
-    evaluations: Sequence[EvaluationRow]
+    evaluations: Sequence[tuple[str, EvaluationResult]]
     stages: Sequence[TimeShare]
     phases: Sequence[TimeShare]
     memory: Sequence[PhaseMemory]

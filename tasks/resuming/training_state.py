@@ -126,7 +126,7 @@ def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> l
     # The other run may change meanwhile, so this run's own epochs are removed only once all files have been linked.
     with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
-        take_timings(source.timings, held.timings, last_step=last_step(epochs))
+        _take_timings(source.timings, held.timings, last_step=last_step(epochs))
         whole = [*(_without_removed(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
         if not all(adopt(epoch, source=source, into=held) for epoch in whole):
             return []
@@ -148,12 +148,12 @@ def _finish_taking_over(run: RunDirectory) -> None:
     RunLogs(run).cut_back(-1)
     for epoch in epochs:
         if epoch is not None:
-            take_timings(held.timings, run.timings, last_step=last_step([epoch]))
+            _take_timings(held.timings, run.timings, last_step=last_step([epoch]))
             adopt(epoch, source=held, into=run)
     remove_folder(held.root)
 
 
-def take_timings(source: Path, target: Path, *, last_step: int) -> None:
+def _take_timings(source: Path, target: Path, *, last_step: int) -> None:
     """Copy the timings of the steps up to `last_step`. They are not results, so no manifest contains them."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
     from rl_core.tracking.mlflow_registry import ModelRegistry
 
     registry = ModelRegistry(pipeline.access, facts.config.experiment)
-    identity = {"sightline.run": facts.run.name, "weights": digest_of(weight_hashes(facts))}
+    identity = {"sightline.run": facts.run.name, "weights": digest_of(_weight_hashes(facts))}
     version = registry.find(identity) or _make(registry, pipeline, facts, identity)
     if DECISION in version.tags:
         return
@@ -61,7 +61,7 @@ def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
     decided = _decide(registry, champion, version, facts)
     if decided.is_champion:
         registry.set_champion(version)
-    registry.tag(version, decision_tags(decided))
+    registry.tag(version, _decision_tags(decided))
     logger.info("%s is version %s of the registered model: %s", facts.run.name, version.version, decided.reason)
 
 
@@ -69,7 +69,7 @@ def _make(
     registry: "ModelRegistry", pipeline: "MlflowPipeline", facts: RunFacts, identity: dict[str, str]
 ) -> "RegisteredVersion":
     tags = {
-        **evaluation_tags(facts),  # first, as MLflow's pages show tags in their order
+        **_evaluation_tags(facts),  # first, as MLflow's pages show tags in their order
         **run_tags(facts.config, facts.run),
         **identity,
         "evaluation_run": pipeline.stage("evaluate-trained").run_id,
@@ -77,13 +77,13 @@ def _make(
     return registry.register(
         pipeline.parent,
         facts.run.merged_model,
-        files=weight_hashes(facts),
+        files=_weight_hashes(facts),
         tags=tags,
         description=describe(facts),
     )
 
 
-def evaluation_tags(facts: RunFacts) -> dict[str, str]:
+def _evaluation_tags(facts: RunFacts) -> dict[str, str]:
     """Tags such as `greedy/trained/accuracy`, for every model and mode that was evaluated."""
     return {
         f"{mode}/{evaluated}/{name}": value
@@ -98,8 +98,7 @@ def _figures(result: EvaluationResult) -> dict[str, str]:
     return {"accuracy": f"{result.accuracy:.4f}", "ci95": f"{low:.4f} to {high:.4f}", "items": f"{result.n}"}
 
 
-def decision_tags(decided: ChampionDecision) -> dict[str, str]:
-    """The tags of a version that say whether it became the champion."""
+def _decision_tags(decided: ChampionDecision) -> dict[str, str]:
     tags = {DECISION: f"{'champion' if decided.is_champion else 'not champion'}: {decided.reason}"}
     if decided.comparison is not None:
         tags["champion.difference"] = f"{decided.comparison.difference:+.4f}"
@@ -160,7 +159,7 @@ def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
     return {item.uid: item.is_right for item in items}
 
 
-def weight_hashes(facts: RunFacts) -> dict[str, str]:
+def _weight_hashes(facts: RunFacts) -> dict[str, str]:
     """[name] -> SHA-256 of the merged model's files, without its card. Raises LookupError where the run has no merged
     model."""
     merged = next((manifest for manifest in facts.stages if manifest.stage == "merge"), None)

@@ -92,19 +92,17 @@ class PipelineTracking:
 
     def show(self, stage: str, manifest: StageManifest, show: Show) -> None:
         """Show a finished stage in its nested run, unless the run's tag says that it is shown."""
-        if self._pipeline is None:
-            return
-        from rl_core.tracking.tracker import tolerated_outage
 
-        run = self._pipeline.stage(stage)
-        with tolerated_outage(f"stage {manifest.stage}", self._log_event):
-            shown_tag = f"{_SHOWN_TAG}.{manifest.stage}"
+        def send(pipeline: "MlflowPipeline") -> None:
+            run, shown_tag = pipeline.stage(stage), f"{_SHOWN_TAG}.{manifest.stage}"
             if run.tag(shown_tag) != manifest.digest:
                 run.set_tags({"sightline.reused_from": manifest.reused_from or "", "sightline.digest": manifest.digest})
                 run.set_tags(run_tags(self._config, self._run))
                 show(run, manifest, self._run)
                 run.set_tags({shown_tag: manifest.digest})
                 run.set_status("FINISHED")
+
+        self.show_pipeline(f"stage {manifest.stage}", send)
 
     def show_pipeline(self, what: str, show: "Callable[[MlflowPipeline], None]") -> None:
         """Show what concerns several stages; an outage is a warning. This is called whenever the pipeline runs, so
@@ -200,3 +198,11 @@ def log_split(mlflow_run: "MlflowRun", run: RunDirectory, split: Split) -> None:
         context=_CONTEXTS[split],
         rows=summary.rows,
     )
+
+
+def page_run(address: str, experiment: str, *, name: str, run: str, stage: str) -> "MlflowRun":
+    """The run in MLflow that shows a page over several runs; `run` and `stage` identify it."""
+    from rl_core.tracking.mlflow_access import MlflowAccess
+    from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
+
+    return MlflowRun(MlflowAccess(address), experiment=experiment, name=name, tags={RUN_TAG: run, STAGE_TAG: stage})

@@ -11,7 +11,7 @@ from rl_core.config.loading import dump_config
 from tasks.device_check import trial, variants
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.forecasts import against_plan
-from tasks.device_check.generation import float32_agreement
+from tasks.device_check.generation import agreement_findings
 from tasks.device_check.software import software_findings
 from tasks.device_check.speed import bandwidth_findings, speed_finding
 from tasks.device_check.variants import training_findings
@@ -22,7 +22,7 @@ from tests.rl_core.small_run import small_config
 def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = dataclasses.replace(tolerances.AGREEMENT["float32"], mean=1e-12)
     monkeypatch.setattr(trial, "AGREEMENT", {"float32": exact})
-    (finding,) = float32_agreement(Setting(folder=tmp_path))
+    (finding,) = agreement_findings(Setting(folder=tmp_path), "float32")
     assert finding.verdict == "fails"
     assert "bound 1e-12" in finding.measured
 

@@ -1,6 +1,7 @@
 """A check whose process breaks off, by an error, a signal or a hang, is a row of the table, and hides no other."""
 
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from rl_core.config.run import RunConfig
 from tasks.device_check import checks
-from tasks.device_check.check import Check, Finding, Setting, function_of
+from tasks.device_check.check import Check, Finding, Setting
 from tasks.device_check.running import findings_of
 from tests.processes import living
 from tests.tasks.device_check import endings
@@ -103,7 +104,9 @@ def test_every_check_names_a_function() -> None:
     configured = checks.device_checks(RunConfig.model_validate(MINIMAL))
     names = [check.name for check in (checks.SOFTWARE, *configured)]
     assert len({*names}) == len(names)
-    assert all(callable(function_of(check.function)) for check in (checks.SOFTWARE, *configured))
+    for check in (checks.SOFTWARE, *configured):
+        module, name, *_ = check.function.split(":")
+        assert callable(getattr(import_module(module), name))
 
 
 MINIMAL = {

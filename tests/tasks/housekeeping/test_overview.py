@@ -17,7 +17,7 @@ from tests.tasks.housekeeping.runs import NOW, aged, failed, finished, readable
 def test_a_finished_run_tells_its_accuracies_and_its_last_step(tmp_path: Path) -> None:
     found = overview(aged(finished(tmp_path), days=3))
     assert (found.status, found.step) == (RunStatus.FINISHED, 2)
-    assert (found.accuracies.base, found.accuracies.trained) == (0.0, 0.5)
+    assert (found.base, found.trained) == (0.0, 0.5)
     assert abs(NOW - found.written_at - timedelta(days=3)) < timedelta(minutes=1)
 
 
@@ -34,7 +34,7 @@ def test_an_unfinished_run_tells_how_its_last_attempt_ended(tmp_path: Path, end:
     run = readable(failed(tmp_path, "broken", end=end, cause="no room\nand more"), finished(tmp_path))
     found = overview(run)
     assert found.status is status
-    assert found.accuracies.trained is None and found.step is None
+    assert found.trained is None and found.step is None
     assert found.remark == {"failed": "no room", None: "its process is gone"}.get(end, "")
 
 

@@ -8,11 +8,10 @@ import pytest
 from PIL import Image
 
 from rl_core.evaluation.comparison import compare_answers
+from rl_core.evaluation.result import EvaluationResult
 from tasks.results.report_charts import MOST_SERIES, Chart, Series, draw
 from tasks.results.report_page import (
-    Accuracy,
     Answer,
-    EvaluationRow,
     Fact,
     GalleryItem,
     PhaseMemory,
@@ -68,8 +67,16 @@ def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryIt
     )
 
 
+def measured(accuracy: float, *ci95: float) -> EvaluationResult:
+    return EvaluationResult(
+        mode="greedy", n=400, samples=400, accuracy=accuracy, ci95=ci95, bootstrap95=ci95, pass_at=(), majority_at=(),
+        parse_failure_rate=0.125, truncation_rate=0.0, mean_length=6.25, reward_mean=0.0, failed_rewards=0,
+        categories=(),
+    )  # fmt: skip
+
+
 def page(**changes) -> ReportPage:
-    low, high = Accuracy(accuracy=0.2, n=400, low=0.16, high=0.24), Accuracy(accuracy=0.975, n=400, low=0.95, high=0.99)
+    low, high = measured(0.2, 0.16, 0.24), measured(0.975, 0.95, 0.99)
     values = {
         "run": "quickstart-0123456789ab",
         "experiment": "quickstart",
@@ -79,16 +86,7 @@ def page(**changes) -> ReportPage:
         "comparison": compare_answers(*({f"{n}": n < right for n in range(400)} for right in (80, 390))),
         "facts": [Fact(label="Steps", value="64")],
         "charts": [REWARD, EMPTY],
-        "evaluations": [
-            EvaluationRow(
-                model="base",
-                mode="greedy",
-                accuracy=low,
-                parse_failure_rate=0.125,
-                truncation_rate=0.0,
-                mean_length=6.25,
-            )
-        ],
+        "evaluations": [("base", low)],
         "stages": [TimeShare(name="prepare", seconds=30.0), TimeShare(name="merge", seconds=90.0, note="reused")],
         "phases": [TimeShare(name="generate", seconds=0.5)],
         "memory": [PhaseMemory(name="generate", forecast=1.5, measured=None)],
@@ -156,7 +154,7 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
 
 
 def test_a_worse_model_is_not_shown_in_green() -> None:
-    lower = Accuracy(accuracy=0.1, n=400, low=0.05, high=0.15)
+    lower = measured(0.1, 0.05, 0.15)
     assert 'class="to lower"' in render(page(trained=lower))
     assert 'class="to lower"' not in render(page())
 
