@@ -38,7 +38,7 @@ def reported(tmp_path: Path) -> RunDirectory:
 def flows_called(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
     """The requests that went on to a flow."""
     requests: list[RunRequest] = []
-    monkeypatch.setattr("flows.commands.report.carry_out", lambda flow, request, console: requests.append(request) or 7)
+    monkeypatch.setattr("flows.commands.run.carry_out", lambda flow, request, console: requests.append(request) or 7)
     return requests
 
 
