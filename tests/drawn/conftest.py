@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 
 from rl_core.loop import session
-from rl_core.rewards import true_answers
+from rl_core.rewards import trial
 from rl_core.workers import local_worker
 from tests.drawn.rows import write_workplace
 from tests.drawn.running import Workshop
@@ -23,6 +23,6 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
         patch.setattr(constants, "HF_HUB_OFFLINE", True)  # a name that might be on the hub is not looked up
         patch.setattr(local_worker, "VllmEngine", shop.lend_engine)
         patch.setattr(session, "RewardPool", shop.lend_pool)
-        patch.setattr(true_answers, "RewardPool", shop.lend_pool)
+        patch.setattr(trial, "RewardPool", shop.lend_pool)
         yield shop
         shop.close()
