@@ -198,20 +198,15 @@ def test_report_and_mlflow_name_the_number_of_threads(place: Place, finished: tu
     assert mlflow_runs(place)["train"].data.tags["devices"].startswith(f"1 x {device} on ")
 
 
-def test_a_second_call_finds_everything_and_changes_nothing(place: Place, finished: tuple[State, RunDirectory]) -> None:
-    _, run = finished
-    before = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
-    again = place.call()
-    assert again.is_completed() and rerun_stages(again) == set()
-    assert again.result() == finished[0].result()
-    assert {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")} == before
-
-
-def test_an_empty_mlflow_database_is_filled_from_the_runs_folder(
+def test_a_second_call_changes_nothing_and_fills_an_empty_mlflow_database_from_the_runs_folder(
     place: Place, finished: tuple[State, RunDirectory]
 ) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished[1].root.rglob("*.parquet")}
     anew = Place(place.folder, database="anew.db")
-    assert rerun_stages(anew.call()) == set()
+    again = anew.call()
+    assert again.is_completed() and rerun_stages(again) == set()
+    assert again.result() == finished[0].result()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(anew, finished)
     test_mlflow_has_each_step_once(anew, finished)
     test_mlflow_has_data_answers_images_and_report(anew, finished)

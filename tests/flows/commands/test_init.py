@@ -144,23 +144,6 @@ def test_every_unusable_row_is_named_and_counted(init: Init, tmp_path: Path) -> 
     assert len(rows_of(config)) == 15
 
 
-def test_unusable_rows_of_a_given_split_are_named_too(init: Init, tmp_path: Path) -> None:
-    jsonl(tmp_path / "d" / "train.jsonl", [{"problem": "a?", "answer": "1"}, "{", {"problem": "b?", "answer": "1"}])
-    jsonl(tmp_path / "d" / "test.jsonl", [{"problem": "c?", "answer": "1"}, {"problem": "", "answer": "1"}])
-    said, _ = init(tmp_path / "d")
-    assert f"1 row(s) of {tmp_path / 'd' / 'train.jsonl'} cannot be used" in said
-    assert f"1 row(s) of {tmp_path / 'd' / 'test.jsonl'} cannot be used" in said
-    assert "data.max_bad_share" in said
-
-
-def test_an_image_that_cannot_be_decoded_is_named_by_the_trial(init: Init, tmp_path: Path) -> None:
-    rows = [{"problem": f"{n}?", "image": image(tmp_path / f"{n}.png", n).name, "answer": n} for n in range(20)]
-    for number in range(4):
-        (tmp_path / f"{number}.png").write_bytes(png_bytes()[:60] + bytes([number]))
-    said, _ = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "the image is damaged" in said
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -110,11 +110,6 @@ def test_what_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) 
     assert f"{text} 0.5" in printed
 
 
-def test_a_rollout_without_a_score_says_why(run: RunDirectory) -> None:
-    text = shown(run)
-    assert "took more than 10 s" in text and "not trained on" in text
-
-
 def test_a_group_that_was_kept_from_the_step_before_says_so(run: RunDirectory) -> None:
     assert "from the step before" not in shown(run)
     ids = np.array([1], dtype=np.int32)

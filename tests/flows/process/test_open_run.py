@@ -192,9 +192,3 @@ def test_flow_runs_are_told_apart_by_experiment_and_start_before_anything_else(t
         flow_run_name("nowhere.yaml", first.astimezone(timezone(timedelta(hours=2))))
         == "nowhere.yaml 2026-01-01 04:30Z"
     )
-
-
-def test_a_run_is_resumed_by_its_name(tmp_path: Path) -> None:
-    opened(tmp_path)
-    assert opened(tmp_path, lambda run: run.name, resume=the_run(tmp_path).name).result() == the_run(tmp_path).name
-    assert "no run other" in str(error_of(opened(tmp_path, resume="other")))

@@ -96,11 +96,6 @@ def test_values_that_are_written_otherwise(importing: Import, overrides: list[st
     assert found == value
 
 
-def test_drawing_without_end_is_named(importing: Import) -> None:
-    overrides = ["algorithm.online_filtering=true", "trainer.max_try_make_batch=0"]
-    assert "trainer.max_try_make_batch" in lost(importing(*overrides))
-
-
 def test_a_critic_with_another_body_is_named_where_there_is_a_critic(importing: Import) -> None:
     """EasyR1 has the section whatever the algorithm."""
     other = "worker.critic.model.model_path=owner/judge"
@@ -219,11 +214,6 @@ def test_a_split_that_cannot_be_taken_over_is_listed(importing: Import, geo: Pat
     assert words in lost(imported)["data.train_files"]
 
 
-def test_a_file_is_taken_over_though_its_split_is_not(importing: Import, geo: Path) -> None:
-    train = valid(importing("data.train_files=geo/train.parquet@train[:100]")).data.train.model_dump()
-    assert (train["type"], train["path"]) == ("local", str(geo / "train.parquet"))
-
-
 def test_a_path_below_the_working_directory_stays_relative(
     importing: Import, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,13 +235,6 @@ def test_a_secret_is_neither_listed_nor_written(importing: Import) -> None:
     assert {"worker.reward.reward_function_kwargs", "trainer.judge.api_key"} <= lost(imported).keys()
     assert "geheim" not in imported.text("From EasyR1") + "".join(map(str, imported.lost))
     assert "'limit': 3" in "".join(map(str, imported.lost))
-
-
-def test_a_repeated_key_is_refused(importing: Import, tmp_path: Path) -> None:
-    path = tmp_path / "twice.yaml"
-    path.write_text("trainer: {total_epochs: 3, total_epochs: 4}\n")
-    with pytest.raises(ConfigError, match=r"twice\.yaml .*`total_epochs` stands twice"):
-        import_easyr1(path)
 
 
 @pytest.mark.parametrize(
@@ -328,15 +311,6 @@ def test_a_mixture_of_experts_is_named_and_left_to_be_set(importing: Import, nam
     assert imported.missing == ["model.source.path"]
 
 
-def test_a_folder_of_experts_is_told_by_its_config(importing: Import, tmp_path: Path) -> None:
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "qwen3_moe", "num_experts": 128}')
-    assert importing(f"worker.actor.model.model_path={folder}").missing == ["model.source.path"]
-    (folder / "config.json").write_text('{"model_type": "qwen3"}')
-    assert valid(importing(f"worker.actor.model.model_path={folder}")).model.source.model_dump()["path"] == str(folder)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(sorted(KEYS)),
@@ -357,10 +331,3 @@ def suppress_refusal_of(name: str) -> Iterator[None]:
     except ConfigError as refusal:
         if f"config.yaml: 1 problem(s)\n  {name} = " not in str(refusal):
             raise
-
-
-def test_no_yaml_and_no_override_are_refused(tmp_path: Path, importing: Import) -> None:
-    with pytest.raises(ConfigError, match=r"no config file .*gone\.yaml"):
-        import_easyr1(tmp_path / "gone.yaml")
-    with pytest.raises(ConfigError, match=r"must read key\.path=value"):
-        importing("n_gpus")

@@ -52,16 +52,11 @@ def test_a_finished_stage_is_found_as_it_was_written(run: RunDirectory) -> None:
     assert find_complete(run, wanted()) == written
 
 
-def test_a_deleted_artefact_is_noticed(run: RunDirectory) -> None:
+@pytest.mark.parametrize("text", ["resulT", "result and more", "resul", None])
+def test_an_altered_or_deleted_artefact_is_noticed(run: RunDirectory, text: str | None) -> None:
     finish(run, "evaluate-base", "d1")
-    (run.evaluation("base") / "items.parquet").unlink()
-    assert find_complete(run, wanted()) is None
-
-
-@pytest.mark.parametrize("text", ["resulT", "result and more", "resul"])
-def test_an_altered_artefact_is_noticed(run: RunDirectory, text: str) -> None:
-    finish(run, "evaluate-base", "d1")
-    (run.evaluation("base") / "items.parquet").write_text(text)
+    artefact = run.evaluation("base") / "items.parquet"
+    artefact.unlink() if text is None else artefact.write_text(text)
     assert find_complete(run, wanted()) is None
 
 
@@ -130,11 +125,6 @@ def test_an_altered_stage_of_another_run_is_not_taken_over(run: RunDirectory, ot
     (other.evaluation("base") / "items.parquet").write_text("altered")
     assert find_complete(run, wanted()) is None
     assert not run.evaluation("base").exists()
-
-
-def test_another_run_is_left_alone_when_only_this_one_may_be_used(run: RunDirectory, other: RunDirectory) -> None:
-    finish(other, "evaluate-base", "d1")
-    assert find_complete(run, wanted(), elsewhere=False) is None
 
 
 def test_taking_over_removes_what_an_older_config_left(run: RunDirectory, other: RunDirectory) -> None:

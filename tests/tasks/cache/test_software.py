@@ -26,12 +26,8 @@ from tasks.cache.software import (
 from tests.rl_core.planning.gpu_driver import put_driver
 from tests.tasks.upgrades import edit, install
 
+pytestmark = pytest.mark.usefixtures("at_the_root")
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 def software(*overrides: str) -> dict[str, Software]:

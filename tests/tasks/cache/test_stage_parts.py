@@ -14,13 +14,8 @@ from tasks.cache.stage_parts import what_changed
 from tasks.cache.stages import stage_digests, stage_parts
 from tests.tasks.finished_run import finish_stage
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.usefixtures("at_the_root")
 CONFIG = Path("tests/e2e/configs/small.yaml")
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture

@@ -13,16 +13,11 @@ from rl_core.sources.local import LocalSource
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import EpochChain, epoch_chain, run_name, stage_digests
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.usefixtures("at_the_root")
 AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
 ALL = AFTER_TRAINING | {"prepare", "training-rows", "cold-start", "evaluate-base"}
 AFTER_COLD_START = ALL - {"prepare", "training-rows"}
 EVALUATION = {"evaluate-base", "evaluate-trained", "model-card", "report"}
-
-
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 def quickstart(*overrides: str) -> RunConfig:

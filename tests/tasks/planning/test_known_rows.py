@@ -15,12 +15,7 @@ from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import source_problems
 from tests.rl_core.data.samples import png_bytes
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 def write_rows(folder: Path, name: str, count: int, **more: object) -> Path:

@@ -24,6 +24,7 @@ from tasks.planning.problems import (
 from tasks.preparation import prepare_run
 from tests.rl_core.planning.gpu_driver import put_driver
 
+pytestmark = pytest.mark.usefixtures("at_the_root")
 ROOT = Path(__file__).parents[3]
 LOOPS = "{% for a in range(9999) %}" * 4 + "{% endfor %}" * 4
 PUBLISHED = {
@@ -34,11 +35,6 @@ PUBLISHED = {
     "source": "a table",
     "conditions": "none",
 }
-
-
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 def small(*overrides: str) -> RunConfig:

@@ -12,14 +12,9 @@ from rl_core.run_directory import RunDirectory
 from tasks.planning.trials import data_problems, find_problems, reward_problems
 from tests.rl_core.planning.gpu_driver import put_driver
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.usefixtures("at_the_root")
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
 BAD = {"problem": "<image> <image> two?", "images": [], "answer": "1"}
-
-
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 def small(*overrides: str) -> RunConfig:
@@ -110,12 +105,6 @@ def test_good_data_has_no_problem_whatever_its_tiny_tokenizer_makes_of_it() -> N
     assert data_problems(small("data.max_prompt_length=8")) == []
 
 
-def test_a_missing_source_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
-    config = small("data.train={type: local, path: nowhere.jsonl}", "data.rollout_batch_size=3")
-    message = text_of(find_problems(config, RunDirectory(tmp_path / "run")))
-    assert "nowhere.jsonl" in message and "data.rollout_batch_size" in message
-
-
 def test_a_gpu_on_which_torch_does_not_compute_is_a_problem_unless_it_is_hidden_or_not_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,10 +142,3 @@ def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_s
     problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
     assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
     assert told in text_of(problems)
-
-
-@pytest.mark.usefixtures("own_imports")
-def test_the_functions_of_the_examples_are_found_and_tried(tmp_path: Path) -> None:
-    config = load_config(Path("configs/extensions/own_algorithm.yaml"))
-    problems = find_problems(config, RunDirectory(tmp_path / "run"))
-    assert [problem for problem in problems if problem.where.startswith("algorithm")] == []

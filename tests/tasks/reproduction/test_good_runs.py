@@ -10,12 +10,7 @@ from tasks.reproduction.baseline_set import good_runs_before, judge_set
 from tasks.reproduction.published_result import read_finished
 from tests.tasks.baseline_runs import run_of, week, week_of_seeds
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 def judged(folder: Path, number: int, *overrides: str, status: str = "good") -> RunDirectory:

@@ -15,13 +15,8 @@ from tasks.results.run_facts import RunFacts
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.finished_run import finish_stage
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.usefixtures("at_the_root")
 NAME = "configs/baselines/qwen2_5_vl_7b_geo3k_grpo.yaml"
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 def baseline(*overrides: str, name: str = NAME) -> RunConfig:

@@ -10,12 +10,7 @@ from mlflow import MlflowClient
 from tasks.reproduction.record import conclude, seeds_tracking
 from tests.tasks.baseline_runs import UNPUBLISHED, week, week_of_seeds
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 def test_a_baseline_with_several_seeds_has_a_page_of_them(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """A run on one machine after the other, with a storage between them."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.run_directory import RunDirectory
@@ -13,7 +11,7 @@ from rl_core.storage.store import RunStore
 from tasks.resuming.training_start import training_start
 from tasks.storage.fetching import finish_fetching
 from tasks.storage.run_storage import RunStorage
-from tests.tasks.continued import Attempt, End, Geometry, attempt
+from tests.tasks.continued import Attempt, End, Geometry, attempt, unsynced
 
 EVENTS: list[tuple[str, dict[str, object]]] = []
 """What was reported since the last `forget_events`."""
@@ -46,13 +44,6 @@ def trained(run: RunDirectory, place: Place, geometry: Geometry, end: End | None
     """Train as a process that copies, until the training's end or its own."""
     with unsynced(), opened(run, place, geometry):
         return attempt(run, geometry, end)
-
-
-@contextmanager
-def unsynced() -> Iterator[None]:
-    """Nothing is flushed to the disk: no machine loses its power here, and it takes most of the time."""
-    with patch.object(os, "fsync", lambda descriptor: None):
-        yield
 
 
 def machine(folder: Path, number: int) -> RunDirectory:

@@ -16,8 +16,8 @@ from rl_core.storage.store import RunStore, StorageDamaged
 from tasks.storage.contents import PROGRESS, complete_checkpoints
 from tests.rl_core.storage.servers import S3Server
 from tests.rl_core.storage.test_store import FailingPlace
-from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, results
-from tests.tasks.storage.machines import EVENTS, machine, opened, storage_of, trained, unsynced
+from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, results, unsynced
+from tests.tasks.storage.machines import EVENTS, machine, opened, storage_of, trained
 
 geometries = st.builds(
     Geometry,
@@ -70,15 +70,6 @@ def test_it_ends_as_if_it_had_stayed_on_one_machine(
 
 
 GEOMETRY = Geometry(steps_per_epoch=4, epochs=2, save_freq=2, save_limit=2)
-
-
-def test_an_epoch_that_ends_after_the_newest_checkpoint_is_fetched_up_to_that(tmp_path: Path) -> None:
-    geometry = Geometry(steps_per_epoch=4, epochs=2, save_freq=3, save_limit=2, epoch_ends=False)
-    place = Place.at(str(tmp_path / "share"))
-    first, second = machine(tmp_path, 1), machine(tmp_path, 2)
-    trained(first, place, geometry, End(step=6, kind="killed"))
-    assert trained(second, place, geometry).resumed == 3
-    assert results(second) == unbroken(tmp_path, geometry)
 
 
 def test_what_came_further_elsewhere_is_fetched_and_what_is_behind_replaces_nothing(tmp_path: Path) -> None:

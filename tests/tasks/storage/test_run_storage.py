@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,9 @@ from tasks.resuming.training_start import started_file
 from tasks.storage.address import VARIABLE, storage_settings
 from tasks.storage.contents import PROGRESS
 from tasks.storage.run_storage import RunStorage
-from tests.tasks.continued import End, Geometry, attempt
+from tests.tasks.continued import End, Geometry, attempt, unsynced
 from tests.tasks.finished_run import config_with, finish_run, finish_stage
-from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of, unsynced
+from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of
 
 GEOMETRY = Geometry(steps_per_epoch=4, epochs=1, save_freq=1, save_limit=1)
 
@@ -153,20 +152,6 @@ def test_a_moment_is_copied_whole_though_training_goes_on(
     assert EVENTS == [] and not list(run.root.glob(".storage*/*"))
 
 
-def test_a_step_without_a_new_checkpoint_copies_nothing(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = machine(tmp_path, 1)
-    with unsynced():
-        attempt(run, GEOMETRY, End(step=3, kind="killed"))
-        with opened(run, place, GEOMETRY) as storage:
-            storage.copy_checkpoints()
-            storage._copier.wait()
-            with monkeypatch.context() as patched:
-                patched.setattr(storage._copier, "copy", lambda: pytest.fail("nothing is new"))
-                storage.copy_checkpoints()
-
-
 def test_whatever_a_file_system_raises_ends_the_copy_alone(
     copied: RunDirectory, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,29 +166,6 @@ def test_whatever_a_file_system_raises_ends_the_copy_alone(
         storage_of(copied, place).close()
     assert EVENTS == [("storage-failed", {"reason": "OfItsOwn: quota"})]
     assert "is not complete; `sightline run --resume` completes it" in caplog.text
-
-
-def test_what_the_copying_thread_logs_belongs_to_the_flow_run_that_asked(copied: RunDirectory, place: Place) -> None:
-    flow_run: ContextVar[str] = ContextVar("flow_run", default="none")
-    seen = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            seen.append((record.threadName.startswith("storage"), flow_run.get()))
-
-    logger, handler = logging.getLogger("tasks.storage.copying"), Handler()
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    token = flow_run.set("mine")
-    try:
-        copied.events.write_text('{"kind":"again"}\n')
-        storage_of(copied, place).close()
-    finally:
-        flow_run.reset(token)
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-    assert seen == [(True, "mine")]
 
 
 def test_a_run_that_is_copied_nowhere_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
