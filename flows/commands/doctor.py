@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked, lock_owner
@@ -21,9 +20,7 @@ from tasks.housekeeping.overview import runs_below
 def examine(runs_dir: Path, console: Console) -> None:
     """Mark flow runs whose process is gone, and show the state of each run. Raises PrefectAway where Prefect's server
     does not answer."""
-    table = Table()
-    for column in ("run", "state", "to continue"):
-        table.add_column(column, overflow="fold")
+    table = table_of("run", "state", "to continue")
     doubtful = []
     for run in runs_below(runs_dir):
         state, is_doubtful = state_of(run)

@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.request import ResolvedRun
 from rl_core.config.cluster import WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
@@ -102,9 +102,7 @@ def _print_stages(
 
 
 def _stage_table(statuses: list[StageStatus]) -> Table:
-    table = Table(title="Stages", title_justify="left")
-    table.add_column("stage")
-    table.add_column("status")
+    table = table_of("stage", "status", title="Stages")
     for status in statuses:
         table.add_row(status.stage, Text(status.status, style="green" if status.is_finished else ""))
     return table
@@ -115,9 +113,7 @@ def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_
     where a number of rows comes from that may still change."""
     console.print(_batch_table(config, plan, rows_origin))
     if rows := work_rows(config, plan):
-        table = Table(title=workers_title(config), title_justify="left")
-        for column in ("", "together", "each"):
-            table.add_column(column)
+        table = table_of("", "together", "each", title=workers_title(config))
         for row in rows:
             table.add_row(row.what, row.together, row.each)
         console.print(table)
@@ -181,9 +177,8 @@ def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
     """The forecast row by row: what is always there, the phases beside it, and the most that the run has taken in each
     of them so far."""
-    table = Table(title=f"Memory in GiB{_whose(memory)}", title_justify="left")
-    for column in ("", "forecast", *(["measured"] if measured else []), "of which"):
-        table.add_column(column, justify="right" if column in ("forecast", "measured") else "left")
+    figures = ["forecast", *(["measured"] if measured else [])]
+    table = table_of("", *figures, "of which", title=f"Memory in GiB{_whose(memory)}", right=figures)
     kept = memory.rows_of("always")
     rows = [
         ("always, on those that train" if memory.is_split else "always", sum(row.gib for row in kept), _listed(kept)),
@@ -218,10 +213,8 @@ def step_time_table(config: RunConfig, forecaster: Forecaster, words: str) -> Ta
     """A row for each placement: the seconds of a step and of its parts, the fastest one marked, and those of a step
     with responses of other lengths. The title says for what the forecast is, and what it assumes."""
     title = f"Step time in seconds, a forecast for {words}; last, with responses of 25, 50 and 100 % of the longest"
-    table = Table(title=title, title_justify="left")
-    table.add_column("placement")
-    for column in ("generate", "update", "sync", "other", "step", *(f"{share:.0%}" for share in SHARES)):
-        table.add_column(column, justify="right")
+    figures = ("generate", "update", "sync", "other", "step", *(f"{share:.0%}" for share in SHARES))
+    table = table_of("placement", *figures, title=title, right=figures)
     rows = [(placed, forecaster.step_time(placed)) for placed in forecaster.placements(config)]
     fastest = min(time.step for _, time in rows)
     for placed, time in rows:

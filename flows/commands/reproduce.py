@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.plan import print_batches
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.reproducing import BaselineSet, PlannedBaseline
 from flows.run_set import RunSet
 from flows.seed_group import seeds_text
@@ -127,9 +127,7 @@ def _flow() -> Any:
 def print_conclusion(run_set: RunSet, console: Console) -> int:
     """Print the results of a set, which are read from its folder. Returns the exit code."""
     baselines = read_json(run_set.page.with_suffix(".json"))["baselines"]
-    table = Table(title="Baselines", title_justify="left")
-    for column in ("baseline", "status", "accuracy", "95 % over seeds", "runs"):
-        table.add_column(column, overflow="fold")
+    table = table_of("baseline", "status", "accuracy", "95 % over seeds", "runs", title="Baselines")
     for one in baselines:
         status = f"[{_COLOURS[one['status']]}]{one['status']}[/]"
         table.add_row(one["name"], status, *_accuracies(one["reproduction"]), "\n".join(map(_run_words, one["runs"])))

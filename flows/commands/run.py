@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from flows.commands.tables import print_evaluations, print_summary
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.process.bars import progress_on
 from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
@@ -191,9 +190,8 @@ def print_group(run_set: RunSet, console: Console) -> int:
     """Print the results of a concluded group, which are read from its folder. Returns the exit code."""
     figures = read_json(run_set.page.with_suffix(".json"))
     (group,) = figures["groups"]
-    table = Table(title=f"Held-out accuracy, {figures['mode']}", title_justify="left")
-    for column in ("seed", "before", "after", "run"):
-        table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
+    numbers = ("seed", "before", "after")
+    table = table_of(*numbers, "run", title=f"Held-out accuracy, {figures['mode']}", right=numbers)
     for run in figures["runs"]:
         table.add_row(f"{run['seed']}", f"{run['base']:.1%}", f"{run['trained']:.1%}", run["run"])
     console.print()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.reproducing import needed_runs
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
@@ -82,9 +82,7 @@ def _print_cleaning(found: Cleaning, console: Console, *, verb: str) -> None:
 
 
 def _table(title: str, choices: Sequence[Choice]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("run", "chosen because", *(["kept because"] if choices[0].kept else [])):
-        table.add_column(column, overflow="fold")
+    table = table_of("run", "chosen because", *(["kept because"] if choices[0].kept else []), title=title)
     for choice in choices:
         table.add_row(*map(escape, (choice.run.name, choice.why, *([choice.kept] if choice.kept else []))))
     return table

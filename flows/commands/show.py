@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from flows.printing import table_of
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.items import EvaluationItem, read_items
@@ -82,10 +82,7 @@ def _changes(before: Sequence[EvaluationItem], after: Sequence[EvaluationItem]) 
 def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: Console) -> None:
     first = group[0]
     _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
-    table = Table()
-    for column in ("response", "read as", "reward", "grade"):
-        table.add_column(column, justify="right" if column == "reward" else "left")
-    table.add_column("parts", style="dim")
+    table = table_of("response", "read as", "reward", "grade", "parts", right=["reward"], dim="parts")
     for item in group:
         grade = Text("right", style="green") if item.is_right else Text("wrong", style="red")
         cells = (
@@ -107,10 +104,8 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
     _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
     if first.policy_version < own_version:
         console.print(f"kept    from the step before (policy version {first.policy_version})", highlight=False)
-    table = Table()
-    for column, justify in (("#", "right"), ("response", "left"), ("reward", "right"), ("advantage", "right")):
-        table.add_column(column, justify="right" if justify == "right" else "left")
-    table.add_column("parts", style="dim")
+    right = ("#", "reward", "advantage")
+    table = table_of("#", "response", "reward", "advantage", "parts", right=right, dim="parts")
     for record in group:
         table.add_row(*map(Text, _cells(record)))  # markup's own escape loses a backslash before a bracket
     console.print(table)

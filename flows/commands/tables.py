@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say
+from flows.printing import say, table_of
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
@@ -39,9 +39,8 @@ def print_summary(run: RunDirectory, console: Console) -> None:
 
 def _accuracy_table(summary: Mapping[str, Any]) -> Table:
     evaluation = summary["evaluation"]
-    table = Table(title="Held-out accuracy", title_justify="left")
-    for column in ("model", "accuracy", "95 % interval", "items"):
-        table.add_column(column, justify="left" if column == "model" else "right")
+    numbers = ("accuracy", "95 % interval", "items")
+    table = table_of("model", *numbers, title="Held-out accuracy", right=numbers)
     for name in ("base", "trained"):
         figures = evaluation[name]
         low, high = figures["ci95"]
@@ -53,9 +52,8 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
     """Print every pass of both models over the held-out items, how responses changed, and the accuracy by category."""
     facts = RunFacts(run)
     results = [(evaluated, result) for evaluated in EVALUATED_MODELS for result in facts.results(evaluated).values()]
-    table = Table(title="Held-out answers", title_justify="left")
-    for column in ("model", "pass", "accuracy", "95 % interval", "items", "unreadable", "cut off"):
-        table.add_column(column, justify="left" if column in ("model", "pass") else "right")
+    figures = ("accuracy", "95 % interval", "items", "unreadable", "cut off")
+    table = table_of("model", "pass", *figures, title="Held-out answers", right=figures)
     for evaluated, result in results:
         low, high = result.ci95
         table.add_row(
@@ -79,9 +77,8 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
 
 def category_table(result: EvaluationResult, *, title: str) -> Table:
     """The accuracy of each category: each value of the columns that split the items, at most the first 40."""
-    table = Table(title=title, title_justify="left")
-    for column in ("column", "value", "items", "accuracy", "95 % interval"):
-        table.add_column(column, justify="left" if column in ("column", "value") else "right")
+    shown = ("items", "accuracy", "95 % interval")
+    table = table_of("column", "value", *shown, title=title, right=shown)
     for row in result.categories[:_SHOWN_CATEGORIES]:
         low, high = row.ci95
         figures = (f"{row.n}", f"{row.accuracy:.1%}", f"{low:.1%} to {high:.1%}")
@@ -102,10 +99,7 @@ def _reward_line(summary: Mapping[str, Any]) -> str:
 
 
 def _stage_table(summary: Mapping[str, Any]) -> Table:
-    table = Table(title="Wall time", title_justify="left")
-    table.add_column("stage")
-    table.add_column("time", justify="right")
-    table.add_column("origin", style="dim")
+    table = table_of("stage", "time", "origin", title="Wall time", right=["time"], dim="origin")
     for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
         origin = summary["reused"].get(stage)
         table.add_row(stage, duration(seconds), Text(f"taken over from {origin}" if origin else ""))
@@ -137,9 +131,8 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
 
 
 def _comparison_table(page: ComparisonPage) -> Table:
-    table = Table(title=f"held-out accuracy, {page.mode}", title_justify="left")
-    for column in ("group", "seeds", "accuracy", "95 %, items", "95 %, seeds", "points", "p, items", "p, seeds"):
-        table.add_column(column, justify="left" if column in ("group", "seeds") else "right")
+    figures = ("accuracy", "95 %, items", "95 %, seeds", "points", "p, items", "p, seeds")
+    table = table_of("group", "seeds", *figures, title=f"held-out accuracy, {page.mode}", right=figures)
     rows = {row.place: row for row in page.comparisons}
     for place, group in enumerate(page.groups):
         accuracy, row = group.accuracy, rows.get(place)

@@ -67,67 +67,50 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
 
 def charts(facts: RunFacts) -> list[Chart]:
     """The curves: reward, accuracy, response length, KL, entropy, and the difference between generator and trainer."""
-    metrics, config = facts.metrics, facts.config
-    accuracy = f"reward/{config.evaluation.accuracy_key}"
+    config, mode = facts.config, facts.config.trainer.val_mode
     bound = agreement_bounds(config).percentile
+
+    def chart(title: str, caption: str, lines: Mapping[str, str], **more: Any) -> Chart:
+        series = [_series(facts.metrics, name, label) for name, label in lines.items()]
+        return Chart(title=title, caption=caption, series=[line for line in series if line.values], **more)
+
     return [
-        Chart(
-            title="Reward",
-            caption="Mean of the optimised reward over a step's rollouts.",
-            series=[_series(metrics, "reward/overall", "reward")],
-        ),
-        Chart(
-            title="Accuracy",
-            caption=f"Share of right answers: sampled in training, {config.trainer.val_mode} on held-out items.",
+        chart("Reward", "Mean of the optimised reward over a step's rollouts.", {"reward/overall": "reward"}),
+        chart(
+            "Accuracy",
+            f"Share of right answers: sampled in training, {mode} on held-out items.",
+            {f"reward/{config.evaluation.accuracy_key}": "training rollouts", "val/accuracy": f"held-out, {mode}"},
             unit="share",
-            series=[
-                _series(metrics, accuracy, "training rollouts"),
-                _series(metrics, "val/accuracy", f"held-out, {config.trainer.val_mode}"),
-            ],
         ),
-        Chart(
-            title="Response length",
-            caption="Tokens a response.",
-            series=[
-                _series(metrics, "response_length/mean", "mean"),
-                _series(metrics, "response_length/max", "longest"),
-                _series(metrics, "response_length/min", "shortest"),
-            ],
+        chart(
+            "Response length",
+            "Tokens a response.",
+            {f"response_length/{name}": label for name, label in _LENGTHS.items()},
         ),
-        Chart(
-            title="KL",
-            caption="How far a step moves the policy, and how far it is from the reference where one is kept.",
-            series=_present(
-                _series(metrics, "actor/approx_kl", "within the step"),
-                _series(metrics, "actor/kl_loss", "to the reference"),
-            ),
+        chart(
+            "KL",
+            "How far a step moves the policy, and how far it is from the reference where one is kept.",
+            {"actor/approx_kl": "within the step", "actor/kl_loss": "to the reference"},
         ),
-        Chart(
-            title="Entropy",
-            caption="Mean entropy of the next token, nats.",
-            series=[_series(metrics, "actor/entropy", "entropy")],
-        ),
-        Chart(
-            title="Log-prob gap",
-            caption="Differences between the log-probs of generator and trainer; the run stops when their 99.9th "
-            "percentile exceeds the bound.",
+        chart("Entropy", "Mean entropy of the next token, nats.", {"actor/entropy": "entropy"}),
+        chart(
+            "Log-prob gap",
+            "Differences between the log-probs of generator and trainer; the run stops when their 99.9th percentile "
+            "exceeds the bound.",
+            {f"agreement/log_prob_gap_{name}": label for name, label in _GAPS.items()},
             log=True,
             bound=(bound, f"bound {bound:g}"),
-            series=_present(
-                _series(metrics, "agreement/log_prob_gap_p999", "99.9th percentile"),
-                _series(metrics, "agreement/log_prob_gap_max", "largest"),
-            ),
         ),
     ]
+
+
+_LENGTHS = {"mean": "mean", "max": "longest", "min": "shortest"}
+_GAPS = {"p999": "99.9th percentile", "max": "largest"}
 
 
 def _series(metrics: Records, name: str, label: str) -> Series:
     found = [(record["step"], record[name]) for record in metrics if name in record]
     return Series(label=label, steps=[step for step, _ in found], values=[value for _, value in found])
-
-
-def _present(*series: Series) -> list[Series]:
-    return [line for line in series if line.values]
 
 
 def _step_phases(timings: Records) -> list[TimeShare]:
