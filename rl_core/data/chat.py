@@ -33,9 +33,6 @@ class Media(NamedTuple):
     videos: Sequence[VideoShape] = ()
 
 
-NO_MEDIA = Media()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedPrompt:
     """A chat prompt: the text that was tokenised; [E] its token ids with one placeholder for each image or video, which
@@ -83,10 +80,6 @@ class ChatRenderer:
         for token in self._controls:
             if token in question:
                 raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
-
-    def render(self, question: str, media: Media = NO_MEDIA) -> RenderedPrompt:
-        """One prompt without history."""
-        return self.render_all([question], [media], histories=[()])[0]
 
     def render_all(
         self,

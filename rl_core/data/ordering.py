@@ -33,11 +33,6 @@ class Shuffle:
         return np.argsort(draws, kind="stable")
 
 
-def plain_order(num_rows: int, *, slots: int, epoch: int, shuffle: Shuffle, ranks: Float64Array | None) -> Int64Array:
-    """[slots] rows of an epoch, each at most once, by rising rank; the shuffle decides which ones are left out."""
-    return _by_rank(shuffle.permutation(num_rows, epoch)[:slots], ranks)
-
-
 def weighted_order(
     members: Mapping[str, Int64Array],
     weights: Mapping[str, float],
@@ -85,10 +80,10 @@ class Arrangement:
             check_source_weights(self.source_weights, self.data_sources)
 
     def order(self, *, batches: int, batch_size: int, epoch: int, shuffle: Shuffle) -> Int64Array:
-        """[batches * batch_size] rows of an epoch, by `plain_order` or `weighted_order`."""
+        """[batches * batch_size] rows of an epoch."""
         if self.source_weights is None:
-            slots, rows = batches * batch_size, len(self.data_sources)
-            return plain_order(rows, slots=slots, epoch=epoch, shuffle=shuffle, ranks=self.ranks)
+            rows = shuffle.permutation(len(self.data_sources), epoch)
+            return _by_rank(rows[: batches * batch_size], self.ranks)  # the shuffle decides which ones are left out
         names = np.array(self.data_sources)
         return weighted_order(
             {name: np.flatnonzero(names == name) for name in self.source_weights},

@@ -142,16 +142,13 @@ class RewardCaller:
             if len(samples) == 1:
                 return [self._failure(error)]
             raise BatchFailed(self.describe(error)) from None
-        return [self._checked_or_failed(sample, one) for sample, one in zip(samples, returned, strict=True)]
-
-    def _checked_or_failed(self, sample: RewardSample, returned: object) -> CallResult:
-        try:
-            return self._checked(sample, returned)
-        except BaseException as error:  # noqa: BLE001 - the returned object may be of a user's class
-            return self._failure(error)
+        return [self._checked(sample, one) for sample, one in zip(samples, returned, strict=True)]
 
     def _checked(self, sample: RewardSample, returned: object) -> CallResult:
-        return CallResult(components_of(returned), self._parsed(sample.response), None)
+        try:
+            return CallResult(components_of(returned), self._parsed(sample.response), None)
+        except BaseException as error:  # noqa: BLE001 - the returned object may be of a user's class
+            return self._failure(error)
 
     def _parsed(self, response: str) -> str | None:
         parsed = self.scorer.parse(response) if self.scorer.parse else None
@@ -183,7 +180,7 @@ def _one_each(returned: object, count: int) -> Sequence[object]:
 
 
 def _seed_library_generators(samples: Sequence[RewardSample]) -> None:
-    """So that a function with a global random generator scores a sample alike in every process and order."""
+    # So that a function with a global random generator scores a sample alike in every process and order.
     seed = 0
     for sample in samples:
         seed = zlib.crc32(f"{sample.prompt}\x1f{sample.response}".encode(errors="surrogatepass"), seed)

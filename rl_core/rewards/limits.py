@@ -13,8 +13,8 @@ much more time, one of the calls blocks the others, and the process is killed.""
 
 
 class CallLimit(NamedTuple):
-    """The time limit of a task: the process is killed after `seconds`; one call of an `async def` function may take
-    `call_seconds`; `reason` is the message for a call that took longer."""
+    """A task's process is killed after `seconds`; one call of an `async def` function may take `call_seconds`; `reason`
+    is the error of a call that took longer."""
 
     seconds: float
     call_seconds: float
@@ -52,7 +52,7 @@ class CallLimits:
 
     def _of_later(self, index: int, samples: int) -> CallLimit:
         spec = self._order.specs[index]
-        if self._is_batch(index, samples):
+        if self.is_batch(index, samples):
             seconds, more = self._order.batch_timeout_seconds, 0.0
         else:
             seconds = self._order.timeout_seconds
@@ -61,9 +61,10 @@ class CallLimits:
         return CallLimit(seconds + more, seconds, f"no result within {self._key(index, samples)} = {seconds:g}")
 
     def _key(self, index: int, samples: int) -> str:
-        return "reward.batch_timeout_seconds" if self._is_batch(index, samples) else "reward.timeout_seconds"
+        return "reward.batch_timeout_seconds" if self.is_batch(index, samples) else "reward.timeout_seconds"
 
-    def _is_batch(self, index: int, samples: int) -> bool:
+    def is_batch(self, index: int, samples: int) -> bool:
+        """Whether so many samples are one call."""
         return self._order.specs[index].style == "batch" and samples > 1
 
 

@@ -25,12 +25,10 @@ opens that file."""
 
 
 class RewardPool:
-    """Scores samples in processes of their own. A context manager; enter it before the generator starts.
-
-    A call that hangs, crashes, raises, takes too much memory or does not return finite numbers costs its own sample,
-    whose Score has an `error` and no components. A score depends on its sample alone, except that of a function of
-    REWARD_TYPE batch, which gets all samples that a `flush` finds at once, ordered by prompt uid and sample index.
-    """
+    """Scores samples in processes of their own. A context manager; enter it before the generator starts. A call that
+    fails costs its own sample, whose Score has an `error`. A score depends on its sample alone, except that of a
+    function of REWARD_TYPE batch, which gets all samples that a `flush` finds at once, ordered by prompt uid and sample
+    index."""
 
     def __init__(
         self, config: RewardConfig, *, log_event: LogEvent | None = None, image_store: Path | None = None

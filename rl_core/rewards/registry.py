@@ -40,7 +40,6 @@ def resolve_rewards(config: RewardConfig) -> Routing:
 
 
 def _route(choice: RewardChoice, config: RewardConfig, specs: list[RewardSpec]) -> Route:
-    """Functions that are not in `specs` yet are appended to it."""
     resolved = [resolve_function(term, grader=config.grader) for term in choice.terms]
     terms = [
         Term(function_index=_index_of(spec, specs), name=term.label, weight=term.weight)
@@ -51,8 +50,7 @@ def _route(choice: RewardChoice, config: RewardConfig, specs: list[RewardSpec]) 
 
 
 def _index_of(spec: RewardSpec, specs: list[RewardSpec]) -> int:
-    """The index of a function in `specs`, to which a new one is appended. Arguments that are equal but of different
-    types (1, 1.0 and true) make different functions."""
+    # Arguments that are equal but of different types (1, 1.0 and true) make different functions.
     for index, known in enumerate(specs):
         if repr(known) == repr(spec):
             return index
@@ -100,8 +98,6 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
 
 
 def _style(term: RewardTerm, source: SourceText) -> Style:
-    """As in EasyR1 if the config or the file says so. A file that has REWARD_NAME but no REWARD_TYPE has EasyR1's
-    default type."""
     if term.reward_type is not None:
         return term.reward_type
     if _EASYR1_TYPE not in source.names:

@@ -50,12 +50,9 @@ class Routing:
 
 
 def combine(route: Route, results: Sequence[CallResult]) -> Score:
-    """The score of a sample, given one result for each term of its route.
-
-    The `overall` of a mixture is the weighted sum of the terms' `overall`. The other components of the first term keep
-    their names; components of the other terms are named `term/component`, and each term's own `overall` is named
-    `term/overall`. If one term fails, the sample has no score.
-    """
+    """The score of a sample, given one result for each term of its route. The `overall` of a mixture is the weighted
+    sum of its terms' `overall`. Other components of the first term keep their names, all others are named
+    `term/component`. If one term fails, the sample has no score."""
     pairs = list(zip(route.terms, results, strict=True))
     parsed = None if route.reader is None else results[route.reader].parsed
     if not route.is_mixture:

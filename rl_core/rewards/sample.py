@@ -12,20 +12,7 @@ if TYPE_CHECKING:  # the scoring processes import this file and need neither num
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSample:
-    """One response with everything that may help to score it, in plain values.
-
-    Attributes:
-        response: The decoded response, special tokens left out.
-        ground_truth: The row's answer, of the type that its column has (`ground_truth_text` is always text).
-        response_length: Sampled tokens, the end-of-sequence token included.
-        prompt: The rendered chat prompt.
-        question: The user's text before the prompt template.
-        data_source: Name of the source that the row came from.
-        prompt_uid: Identity of the row; the samples of a group share it.
-        image_uids: The uid of each image, in the order of the images in the prompt.
-        extra: Every other column of the row (JSON values).
-        finish_reason: "stop" at an end-of-sequence token, "length" at the token limit.
-    """
+    """One response with everything that may help to score it, in plain values; docs/rewards.md describes them."""
 
     response: str
     ground_truth: Answer
@@ -42,7 +29,7 @@ class RewardSample:
 
     @property
     def ground_truth_text(self) -> str:
-        """The answer if it is text, else its JSON (3 is "3", [1, 2] is "[1, 2]")."""
+        """The answer; its JSON if it is no text."""
         return answer_text(self.ground_truth)
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_core.progress import LogEvent
 from rl_core.rewards.components import components_of
-from rl_core.rewards.limits import CallLimit, CallLimits, LoadingRecord
+from rl_core.rewards.limits import CallLimits, LoadingRecord
 from rl_core.rewards.messages import Call, CallResult, PoolOrder
 from rl_core.rewards.printed import PrintedOutput
 from rl_core.rewards.sample_queue import Task
@@ -108,7 +108,13 @@ class ScoringThread(threading.Thread):
         limit, has_begun, goes_on = limit_now(), False, True
         until = self._until(lambda: limit_now().seconds)
         try:
-            process.send(_call_of(task, limit), until)
+            call = Call(
+                function_index=index,
+                samples=[sample for sample, _ in task.waiting],
+                timeout_seconds=limit.call_seconds,
+                timeout_reason=limit.reason,
+            )
+            process.send(call, until)
             process.hear(partial(_after, "begun"), until)
             has_begun = True
             answer = process.hear(partial(_answer_of, task.count), until)
@@ -138,7 +144,7 @@ class ScoringThread(threading.Thread):
         if task.count == 1:
             self._work.deliver(task, [CallResult({}, None, reason)], seconds=self._shared.order.timeout_seconds)
             return
-        if self._is_batch(task):
+        if self._shared.limits.is_batch(task.function_index, task.count):
             name = self._shared.order.specs[task.function_index].name
             _LOG.warning("reward %s failed on a batch of %d (%s); trying one by one", name, task.count, reason)
             if self._shared.log_event is not None:
@@ -153,11 +159,9 @@ class ScoringThread(threading.Thread):
             result = CallResult({}, None, f"the scoring processes died {MAX_BREAKS} times before the call")
             self._work.deliver(task, [result] * task.count, seconds=0.0)
         else:
-            parts = [task] if self._is_batch(task) else task.parts(1)
+            is_batch = self._shared.limits.is_batch(task.function_index, task.count)
+            parts = [task] if is_batch else task.parts(1)
             self._work.put_back([replace(part, breaks=task.breaks + 1) for part in parts])
-
-    def _is_batch(self, task: Task) -> bool:
-        return self._shared.order.specs[task.function_index].style == "batch" and task.count > 1
 
     def _until(self, seconds: Callable[[], float]) -> Callable[[], float]:
         """Gives the seconds that are left of so many from now on, or raises Stopped."""
@@ -169,15 +173,6 @@ class ScoringThread(threading.Thread):
             return began + seconds() - time.monotonic()
 
         return left
-
-
-def _call_of(task: Task, limit: CallLimit) -> Call:
-    return Call(
-        function_index=task.function_index,
-        samples=[sample for sample, _ in task.waiting],
-        timeout_seconds=limit.call_seconds,
-        timeout_reason=limit.reason,
-    )
 
 
 def _after(word: str, words: list[Any]) -> list[Any]:

@@ -69,8 +69,4 @@ def _kind(texts: Sequence[str]) -> Callable[[str], Any]:
         return int if max(map(len, texts)) <= _DIGITS_OF_64_BITS else str
     if all(map(_REAL.fullmatch, texts)):
         return float if all(math.isfinite(float(text)) for text in texts) else str
-    return _truth if all(text.lower() in _TRUTHS for text in texts) else str
-
-
-def _truth(text: str) -> bool:
-    return _TRUTHS[text.lower()]
+    return (lambda text: _TRUTHS[text.lower()]) if all(text.lower() in _TRUTHS for text in texts) else str

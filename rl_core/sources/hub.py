@@ -66,9 +66,10 @@ class HubSource(TableSource):
 
     @override
     def fingerprint(self) -> str:
+        name, folder = self.repository_name, Path(self.repository_name)
         content = {
             "settings": self.model_dump(mode="json", exclude={"revision", "media_dir"}),
-            "content": _content_of(self.repository_name, self.revision),
+            "content": file_digests(files_below(folder)) if folder.is_dir() else resolve_commit(name, self.revision),
             "media": None if self.media_dir is None else media_digests(self.reader()),
         }
         return digest_of(content)
@@ -137,11 +138,6 @@ class HubReader(TableReader):
         from huggingface_hub import constants
 
         return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
-
-
-def _content_of(repository: str, revision: str | None) -> str | list[str | None]:
-    folder = Path(repository)
-    return file_digests(files_below(folder)) if folder.is_dir() else resolve_commit(repository, revision)
 
 
 def split_names(repository: str) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,26 +91,17 @@ def check_json_lines(path: Path) -> None:
 
 def _other_json(start: bytes) -> str | None:
     """The form of JSON that does not have one object on each line; None for JSONL."""
-    lines = [line for line in start.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
+    text = start.decode("utf-8-sig", errors="replace")
+    lines = [line.strip() for line in StringIO(text, newline=None) if line.strip()]  # as a text file has them
     if not lines:
         return None
-    first = lines[0].strip()
+    first = lines[0]
     if first.startswith("[") and first[1:].lstrip()[:1] in ("", "{"):
         return "one JSON array: let its name end in .json"
-    if len(lines) > 1 and not lines[1].lstrip().startswith("{") and _breaks_off(first):
+    begins_object = first.startswith("{") and not first.endswith("}")
+    if begins_object and len(lines) > 1 and not lines[1].startswith("{"):
         return "JSON whose objects go over several lines: write each on a line of its own"
     return None
-
-
-def _breaks_off(line: str) -> bool:
-    """Whether an object begins in a line and does not end in it."""
-    try:
-        json.loads(line)
-    except json.JSONDecodeError as error:
-        return line.startswith("{") and error.pos >= len(line)
-    except (ValueError, RecursionError):
-        return False
-    return False
 
 
 def _json_object(text: str, what: str) -> dict[str, Any] | str:

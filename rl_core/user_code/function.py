@@ -16,9 +16,8 @@ from rl_core.digests import hash_file
 from rl_core.files import NOTHING_THERE, why_no_file
 from rl_core.problem import Problem
 from rl_core.user_code.failures import failure_text
-from rl_core.user_code.files import files_of, files_of_module
 from rl_core.user_code.modules import import_file
-from rl_core.user_code.text import SourceText, read_source
+from rl_core.user_code.text import SourceText, files_of, files_of_module, read_source
 from rl_core.wording import shortened
 
 FORMS: Final = "path/to/file.py:function, or package.module:function of an installed package"

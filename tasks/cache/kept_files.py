@@ -15,7 +15,7 @@ from rl_core.digests import RelativeName, wrong_size
 from rl_core.files import committed_folder, files_below
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
-from rl_core.user_code.files import files_of
+from rl_core.user_code.text import files_of
 from tasks.cache.manifests import read_manifest
 from tasks.cache.named_files import NamedFiles, WeightFiles
 from tasks.cache.stages import stage_digests

@@ -12,8 +12,8 @@ from rl_core.config.run import RunConfig
 from rl_core.digests import hash_file
 from rl_core.files import read_utf8
 from rl_core.sources.source import DataSource
-from rl_core.user_code.files import files_of
 from rl_core.user_code.function import file_named, find_function
+from rl_core.user_code.text import files_of
 
 Fingerprint = Callable[[DataSource], str]
 """Maps a data source to the hash of everything that its rows depend on."""

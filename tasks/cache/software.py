@@ -21,8 +21,8 @@ from rl_core.planning.gpu import find_gpu
 from rl_core.sources.custom import CustomSource
 from rl_core.sources.mixture import MixtureSource
 from rl_core.sources.source import DataSource
-from rl_core.user_code.files import files_of, imported_names
 from rl_core.user_code.function import file_named, find_function, is_user_function
+from rl_core.user_code.text import files_of, imported_names
 from tasks.cache.code_version import PACKAGE
 from tasks.cache.named_files import NamedFiles
 

@@ -6,18 +6,23 @@ import pytest
 from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 
-from rl_core.data.chat import NO_MEDIA, ChatRenderer, Media, replace_chat_template
+from rl_core.data.chat import ChatRenderer, Media, replace_chat_template
 from rl_core.data.prompts import chat_content
 from rl_core.data.vision_tokens import VideoShape
 from rl_core.sources.rows import Turn
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TEXT = ("qwen2_5", "llama")
+NO_MEDIA = Media()
 SIZES = [(84, 84), (331, 97), (1200, 900), (1, 150)]
 
 
 def make(folder, **options):
     return ChatRenderer(folder, **({"prompt_template": None, "system_prompt": None} | options))
+
+
+def render(renderer, question, media=NO_MEDIA):
+    return renderer.render_all([question], [media], histories=[()])[0]
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ def by_processor(folder, user_text, sizes, system_prompt=None):
 def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, family, question, sizes):
     folder = tiny_folder(family)
     renderer = make(folder, prompt_template=template, system_prompt="You are a careful assistant.")
-    rendered = renderer.render(question, Media(sizes))
+    rendered = render(renderer, question, Media(sizes))
     text, ids = by_processor(folder, f"{question} Reply with the number.", sizes, "You are a careful assistant.")
     assert rendered.text == text
     assert rendered.token_ids.tolist() == list(ids)
@@ -60,7 +65,7 @@ def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, fam
 @pytest.mark.parametrize("family", TEXT)
 def test_a_text_model_gets_its_tokenizers_chat(tiny_folder, family):
     folder = tiny_folder(family)
-    rendered = make(folder).render("What is 2 + 2?")
+    rendered = render(make(folder), "What is 2 + 2?")
     messages = [{"role": "user", "content": "What is 2 + 2?"}]
     ids = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, add_generation_prompt=True)
     assert rendered.token_ids.tolist() == ids["input_ids"]
@@ -69,7 +74,7 @@ def test_a_text_model_gets_its_tokenizers_chat(tiny_folder, family):
 
 def test_the_engine_gets_one_placeholder_an_image(tiny_folder):
     renderer = make(tiny_folder("qwen2_5_vl"))
-    rendered = renderer.render("<image> and <image>", Media([(84, 84), (112, 56)]))
+    rendered = render(renderer, "<image> and <image>", Media([(84, 84), (112, 56)]))
     image = renderer.vision.image_token_id
     assert (rendered.engine_token_ids == image).sum() == 2
     assert (rendered.token_ids == image).sum() == 9 + 8
@@ -83,7 +88,7 @@ def test_many_prompts_at_once_equal_one_at_a_time(tiny_folder):
     questions, sizes = ["<image>a", "b", "c<image>d<image>"], [[(84, 84)], [], [(50, 90), (90, 50)]]
     together = renderer.render_all(questions, [Media(of) for of in sizes], histories=[()] * 3)
     for one, question, of in zip(together, questions, sizes, strict=True):
-        assert one.token_ids.tolist() == renderer.render(question, Media(of)).token_ids.tolist()
+        assert one.token_ids.tolist() == render(renderer, question, Media(of)).token_ids.tolist()
     assert renderer.render_all([], [], histories=[]) == []
 
 
@@ -93,7 +98,7 @@ def test_the_tokens_of_a_video_are_those_of_the_models_own_processor(tiny_folder
     folder = tiny_folder(family)
     frames, height, width = shape
     media = Media([(84, 84)], [VideoShape(frames, width, height, fps)] * 2)
-    rendered = make(folder).render("<video>First <image> then <video>?", media)
+    rendered = render(make(folder), "<video>First <image> then <video>?", media)
     processor = AutoProcessor.from_pretrained(folder)
     messages = [{"role": "user", "content": chat_content("<video>First <image> then <video>?")}]
     text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -138,15 +143,15 @@ def test_a_template_that_refuses_a_prompt_is_named(tiny_folder, tmp_path):
     folder = copy_folder(tiny_folder("qwen2_5"), tmp_path / "model")
     (folder / "chat_template.jinja").write_text("{{ raise_exception('no system turns') }}")
     with pytest.raises(ValueError, match=r"the chat template cannot render the prompt 'Why\?': no system turns"):
-        make(folder).render("Why?")
+        render(make(folder), "Why?")
     (folder / "chat_template.jinja").write_text("{% if %}")
     with pytest.raises(ValueError, match="the chat template cannot render"):
-        make(folder).render("Why?")
+        render(make(folder), "Why?")
 
 
 def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder):
     with pytest.raises(ValueError, match=r"2 image token\(s\) and 1 image\(s\)"):
-        make(tiny_folder("qwen2_vl")).render("<image><image>", Media([(84, 84)]))
+        render(make(tiny_folder("qwen2_vl")), "<image><image>", Media([(84, 84)]))
 
 
 def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
@@ -170,7 +175,7 @@ def test_the_processors_own_template_of_older_checkpoints_is_used(tiny_folder, t
     newer = (folder / "chat_template.jinja").read_text()
     (folder / "chat_template.jinja").unlink()
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": "OLD" + newer}))
-    rendered = make(folder).render("<image>Why?", Media([(84, 84)]))
+    rendered = render(make(folder), "<image>Why?", Media([(84, 84)]))
     text, ids = by_processor(folder, "<image>Why?", [(84, 84)])
     assert rendered.text == text
     assert text.startswith("OLD")
@@ -221,7 +226,7 @@ def test_everything_that_reads_the_folder_gets_the_new_template(linked, older):
     expected = "[user]Hi"
     for loader in (AutoProcessor, AutoTokenizer):
         assert loader.from_pretrained(linked).apply_chat_template(MESSAGES, tokenize=False) == expected
-    assert ChatRenderer(linked, prompt_template=None, system_prompt=None).render("Hi").text == expected
+    assert render(ChatRenderer(linked, prompt_template=None, system_prompt=None), "Hi").text == expected
 
 
 def test_the_checkpoint_that_was_linked_stays_as_it_was(tiny_folder, linked):

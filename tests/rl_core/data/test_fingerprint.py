@@ -1,4 +1,3 @@
-import json
 import os
 
 import pytest
@@ -49,16 +48,6 @@ def test_a_changed_row_or_setting_changes_the_source(illustrated):
     rewrite(illustrated, illustrated.read_bytes().replace(b'"1"', b'"2"'))
     seen.add(local(illustrated).fingerprint())
     assert len(seen) == 4
-
-
-def test_images_of_geometry3k_items_count(tmp_path):
-    item = tmp_path / "items" / "1"
-    item.mkdir(parents=True)
-    (item / "data.json").write_text(json.dumps({"annotat_text": "x", "choices": ["1"], "answer": "A"}))
-    (item / "img_diagram.png").write_bytes(png_bytes())
-    before = local(item.parent).fingerprint()
-    rewrite(item / "img_diagram.png", png_bytes(colour=(0, 0, 0)))
-    assert local(item.parent).fingerprint() != before
 
 
 def test_a_moved_source_of_the_same_name_is_the_same(illustrated, tmp_path):

@@ -71,16 +71,6 @@ def test_a_source_drawn_less_often_goes_on_where_it_stopped():
     assert sorted(shown) == list(range(20, 80)), "three epochs of 20 of its 60 rows show each once"
 
 
-def test_batches_without_repeats_hold_where_passes_meet():
-    """5 rows, 3 a batch: the second batch is made of two passes, and what it has already waits for the third."""
-    arranged = arrangement({"few": 5, "many": 30}, {"few": 3.0, "many": 1.0})
-    for epoch in range(20):
-        order = epoch_of(arranged, batches=8, batch_size=4, epoch=epoch)
-        assert all(len(set(batch)) == 4 for batch in order.tolist())
-        shown = Counter(row for row in order.ravel().tolist() if row < 5)
-        assert max(shown.values()) - min(shown.values()) <= 1
-
-
 def test_a_source_too_small_for_its_share_is_named():
     arranged = arrangement({"few": 2, "many": 30}, {"few": 3.0, "many": 1.0})
     with pytest.raises(ValueError, match="asks 'few' for 3 of the 4 rows of a batch, and it has 2"):
@@ -112,24 +102,6 @@ def test_a_curriculum_holds_within_each_weighted_source():
     for rows in (order[order < 20], order[order >= 20]):
         found = [levels[row] for row in rows]
         assert found == sorted(found)
-
-
-@settings(deadline=None)
-@given(taken=st.integers(0, 30), weighted=st.booleans(), ranked=st.booleans())
-def test_a_saved_place_continues_a_mixed_stream_exactly(taken, weighted, ranked):
-    def loader():
-        arranged = arrangement(
-            {"a": 4, "b": 12}, {"a": 1.0, "b": 1.0} if weighted else None, [*range(16)] if ranked else None
-        )
-        prompts = [make_prompt(str(number)) for number in range(16)]
-        return PromptLoader(prompts, batch_size=4, seed=1, shuffle=True, arrangement=arranged)
-
-    first, second = loader(), loader()
-    for _ in range(taken):
-        first.next_batch()
-    second.load_state_dict(first.state_dict())
-    for _ in range(9):
-        assert [prompt.uid for prompt in second.next_batch()] == [prompt.uid for prompt in first.next_batch()]
 
 
 @pytest.mark.parametrize(

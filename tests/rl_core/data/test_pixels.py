@@ -1,10 +1,7 @@
-import math
 from io import BytesIO
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from rl_core.data.pixels import fit_pixels, prepare_image, read_image
@@ -22,25 +19,6 @@ def noise(mode="RGB", size=(40, 30)):
     return (
         Image.fromarray(pixels.squeeze(), mode=mode) if channels == 1 else Image.frombytes(mode, size, pixels.tobytes())
     )
-
-
-@given(
-    width=st.integers(1, 400),
-    height=st.integers(1, 400),
-    low=st.integers(1, 20_000),
-    span=st.integers(0, 200_000),
-)
-def test_the_area_ends_within_the_limits_up_to_whole_pixels(width, height, low, span):
-    fitted = fit_pixels(Image.new("RGB", (width, height)), min_pixels=low, max_pixels=low + span)
-    area = width * height
-    if low <= area <= low + span:
-        assert fitted.size == (width, height)
-        return
-    factor = math.sqrt((low if area < low else low + span) / area)
-    shrunk = (max(1, int(width * factor)), max(1, int(height * factor)))
-    if shrunk[0] * shrunk[1] >= low:
-        assert fitted.size == shrunk
-    assert fitted.width * fitted.height <= max(low + span, max(fitted.size))
 
 
 def test_sizes_follow_the_rule_of_the_published_baselines():

@@ -205,13 +205,6 @@ def test_where_no_row_is_left_each_says_why_and_once(prepare, write_jsonl, max_b
     assert message.count("  row 1 (rows.jsonl line 2), column 'problem': the prompt has") == 1
 
 
-def test_a_failed_preparation_leaves_the_old_one(prepare, tmp_path, write_jsonl):
-    before = prepare()
-    with pytest.raises(ValueError, match="no row is left"):
-        prepare(train=local(write_jsonl([{"problem": "x", "answer": None}])))
-    assert DataManifest.read(tmp_path / "out") == before
-
-
 def test_an_image_in_training_and_validation_is_refused_by_rows(prepare, illustrated):
     rows = local(illustrated(4))
     with pytest.raises(ValueError, match=r"train and validation share 4 image\(s\)") as caught:
@@ -337,16 +330,6 @@ def test_a_video_is_stored_as_the_frames_that_are_shown(prepare, write_jsonl, tm
     prepare(train=local(write_jsonl(rows)), **options | {"video_max_frames": 4})
     (shorter,) = PreparedDataset.open(tmp_path / "out", "train")
     assert len(shorter.videos[0].frame_uids) == 4
-
-
-def test_a_text_model_prepares_text(prepare, write_jsonl, tmp_path):
-    rows = local(write_jsonl([{"problem": "2+2?", "answer": 4}]))
-    held_out = local(write_jsonl([{"problem": "2+3?", "answer": 5}], "held_out.jsonl"))
-    assert prepare(family="llama", train=rows, validation=held_out).images == 0
-    dataset = PreparedDataset.open(tmp_path / "out", "train")
-    (prompt,) = dataset
-    assert dataset.images_per_prompt == 0
-    assert prompt.token_ids.tolist() == prompt.engine_token_ids.tolist()
 
 
 @pytest.mark.needs_samples("published Geometry3K and CLEVR items become prompts, their images unchanged")

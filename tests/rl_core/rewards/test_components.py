@@ -62,19 +62,3 @@ def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
 def test_a_name_that_no_file_can_hold_is_spelt_out() -> None:
     names = list(components_of({"overall": 1.0, "half \ud83d": 0.0, "whole \U0001f600": 0.0}))
     assert names == ["overall", r"half \ud83d", "whole \U0001f600"]
-
-
-class Loud(str):
-    """What a stranger may hand over in place of a text."""
-
-    def __str__(self) -> str:
-        return self
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return print, ("unpickled",)
-
-
-def test_names_are_plain_text_whatever_was_handed_over() -> None:
-    names = list(components_of({Loud("overall"): 1.0, np.str_("accuracy"): 0.0}))
-    assert names == ["overall", "accuracy"]
-    assert [type(name) for name in names] == [str, str]

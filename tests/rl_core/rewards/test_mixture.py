@@ -13,7 +13,6 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.routing import PendingScore, Route, Term, combine
-from rl_core.types import Score
 from tests.rl_core.rewards.samples import make_sample
 
 FOLDER = Path(__file__).parent
@@ -44,11 +43,6 @@ def test_the_first_terms_components_keep_their_names() -> None:
         "t1/overall": -1.0,
         "t1/accuracy": 0.25,
     }
-
-
-def test_a_single_function_is_handed_on_as_it_is() -> None:
-    score = combine(route_of(1.0, is_mixture=False), [result(1.0, accuracy=1.0)])
-    assert score == Score(components={"overall": 1.0, "accuracy": 1.0})
 
 
 def test_one_failure_is_the_samples_and_is_named() -> None:

@@ -21,7 +21,6 @@ from rl_core.data.images import ImageStoreWriter
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.sample_queue import SampleQueue, Task
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.rewards.samples import make_sample, supervisors
@@ -91,14 +90,6 @@ def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None
     assert len(set(sessions)) == 3, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.4])
-def test_an_idle_process_that_is_killed_is_replaced(pool: RewardPool, pause: float) -> None:
-    (score,) = pool.score_all([make_sample("pid")])
-    psutil.Process(int(score.components["pid"])).kill()
-    time.sleep(pause)
-    assert [score.error for score in pool.score_all([make_sample("good")] * 5)] == [None] * 5
-
-
 def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(tmp_path: Path) -> None:
     meeting = {"folder": str(tmp_path), "people": 5}
     with strangers("meet", workers=5, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
@@ -135,26 +126,6 @@ def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting:
     )
 
 
-def test_512_fast_rewards_leave_the_generating_process_in_a_few_messages(
-    counting: RewardPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    samples = counting_samples(512)
-    counting.score_all(samples)  # the pool knows now that a call is fast
-    sizes: list[int] = []
-    next_task = SampleQueue.next_task
-
-    def watched(queue: SampleQueue) -> Task | None:
-        task = next_task(queue)
-        sizes.append(0 if task is None else task.count)
-        return task
-
-    monkeypatch.setattr(SampleQueue, "next_task", watched)
-    counting.score_all(samples)
-    messages = [size for size in sizes if size]
-    assert sum(messages) == 512
-    assert len(messages) < 128, "8 where no call is held up"
-
-
 def test_slow_rewards_start_without_a_flush_and_overlap(tmp_path: Path) -> None:
     meeting = {"folder": str(tmp_path), "people": 8}
     with strangers("meet", workers=8, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
@@ -182,19 +153,6 @@ def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> Non
         number, loud, plain = pool.score_all([make_sample(text, "") for text in ("one", "loud", "plain")])
     assert number.error == "ValueError: `parse` returned int, not text or None"
     assert (loud.parsed, type(loud.parsed), plain.parsed) == ("loud", str, "plain")
-
-
-HALF, SPELT_OUT = r'"half \ud83d"', r"half \ud83d"
-
-
-def test_half_a_character_that_a_reward_reads_is_spelt_out(tmp_path: Path) -> None:
-    path = tmp_path / "reader.py"
-    path.write_text(
-        "from json import loads as parse\ndef judge(sample): return {'overall': 1.0, parse(sample.response): 1.0}\n"
-    )
-    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
-        (score,) = pool.score_all([make_sample(HALF)])
-    assert score == Score(components={"overall": 1.0, SPELT_OUT: 1.0}, parsed=SPELT_OUT)
 
 
 def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,16 +50,6 @@ def test_an_async_function_gets_what_waits_up_to_a_limit() -> None:
     assert task_sizes(queue) == [3, 3, 1]
 
 
-def test_a_batch_is_one_task_after_the_flush() -> None:
-    queue = make_queue("batch")
-    fill(queue, 500)
-    assert task_sizes(queue) == []
-    queue.flush()
-    assert task_sizes(queue) == [500]
-    fill(queue, 2)
-    assert task_sizes(queue) == []
-
-
 def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free() -> None:
     queue = make_queue("batch")
     first = [queue.add(make_sample("x", index=index)) for index in (2, 1)]

@@ -38,12 +38,6 @@ def test_a_template_that_the_reward_does_not_read_is_a_warning() -> None:
     assert "calls the true answer wrong for 5 rows (row-0, row-1, row-2, ...) (of 5 tried)" in warning
 
 
-def test_a_template_renders_answer_and_question() -> None:
-    assert trial("count", "4", template="{{ question }}<answer>{{ answer }}</answer>").responses == [
-        "?<answer>4</answer>"
-    ]
-
-
 def test_an_unknown_name_in_the_template_is_a_problem() -> None:
     (problem,) = trial("count", "4", template="{{ anwser }}").problems
     assert problem == "cold_start.target_template names the unknown variable anwser; there is answer, question"
@@ -75,13 +69,6 @@ def test_the_example_file_for_users_works_on_the_bare_answer_form_of_its_docstri
     assert (result.problems, result.warnings) == ([], [])
     assert result.scores[0].components["accuracy"] == 1.0
     assert result.scores[0].parsed == "1"
-
-
-def test_a_function_of_an_installed_package_is_a_reward() -> None:
-    result = trial("rl_core.rewards.builtin.count:compute_score", "1", template="<answer>{{ answer }}</answer>")
-    assert (result.problems, result.warnings) == ([], [])
-    assert result.scores[0].components["accuracy"] == 1.0 and result.scores[0].parsed == "1"
-    assert "no module rewards_of_nobody is installed" in trial("rewards_of_nobody:score", "1").problems[0]
 
 
 OWN_FORMS = r"""
@@ -137,18 +124,6 @@ def test_a_reward_that_fails_on_another_form_than_its_own_is_a_warning(tmp_path:
     (warning,) = result.warnings
     assert "fails on the response '1' (AttributeError: 'NoneType' object has no attribute 'group'" in warning
     assert "return a score for it" in warning
-
-
-def test_a_reward_sees_the_type_of_the_answer(tmp_path: Path) -> None:
-    path = tmp_path / "typed.py"
-    path.write_text(
-        "REWARD_TYPE = 'batch'\n"
-        "def score(inputs, boxes):\n"
-        "    return [{'overall': 1.0, 'accuracy': i['ground_truth'] == boxes} for i in inputs]\n"
-    )
-    boxes = [[1, 2.5], {"label": "a"}]
-    result = trial(f"{path}:score", boxes, boxes=boxes)
-    assert (result.problems, result.warnings) == ([], [])
 
 
 def test_a_reward_that_hangs_is_not_asked_about_every_row(tmp_path: Path) -> None:

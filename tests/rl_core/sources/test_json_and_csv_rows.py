@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.local import LocalSource
@@ -86,18 +84,6 @@ def test_rows_are_those_of_the_library_that_easyr1_reads_with(tmp_path: Path, mo
     ):
         theirs = datasets.load_dataset(kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
         assert values(path) == theirs.to_list()
-
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS.filter(bool)}), min_size=1, max_size=5))
-def test_texts_come_back_as_they_were(tmp_path: Path, rows: list[dict[str, str]]) -> None:
-    kept = [{"a": row["a"], "b": f"x{row['b']}"} for row in rows]
-    assert values(write_json(tmp_path / "rows.json", kept)) == kept
-    read = values(write_csv(tmp_path / "rows.csv", kept))
-    assert [row["b"] for row in read] == [row["b"] for row in kept]
 
 
 def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:

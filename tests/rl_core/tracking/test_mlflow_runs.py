@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -234,14 +233,6 @@ def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(
     assert "read timeout=1" in event["reason"]
     follower.follow()
     assert silent_server.count_connections() == 1
-
-
-def test_patience_is_short_unless_a_person_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "33")
-    MlflowAccess("http://127.0.0.1:1")
-    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "0"
-    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "33"
 
 
 def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_for_minutes(

@@ -2,16 +2,9 @@
 test_kinds.py compares each with calling it directly."""
 
 import asyncio
-import contextlib
 import json
-import logging
 import multiprocessing
-import random
-import subprocess
-import tempfile
-import time
-import warnings
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grading_rules
@@ -61,10 +54,6 @@ async def asynchronous(sample):
 
 def returns_a_coroutine(sample):
     return asynchronous(sample)
-
-
-def runs_a_loop(sample):
-    return asyncio.run(asynchronous(sample))
 
 
 def with_arguments(sample, weights, table, nothing, *, flag=False, name="x"):
@@ -125,10 +114,6 @@ def in_threads(sample):
         return sum(threads.map(len, sample.response.split()))
 
 
-def in_one_piece(sample):
-    return text_score(sample.response)
-
-
 def in_this_process(sample):
     return sum(map(text_score, sample.response.split()))
 
@@ -141,51 +126,6 @@ def in_forked_processes(sample):
 def in_spawned_processes(sample):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return sum(pool.map(text_score, sample.response.split()))
-
-
-def in_an_executor(sample):
-    with ProcessPoolExecutor(2) as executor:
-        return sum(executor.map(text_score, sample.response.split()))
-
-
-def in_a_process_with_a_queue(sample):
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    process = context.Process(target=queue.put, args=(text_score(sample.response),))
-    process.start()
-    score = queue.get(timeout=30)
-    process.join()
-    return score
-
-
-def asks_another_program(sample):
-    return len(subprocess.run(["cat"], input=sample.response, capture_output=True, text=True, check=True).stdout)
-
-
-_model: list[float] = []
-
-
-def loads_a_model_at_its_first_call(sample):
-    if not _model:
-        time.sleep(0.5)
-        _model.append(0.75)
-    return _model[0]
-
-
-def goes_elsewhere(sample):
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        return len(list(Path().iterdir()))
-
-
-def says_much(sample):
-    print("word " * 1000)  # noqa: T201
-    logging.getLogger(__name__).warning("careful")
-    warnings.warn("careful", stacklevel=1)
-    return 1.0
-
-
-def draws(sample):
-    return {"overall": random.random() < 2, "numpy": np.random.random() < 2}
 
 
 def unicode_names(sample):

@@ -33,15 +33,3 @@ async def asynchronous(reward_input):
 
 def reads_a_missing_key(reward_input):
     return {"overall": reward_input["prompt"]}
-
-
-class Judge:
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, reward_input):
-        self.calls += 1
-        return {"overall": self.calls}
-
-
-counts_its_calls = Judge()
