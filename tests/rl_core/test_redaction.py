@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.redaction import redact, redact_addresses, redact_logs
+from rl_core.redaction import redact, redact_addresses, redact_logs, redact_tree
 
 SECRET = "hf_0123456789"
 
@@ -85,6 +85,11 @@ def test_addresses_without_a_password_stay(text: str) -> None:
 @given(st.text(), st.text())
 def test_a_secret_never_survives_whatever_stands_around_it(before: str, after: str) -> None:
     assert SECRET not in redact(f"{before}{SECRET}{after}")
+
+
+def test_a_tree_is_searched_to_its_leaves() -> None:
+    tree = {"a": [SECRET, 1, None], "b": {"c": (f"x{SECRET}", 0.5)}}
+    assert redact_tree(tree) == {"a": ["[HF_TOKEN]", 1, None], "b": {"c": ["x[HF_TOKEN]", 0.5]}}
 
 
 @pytest.fixture

@@ -125,3 +125,9 @@ def test_a_missing_response_and_an_unknown_accuracy_key_are_errors(pool: RewardP
         ValueError, match="'correct' is not a component of the reward; it has accuracy, format, overall"
     ):
         evaluate(TableEngine(right), pool, accuracy_key="correct")
+
+
+@pytest.mark.parametrize("prompts", [[], [PROMPTS[0], PROMPTS[0]]])
+def test_prompts_without_a_uid_of_their_own_are_refused(prompts: list[Prompt], pool: RewardPool) -> None:
+    with pytest.raises(ValueError, match="prompts with different uids"):
+        evaluate(TableEngine(right), pool, prompts)
