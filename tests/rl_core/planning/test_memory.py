@@ -276,3 +276,16 @@ def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(config
         assert apart.phase_gib("generate") < both.phase_gib("generate")
         assert apart.phase_gib("update") < both.phase_gib("update")
         assert apart.phase_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
+
+
+def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure: Configure) -> None:
+    config = configure("cluster={devices: 4, placement: split, generating_devices: 3, sharding: none}")
+    forecast = memory_forecast(config, SEVEN_BILLION)
+    training = max(forecast.phase_gib("update"), forecast.phase_gib("save"))
+    assert forecast.machine_gib == pytest.approx(3 * forecast.phase_gib("generate") + training)
+
+
+def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(configure: Configure) -> None:
+    config = configure("data.max_prompt_length=30000", "rollout.cpu_kv_cache_gib=1")
+    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=1e4, on_gpu=False)
+    assert problem.where == "rollout.cpu_kv_cache_gib" and problem.fix == "set it to 4 or more"
