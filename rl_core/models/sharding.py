@@ -32,8 +32,9 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
 
     precision = _precision(model)
-    for layer in _layers(model):
-        fully_shard(layer, mesh=mesh, mp_policy=precision)
+    for layer in list(model.modules()):
+        if isinstance(layer, GradientCheckpointingLayer):
+            fully_shard(layer, mesh=mesh, mp_policy=precision)
     if isinstance(model, ValueModel):
         fully_shard(model.head, mesh=mesh, mp_policy=_AS_IT_IS)  # float32 in a bfloat16 model too
     fully_shard(model, mesh=mesh, mp_policy=precision)
@@ -44,10 +45,6 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
     for part in sharded_parts(model):
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)  # gloo has no operation that also divides
-
-
-def _layers(model: nn.Module) -> list[nn.Module]:
-    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
 def _precision(model: PolicyModel | ValueModel) -> MixedPrecisionPolicy:

@@ -72,11 +72,11 @@ def unnamed_pieces(runner: Any, is_dropped: Callable[[int], bool]) -> list[torch
     """The memory of all tensors of a model runner but parameters and buffers of its model, as far as it is dropped."""
     named = {_address(tensor) for tensor in (*runner.model.parameters(), *runner.model.buffers())}
     found = {_address(tensor): tensor for tensor in _tensors(runner)}
-    return [_piece(tensor) for address, tensor in found.items() if address not in named and is_dropped(address)]
-
-
-def _piece(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    return [
+        torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+        for address, tensor in found.items()
+        if address not in named and is_dropped(address)
+    ]
 
 
 def _address(tensor: torch.Tensor) -> int:

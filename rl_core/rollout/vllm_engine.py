@@ -1,10 +1,10 @@
 """vLLM in this process: one request for each rollout, and rollouts are yielded as they finish."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -125,7 +125,9 @@ class VllmEngine:
             ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`, or a prompt cannot be rendered.
         """
         self._refuse_while_running("generate")
-        version = self._loaded_version()
+        version = self.policy_version
+        if version is None:
+            raise RuntimeError("the engine has no weights: call load_weights before generate")
         self._check_length(sampling)
         waiting = _with_images_ahead(requests, self._pixels)
         running, lockstep = self._running, Lockstep(self._ranks)
@@ -168,11 +170,6 @@ class VllmEngine:
                 self._engine.renderer.shutdown()
                 self._engine.engine_core.shutdown()
 
-    def _loaded_version(self) -> int:
-        if self.policy_version is None:
-            raise RuntimeError("the engine has no weights: call load_weights before generate")
-        return self.policy_version
-
     def _check_length(self, sampling: Sampling) -> None:
         if sampling.max_tokens > self._config.max_response_length:
             raise ValueError(
@@ -187,12 +184,9 @@ class VllmEngine:
         return bool(self._running)
 
     def _step(self) -> list[tuple[Sample, str]]:
-        with self._compiling():
+        """With an eager engine all compilation is forbidden, even in the sampler, because it needs a C++ compiler."""
+        with torch.compiler.set_stance("force_eager") if self._is_eager else nullcontext():
             return self._running.step()
-
-    def _compiling(self) -> AbstractContextManager[Any]:
-        """With an eager engine, forbid all compilation, even in the sampler, because it needs a C++ compiler."""
-        return torch.compiler.set_stance("force_eager") if self._is_eager else nullcontext()
 
     def _rollout(self, sample: Sample, reason: str, *, policy_version: int) -> Rollout:
         prompt = sample.request.prompt

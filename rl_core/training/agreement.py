@@ -86,9 +86,9 @@ class AgreementMeter:
         """`trainer_log_probs`: [sum R] of the rollouts' tokens, in their order."""
         ends = np.cumsum([len(rollout.log_probs) for rollout in rollouts])
         for rollout, trainer in zip(rollouts, np.split(trainer_log_probs, ends[:-1]), strict=True):
-            if self._is_own(rollout):
+            if rollout.policy_version == self._policy_version:
                 self._own.append((rollout, trainer))
-            elif not self._is_kept(rollout):
+            elif not self._keeps_surplus or rollout.policy_version > self._policy_version:
                 self._unexplained.add(rollout.policy_version)
 
     def share(self, ranks: Ranks) -> None:
@@ -155,12 +155,6 @@ class AgreementMeter:
         rollout, log_probs = self._own[number]
         token = place - (int(ends[number]) - len(log_probs))
         return float(gaps[place]), f"prompt {rollout.prompt_uid}, sample {rollout.sample_index}, token {token}"
-
-    def _is_own(self, rollout: Rollout) -> bool:
-        return rollout.policy_version == self._policy_version
-
-    def _is_kept(self, rollout: Rollout) -> bool:
-        return self._keeps_surplus and rollout.policy_version < self._policy_version
 
 
 def broken_bounds(gap: LogProbGap, bounds: AgreementBounds) -> Iterator[str]:

@@ -8,7 +8,7 @@ import torch
 
 from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weights
 from rl_core.algorithms.kl import KL_ESTIMATORS
-from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
+from rl_core.algorithms.policy_loss import ResponseTokens
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.models.output_head import PolicyOutput
 from rl_core.training.batches import TokenSums
@@ -47,8 +47,8 @@ class PolicyObjective:
         tokens = response_tokens(output.log_probs, samples)
         weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(output.log_probs.device)
         policy = self._config.loss.loss(tokens)
-        per_token = policy.per_token * _importance(samples, like=weights)
-        logged = _logged(policy, per_token, tokens)
+        per_token = policy.per_token * concatenated(map(_importance_weights, samples), like=weights)
+        logged = {"pg_loss": per_token, **policy.logged, "approx_kl": -tokens.log_ratio}
         if self._kl_coef is not None:
             kl = self._kl(output, samples)
             logged["kl_loss"] = kl
@@ -63,7 +63,7 @@ class PolicyObjective:
         if output.full_kl is not None:
             return output.full_kl
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
-        reference = concatenated((_reference(sample) for sample in samples), like=output.log_probs)
+        reference = concatenated(map(_reference, samples), like=output.log_probs)
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
 
 
@@ -82,14 +82,6 @@ def response_tokens(log_probs: torch.Tensor, samples: Sequence[TrainSample]) -> 
         advantages=concatenated((sample.advantages for sample in samples), like=log_probs),
         lengths=[len(sample.rollout.response_ids) for sample in samples],
     )
-
-
-def _logged(policy: PolicyLoss, per_token: torch.Tensor, tokens: ResponseTokens) -> dict[str, torch.Tensor]:
-    return {"pg_loss": per_token, **policy.logged, "approx_kl": -tokens.log_ratio}
-
-
-def _importance(samples: Sequence[TrainSample], *, like: torch.Tensor) -> torch.Tensor:
-    return concatenated((_importance_weights(sample) for sample in samples), like=like)
 
 
 def _importance_weights(sample: TrainSample) -> Float32Array:

@@ -96,10 +96,9 @@ def load_optimizer(
     if folder is None:
         optimizer.adamw.state.clear()
     else:
-        in_host_memory = _keeps_in_host_memory(optimizer.adamw)
-        load_optimizer_state(
-            folder, module, optimizer.adamw, in_host_memory=in_host_memory, process_group=process_group
-        )
+        adamw = optimizer.adamw
+        in_host_memory = isinstance(adamw, SplitAdamW) and adamw.in_host_memory
+        load_optimizer_state(folder, module, adamw, in_host_memory=in_host_memory, process_group=process_group)
     give_lower_bits(module, optimizer.adamw, lower_bits)
     optimizer.load_counters(counters)
 
@@ -143,10 +142,6 @@ def give_lower_bits(
 
 def _join_on_device(weight: torch.Tensor, lower: torch.Tensor) -> torch.Tensor:
     return join(weight, lower.to(weight.device))
-
-
-def _keeps_in_host_memory(optimizer: torch.optim.Optimizer) -> bool:
-    return isinstance(optimizer, SplitAdamW) and optimizer.in_host_memory
 
 
 def _split_weights(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

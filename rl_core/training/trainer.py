@@ -155,7 +155,9 @@ class Trainer:
         """Update policy and critic. The version counts the policy's updates. Raises AgreementError as
         `PolicyUpdate.run`."""
         timer = PhaseTimer()
-        meter = self._meter() if batch.policy and batch.check_agreement else None
+        meter = None
+        if batch.policy and batch.check_agreement:
+            meter = AgreementMeter(self.policy_version, keeps_surplus=self.config.algorithm.keeps_surplus)
         with deterministic_on_cpu(self.device):
             policy = self._update_policy(batch, meter, timer)
             critic = self._update_critic(batch.critic, timer)
@@ -307,9 +309,6 @@ class Trainer:
         world = self.ranks.world
         if world is not None and world.sequence is not None:
             model.share_sequences(SequenceParallel.of(world.sequence))
-
-    def _meter(self) -> AgreementMeter:
-        return AgreementMeter(self.policy_version, keeps_surplus=self.config.algorithm.keeps_surplus)
 
     def _update_policy(
         self, batch: UpdateBatch, meter: AgreementMeter | None, timer: PhaseTimer

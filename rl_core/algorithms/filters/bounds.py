@@ -59,17 +59,6 @@ def is_informative(
 ) -> bool:
     """Whether a statistic of a group's values [n] of one component lies strictly between the bounds, for equal values
     exactly their mean and exactly a spread of 0, without rounding errors."""
-    number = _mean(values) if statistic == "mean" else _spread(values)
+    mean, spread = (values[0], 0.0) if np.all(values == values[0]) else (values.mean(), values.std())
+    number = float(mean if statistic == "mean" else spread)
     return low < number and (high is None or number < high)
-
-
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    return float(values[0] if _are_equal(values) else values.mean())
-
-
-def _spread(values: npt.NDArray[np.float64]) -> float:
-    return 0.0 if _are_equal(values) else float(values.std())
-
-
-def _are_equal(values: npt.NDArray[np.float64]) -> bool:
-    return bool(np.all(values == values[0]))
