@@ -74,12 +74,9 @@ class ChatRenderer:
     def check_question(self, question: str) -> None:
         """Raises ValueError where the question contains the text of a special token: a vision token would have no
         image, and a token of the chat template could begin a turn of another role."""
-        for token in self._reserved:
-            if token in question:
-                raise ValueError(f"the question contains {token}, which the model reserves for its images")
-        for token in self._controls:
-            if token in question:
-                raise ValueError(f"the question contains {token}, which the model reserves for the form of its chats")
+        for purpose, tokens in (("its images", self._reserved), ("the form of its chats", self._controls)):
+            if found := [token for token in tokens if token in question]:
+                raise ValueError(f"the question contains {found[0]}, which the model reserves for {purpose}")
 
     def render_all(
         self,

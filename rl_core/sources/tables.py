@@ -1,4 +1,4 @@
-"""Tables: rows with named columns, which the configured columns give a meaning."""
+"""Readers of tables, whose rows have named columns, and of folders, in which each file is a row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

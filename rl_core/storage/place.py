@@ -7,7 +7,7 @@ environment and the usual files of these services' tools, never from an address.
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -95,7 +95,8 @@ class Place:
         part."""
         digest = hashlib.sha256()
         with file.open("rb") as source, self._writing(name) as target:
-            for block in _blocks(source, size):
+            while size and (block := source.read(min(size, _BLOCK_BYTES))):
+                size -= len(block)
                 digest.update(block)
                 target.write(block)
             if self.kind == "folder":
@@ -130,12 +131,6 @@ class Place:
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
-
-
-def _blocks(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    while size and (block := stream.read(min(size, _BLOCK_BYTES))):
-        size -= len(block)
-        yield block
 
 
 def _s3() -> Any:

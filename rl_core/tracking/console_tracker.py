@@ -42,14 +42,8 @@ class ConsoleTracker(Tracker):
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
     """`  family  name 0.1, other 2`: one line for each family; families and names are in alphabetical order."""
-    families = groupby(sorted(metrics), key=_family)
-    return "\n".join(_line(family, {name: metrics[name] for name in names}) for family, names in families)
-
-
-def _family(name: str) -> str:
-    return name.partition("/")[0] if "/" in name else ""
-
-
-def _line(family: str, metrics: Mapping[str, float]) -> str:
-    figures = ", ".join(f"{name.removeprefix(family + '/')} {value:.4g}" for name, value in metrics.items())
-    return f"  {family or 'step'}  {figures}"
+    lines = []
+    for family, names in groupby(sorted(metrics), key=lambda name: name.partition("/")[0] if "/" in name else ""):
+        figures = ", ".join(f"{name.removeprefix(family + '/')} {metrics[name]:.4g}" for name in names)
+        lines.append(f"  {family or 'step'}  {figures}")
+    return "\n".join(lines)

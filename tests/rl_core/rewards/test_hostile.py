@@ -15,13 +15,13 @@ from tests.rl_core.rewards.samples import make_sample
 
 FILE = Path(__file__).with_name("hostile.py")
 PATIENCE = 60.0
-LIMITS = {"timeout_seconds": 3.0, "load_timeout_seconds": 20.0, "memory_limit_gib": 1.0}
+LIMITS = {"timeout_seconds": 2.0, "load_timeout_seconds": 20.0, "memory_limit_gib": 1.0}
 DIED = "the process died in the call: "
 
 COSTS = {
     "leaves_with_0": DIED + "exit code 0",
     "kills_itself": DIED + "signal SIGKILL",
-    "stops_itself": "no result within reward.timeout_seconds = 3",
+    "stops_itself": "no result within reward.timeout_seconds = 2",
     "kills_its_parent": DIED + "signal SIGKILL to its parent process",
     "kills_its_group": DIED + "signal SIGKILL",
     "kills_its_parents_group": DIED + "signal SIGKILL to its parent process",
