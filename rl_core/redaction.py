@@ -37,15 +37,15 @@ def redact_addresses(text: str) -> str:
     return text
 
 
-def redact_tree(value: Any) -> Any:
-    """Nested mappings and lists with every text redacted; other values are not changed."""
+def redact_tree(value: Any, hides: Callable[[str], bool] = lambda name: False) -> Any:
+    """Nested mappings and lists with every text redacted, and `***` for the items whose names are to be hidden."""
     match value:
         case str():
             return redact(value)
         case Mapping():
-            return {name: redact_tree(item) for name, item in value.items()}
+            return {name: HIDDEN if hides(f"{name}") else redact_tree(item, hides) for name, item in value.items()}
         case list() | tuple():
-            return [redact_tree(item) for item in value]
+            return [redact_tree(item, hides) for item in value]
         case _:
             return value
 

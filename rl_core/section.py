@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rl_core.problem import Problem
-from rl_core.redaction import HIDDEN, redact
+from rl_core.redaction import HIDDEN, redact_tree
 
 TYPE: Final = "type"
 """The key by which a section is chosen."""
@@ -110,14 +110,4 @@ def names_a_secret(key: str) -> bool:
 
 def without_secrets(value: Any, key: str = "") -> Any:
     """The config value of `key` without secrets, for messages."""
-    if names_a_secret(key):
-        return HIDDEN
-    match value:
-        case str():
-            return redact(value)
-        case Mapping():
-            return {name: without_secrets(item, f"{name}") for name, item in value.items()}
-        case list() | tuple():
-            return [without_secrets(item) for item in value]
-        case _:
-            return value
+    return HIDDEN if names_a_secret(key) else redact_tree(value, names_a_secret)

@@ -1,6 +1,7 @@
 """The sections around training: `evaluation`, `merge`, `tracking`, `storage`, `planning`, `published`."""
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -11,6 +12,12 @@ from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from rl_core.problem import Problem
 from rl_core.redaction import redact_addresses
 from rl_core.section import Section, refused_secret
+
+
+def _without_password(address: str, variables: str) -> str:
+    if redact_addresses(address) != address:
+        raise refused_secret(f"a config holds no password: set {variables} in the environment")
+    return address
 
 
 class EvaluationConfig(Section):
@@ -63,24 +70,12 @@ class MergeConfig(Section):
 
     @override
     def problems(self) -> Iterator[Problem]:
-        if self.push is not None and not _is_hub_name(self.push):
+        if self.push is not None and re.fullmatch(r"[\w.-]+/[\w.-]+", self.push, re.ASCII) is None:
             yield Problem(
                 "push",
                 f"{self.push!r} cannot be the name of a repository on the hub",
                 "write it as owner/name, in letters, digits, '-', '_' and '.'",
             )
-
-
-def _is_hub_name(name: str) -> bool:
-    # Imported here: few runs upload a model, and a config is loaded by every process of a run.
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, and imported lazily
-
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return "/" in name
 
 
 class WandbConfig(Section):
@@ -139,12 +134,9 @@ class TrackingConfig(Section):
     @field_validator("mlflow_uri")
     @classmethod
     def _address_holds_no_password(cls, uri: str | None) -> str | None:
-        if uri is not None and redact_addresses(uri) != uri:
-            raise refused_secret(
-                "a config holds no password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole "
-                "address as MLFLOW_TRACKING_URI, in the environment"
-            )
-        return uri
+        return uri and _without_password(
+            uri, "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole address as MLFLOW_TRACKING_URI,"
+        )
 
 
 class StorageConfig(Section):
@@ -160,12 +152,8 @@ class StorageConfig(Section):
     @field_validator("address")
     @classmethod
     def _address_holds_no_password(cls, address: str) -> str:
-        if redact_addresses(address) != address:
-            raise refused_secret(
-                "a config holds no password: set the store's own variables (AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, ...) in the environment"
-            )
-        return address
+        variables = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, ..."
+        return _without_password(address, f"the store's own variables ({variables})")
 
 
 class PlanningConfig(Section):
