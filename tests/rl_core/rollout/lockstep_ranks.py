@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import Ranks
-from rl_core.rollout.lockstep import Lockstep
+from rl_core.rollout.vllm_engine import Lockstep
 
 
 class Engine:
