@@ -20,7 +20,6 @@ from tasks.results.durations import duration
 from tasks.results.measured_memory import measured_peaks, recorded_machine
 from tasks.results.report_charts import Chart, Series
 from tasks.results.report_page import (
-    Answer,
     Fact,
     GalleryItem,
     PhaseMemory,
@@ -161,14 +160,9 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
     return [
         GalleryItem(
             images=[image_uri(images.image(uid)) for uid in base.image_uids],
-            question=base.question.replace("<image>", "").strip(),
-            truth=base.answer,
-            base=Answer(response=base.response, is_right=base.is_right),
-            trained=Answer(response=trained.response, is_right=trained.is_right),
-            while_training=[
-                (step, Answer(response=item.response, is_right=item.is_right))
-                for step, item in history.get(base.uid, ())
-            ],
+            base=base,
+            trained=trained,
+            while_training=history.get(base.uid, ()),
         )
         for base, trained in rows
     ]

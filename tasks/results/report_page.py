@@ -10,9 +10,11 @@ from typing import Any
 import jinja2
 
 from rl_core.evaluation.comparison import Comparison
+from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
 from tasks.results.durations import duration
 from tasks.results.report_charts import Chart, draw
+from tasks.results.validation_history import StepAnswers
 from tasks.results.worker_rows import Timeline, WorkerRow
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -38,23 +40,18 @@ class PhaseMemory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A model's response to a question, and whether it is right."""
-
-    response: str
-    is_right: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GalleryItem:
-    """A held-out item. `images` are data URIs; `while_training` are (step, response) of validations."""
+    """A held-out item, its images as data URIs, and the responses of both models and of validations to it."""
 
     images: Sequence[str]
-    question: str
-    truth: str
-    base: Answer
-    trained: Answer
-    while_training: Sequence[tuple[int, Answer]] = ()
+    base: EvaluationItem
+    trained: EvaluationItem
+    while_training: StepAnswers = ()
+
+    @property
+    def question(self) -> str:
+        """Without the places of the images, which stand above it."""
+        return self.base.question.replace("<image>", "").strip()
 
     @property
     def outcome(self) -> str:

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from rl_core.evaluation.comparison import compare_answers
+from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult
 from tasks.results.report_charts import MOST_SERIES, Chart, Series, draw
 from tasks.results.report_page import (
-    Answer,
     Fact,
     GalleryItem,
     PhaseMemory,
@@ -22,6 +22,7 @@ from tasks.results.report_page import (
     render,
 )
 from tasks.results.worker_rows import Bar, Timeline
+from tests.rl_core.evaluation.builders import make_items
 
 REWARD = Chart(
     title="Reward", caption="Mean.", series=[Series(label="reward", steps=[1, 2, 3], values=[0.1, 0.5, 0.9])]
@@ -57,13 +58,15 @@ class References(HTMLParser):
         assert self.open.pop() == tag, f"</{tag}> closes something else"
 
 
+def answered(is_right: bool, **fields: str) -> EvaluationItem:
+    return make_items("+" if is_right else "-", **{"answer": "3", "response": "<answer>3</answer>"} | fields)[0]
+
+
 def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryItem:
     return GalleryItem(
         images=[image_uri(Image.new("RGB", (84, 84), "red"))],
-        question=question,
-        truth="3",
-        base=Answer(response="<answer>3</answer>", is_right=base),
-        trained=Answer(response="<answer>3</answer>", is_right=trained),
+        base=answered(base, question=question),
+        trained=answered(trained, question=question),
     )
 
 
@@ -154,7 +157,7 @@ def test_what_a_model_said_is_text_and_never_markup() -> None:
 
 
 def test_answers_while_training_are_folded_below_an_item() -> None:
-    history = [(5, Answer(response="<b>4</b>", is_right=False)), (10, Answer(response="3", is_right=True))]
+    history = [(5, answered(False, response="<b>4</b>")), (10, answered(True, response="3"))]
     html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
     folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
     text = re.sub(r"<[^>]+>", " ", folded[1])
