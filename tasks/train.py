@@ -198,15 +198,10 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
         "last_step": result.last_step,
         "checkpoint": result.checkpoint and result.checkpoint.relative_to(context.run.root).as_posix(),
         "attention": attention_backend(context.config.model),
-        "device": _devices(context),
+        "device": ", ".join(dict.fromkeys(row.device for row in worker_rows(read(context.run.timings)))),
         "versions": environment_facts(),
         "metrics": finite(result.metrics),
     }
-
-
-def _devices(context: RunContext) -> str:
-    """What the workers of the last steps computed on; on a CPU, with how many threads."""
-    return ", ".join(dict.fromkeys(row.device for row in worker_rows(read(context.run.timings))))
 
 
 def _seconds_of_steps(context: RunContext, result: "EpochResult") -> float:

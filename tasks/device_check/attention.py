@@ -54,7 +54,7 @@ def attention_finding(name: str, form: TreeAttention, dtype: torch.dtype, device
     actual = _with_gradients(
         lambda *own: form(*own, layout=layout, scale=scale), [state.to(device) for state in states], weight
     )
-    errors = [_relative(one, other) for one, other in zip(actual, expected, strict=True)]
+    errors = [float((one - other).norm() / other.norm()) for one, other in zip(actual, expected, strict=True)]
     bound = _BOUNDS[dtype]
     return compared(
         f"attention over trees with {name} in {str(dtype).removeprefix('torch.')}",
@@ -96,7 +96,3 @@ def _with_gradients(
     output = attention(*leaves)
     gradients = torch.autograd.grad(output, leaves, weight.to(output))
     return [tensor.detach().cpu().double() for tensor in (output, *gradients)]
-
-
-def _relative(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).norm() / other.norm())
