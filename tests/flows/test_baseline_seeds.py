@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 from prefect import State
-from prefect.client.orchestration import get_client
-from prefect.states import Crashed, Running
 from rich.console import Console
 from typer.testing import CliRunner
 
-from flows.baseline_seeds import SeedsFailed, baseline_seeds, explain_group
+from flows.baseline_seeds import SeedsFailed, baseline_seeds
 from flows.cli import app
 from flows.commands.run import print_group
 from flows.seed_group import SeedGroup
 from rl_core.run_lock import RunLock
-from tests.flows.test_reproduce import BASELINE, expect_task_states, finished, pages_of, task_states
+from tests.flows.test_reproduce import BASELINE, expect_task_states, finished, pages_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -76,22 +74,6 @@ def test_a_seed_that_fails_keeps_no_other_from_its_result(tmp_path: Path) -> Non
 
     none = run_seeds(tmp_path, "2")
     assert none.is_failed() and "seed 2 did not finish" in none.message and "--resume" in none.message
-
-
-def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    state = run_seeds(tmp_path, "5-1")
-    assert state.is_failed() and "ascending" in state.message
-    assert task_states(state) == {} and not list(tmp_path.iterdir())
-
-
-def test_a_group_whose_process_was_killed_is_told_its_own_command(tmp_path: Path) -> None:
-    group = _group(tmp_path, "1-2")
-    group.save()
-    given = {"config": BASELINE, "overrides": OFF, "seeds": "1-2", "runs_dir": str(tmp_path)}
-    with get_client(sync_client=True) as client:
-        flow_run = client.create_flow_run(baseline_seeds, parameters=given, state=Running())
-    explain_group(baseline_seeds, flow_run, Crashed(message="exit status -9"))
-    assert group.command in pages_of(flow_run.id)["how-to-continue"]
 
 
 def test_a_group_waits_for_the_process_that_still_writes_its_run(tmp_path: Path) -> None:

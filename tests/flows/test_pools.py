@@ -128,14 +128,6 @@ def test_docker_understands_what_is_passed_on() -> None:
     assert (host["CapDrop"], host["Init"], host["ShmSize"]) == (["ALL"], True, 8 << 30)
 
 
-def test_a_toleration_that_the_description_gives_is_one() -> None:
-    (example,) = re.findall(r"\[\{.*\}\]", variables("kubernetes")["tolerations"]["description"])
-    made = job("kubernetes", tolerations=json.loads(example), gpus=0)
-    pod = made["job_manifest"]["spec"]["template"]["spec"]
-    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 0}
-
-
 @flow
 def nothing() -> None:
     """Does nothing."""

@@ -107,19 +107,6 @@ def test_a_baseline_with_several_seeds_is_one_member_with_a_task_for_each(tmp_pa
     assert again.is_completed() and again.result()["baselines"] == [result]
 
 
-def test_a_seed_that_fails_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
-    finished(tmp_path, 30, "seed=1")
-    asked = BaselineSet(
-        baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], seeds=(2,), runs_dir=str(tmp_path)
-    )
-    broken = asked.planned()[0].resolved.run
-    broken.root.mkdir()
-    broken.config.mkdir()  # in the config's place
-    state = reproduced(tmp_path, seeds="1-2")
-    assert state.is_failed() and state.message == "1 of 1 baselines need a look: baseline failed"
-    assert "baseline: seed 2 has no result: " in page_of(state) and "baseline, seed 1: 75.0 %" in page_of(state)
-
-
 @pytest.mark.parametrize(
     ("baselines", "overrides", "named"),
     [
@@ -137,15 +124,6 @@ def test_bad_input_is_refused_before_anything_runs(
     assert task_states(state) == {}
     assert not list(tmp_path.iterdir())
     assert "sightline" not in pages_of(state.state_details.flow_run_id)["how-to-continue"].partition("```")[2]
-
-
-def test_a_set_that_broke_off_is_told_its_own_command(tmp_path: Path) -> None:
-    finished(tmp_path, 30)
-    baseline_set = BaselineSet(baselines=[BASELINE], overrides=["tracking.mlflow_uri=null"], runs_dir=str(tmp_path))
-    (baseline_set.folder / "summary.html").mkdir(parents=True)  # in the page's place
-    broken = reproduced(tmp_path)
-    assert broken.is_failed() and broken.message.endswith(f"; to continue: {baseline_set.command}"), broken
-    assert baseline_set.command in pages_of(broken.state_details.flow_run_id)["how-to-continue"]
 
 
 @pytest.mark.parametrize("is_saved", [True, False])

@@ -1,9 +1,7 @@
 """A server of Prefect that is not there is said in a sentence, whichever command asks it."""
 
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +9,6 @@ import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.cli import main
-from flows.commands.server import limit_devices
 from flows.process.embedded_server import PrefectAway, reached_prefect
 from rl_core.run_directory import RunDirectory
 from tasks.attempts import remember
@@ -23,25 +20,6 @@ NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
 def impatient() -> Iterator[None]:
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
         yield
-
-
-class Refusing(BaseHTTPRequestHandler):
-    """Whatever listens there, it is not Prefect."""
-
-    def do_GET(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def another_server() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/api"
-    server.shutdown()
-    server.server_close()
 
 
 def told(address: str) -> str:
@@ -64,10 +42,6 @@ def test_an_address_where_nobody_answers_is_named_with_what_to_do(address: str, 
     assert "correct PREFECT_API_URL" in said and "geheim" not in said and "\n" not in said
 
 
-def test_an_answer_of_another_server_is_told(another_server: str) -> None:
-    assert "404" in told(another_server)
-
-
 def test_what_goes_wrong_after_the_server_was_reached_keeps_its_kind(prefect_server: None) -> None:
     with pytest.raises(KeyError), reached_prefect():
         raise KeyError("of the block")
@@ -84,11 +58,6 @@ def test_an_embedded_server_that_does_not_start_is_told(monkeypatch: pytest.Monk
         reached_prefect(),
     ):
         pytest.fail("it was reached")
-
-
-def test_the_queue_of_a_server_that_went_away_is_told_in_the_same_way() -> None:
-    with pytest.raises(PrefectAway, match="does not answer"):
-        limit_devices(NOBODY, "local")
 
 
 def test_doctor_ends_in_that_sentence(

@@ -8,12 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
-from rich.console import Console
 
-from flows.commands.run import carry_out
 from flows.process.own_process import NamedLines, last_lines, run_alone
-from flows.request import RunRequest, resolve_run
+from flows.request import resolve_run
 from rl_core.run_lock import RunLock
 from rl_core.stop import StopRequest
 
@@ -49,14 +46,6 @@ def test_a_run_has_the_devices_of_its_place_alone(
     run_alone(resolved, StopRequest(), variables={"CUDA_VISIBLE_DEVICES": "GPU-77"}, name="seed 2")
     run_alone(resolved, StopRequest())
     assert capfd.readouterr().out.splitlines() == ["seed 2: GPU-77", "GPU-8f,GPU-77"]
-
-
-def test_a_run_that_cannot_reach_prefect_says_so_where_the_set_reads_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
-        assert carry_out("baseline", RunRequest(config=SMALL, runs_dir=str(tmp_path)), Console()) == 1
-    assert "failed Prefect's server at http://127.0.0.1:1/api does not answer" in capfd.readouterr().err
 
 
 def test_a_locked_run_names_who_writes_it(tmp_path: Path) -> None:
