@@ -75,8 +75,7 @@ class BaselineSet(RunSet):
 
     @property
     def name(self) -> str:
-        """Name of the set: a digest of what is asked for, the seeds, and the tag. The same name continues the same
-        set."""
+        """A digest of what is asked for, the seeds, and the tag. The same name continues the same set."""
         digest = digest_of([sorted(self.names), sorted(self.overrides)])
         seeds = f"seeds-{seeds_name(self.seeds)}" if self.seeds else None
         return "-".join(part for part in (digest, seeds, self.tag) if part)

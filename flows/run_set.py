@@ -47,8 +47,7 @@ class RunSet(ABC):
     @classmethod
     @abstractmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The set in the parameters of a flow run, which is planned to start at `start`. Raises ValueError where they
-        lead to none."""
+        """The set in the parameters of a flow run, planned for `start`. Raises ValueError where there is none."""
 
     @classmethod
     @abstractmethod
@@ -79,8 +78,7 @@ class RunSet(ABC):
 
     @property
     def page(self) -> Path:
-        """The set's page. Its figures are beside it with the ending `.json`, and are there when the set is
-        concluded."""
+        """The set's page. Its figures are beside it with the ending `.json`, when the set is concluded."""
         return self.folder / _PAGE
 
     @property

@@ -104,8 +104,7 @@ def registered(context: RunContext) -> Iterator[RunContext]:
 
 
 def named(text: str) -> Callable[[], str]:
-    """Return a function that names the task runs of a task: the experiment, then `text` with the task's parameters in
-    its braces."""
+    """Names the task runs of a task: the experiment, then `text` with the task's parameters in its braces."""
 
     def name() -> str:
         parameters = runtime.task_run.parameters

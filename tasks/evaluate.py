@@ -26,8 +26,7 @@ _SHOWN_FIELDS = ("uid", "mode", "question", "answer", "response", "parsed", "is_
 
 @task(name="evaluate", task_run_name=named("evaluate {model}"), cache_policy=NO_CACHE)
 def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageManifest]:
-    """Write the graded responses and the figures of one model of an open run. A stage that is continued asks the model
-    for the missing responses only."""
+    """Write responses and figures of one model; a stage that is continued asks for the missing responses only."""
 
     stage = f"evaluate-{model}"
 

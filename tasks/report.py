@@ -53,8 +53,7 @@ def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -
 
 
 def summarise_run(facts: RunFacts) -> dict[str, Any]:
-    """Accuracies with intervals, rewards, seconds by stage, throughput, and where things are. Raises FileNotFoundError
-    where the run was not evaluated."""
+    """What summary.json says. Raises FileNotFoundError where the run was not evaluated."""
     run = facts.run
     evaluation: dict[str, Any] = {name: _figures(facts.headline(name)) for name in EVALUATED_MODELS}
     comparison = facts.comparison()

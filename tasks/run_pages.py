@@ -80,8 +80,7 @@ class TrainingPages:
         self._validated = validated_steps(run)
 
     def refresh(self, *, now: bool = False) -> None:
-        """Update the page of the steps when it is due, or `now`, and the page of the validation when there is a new
-        one."""
+        """Update the steps when that is due, or `now`, and the validation when there is a new one."""
         self._steps.refresh(now=now)
         validated = validated_steps(self._run)
         if validated != self._validated:

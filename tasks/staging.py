@@ -81,9 +81,7 @@ def record(context: RunContext, made: WantedStage, outcome: StageOutcome, *, sec
 
 
 def report_software(context: RunContext, wanted: WantedStage, made_by: Software, *, outcome: str) -> None:
-    """Warn, and record an event, when a run goes on from a stage that other software made. A change that was reported
-    for one stage is not reported again for the next.
-    """
+    """Warn, and record an event, when a run goes on from what other software made; of each change once."""
     changes = changes_since(made_by, wanted.software)
     news = {name: pair for name, pair in changes.items() if f"{name} {pair}" not in context.reported_changes}
     if news:
@@ -102,8 +100,7 @@ def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> S
 
 
 def present(context: RunContext, manifest: StageManifest, *, show: Show) -> None:
-    """Show a finished stage in MLflow and as an artifact of the flow, and make its manifest known to the next
-    stages."""
+    """Show a finished stage in MLflow and as an artifact, and make its manifest known to the next stages."""
     context.manifests[manifest.stage] = manifest
     context.tracking.show(tracked_stage(manifest.stage), manifest, show)
     show_stage(context, manifest)

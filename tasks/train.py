@@ -112,8 +112,7 @@ def _wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
 
 
 def _training_chain(context: RunContext) -> EpochChain:
-    """Name and digest of every epoch's stage. It needs the prepared rows, whose number decides how many epochs there
-    are."""
+    """Name and digest of every epoch's stage; how many there are depends on the number of prepared rows."""
     return context.stages.epochs(_plan(context).epochs)
 
 

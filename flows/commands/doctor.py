@@ -18,8 +18,7 @@ from tasks.housekeeping.overview import runs_below
 
 
 def examine(runs_dir: Path, console: Console) -> None:
-    """Mark flow runs whose process is gone, and show the state of each run. Raises PrefectAway where Prefect's server
-    does not answer."""
+    """Mark flow runs whose process is gone, and show each run. Raises PrefectAway where Prefect does not answer."""
     table = table_of("run", "state", "to continue")
     doubtful = []
     for run in runs_below(runs_dir):

@@ -27,8 +27,7 @@ RunsDir = Annotated[str, typer.Option("--runs-dir", help="Folder of the runs.", 
 
 
 def all_overrides(changes: Iterable[str] | None, overrides: Iterable[str] | None) -> list[str]:
-    """Every `key.path=value` of a command line. Those of `--set` come last, so that they win over others for the same
-    key."""
+    """Every `key.path=value` of a command line; those of `--set` come last, so that they win."""
     return [*(changes or ()), *(overrides or ())]
 
 

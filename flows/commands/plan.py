@@ -62,8 +62,7 @@ def planned_gpu(kind: str | None, gpu_gib: float | None, device: WorkerDevice) -
 
 
 def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool) -> int:
-    """Show the plan for workers with this GPU, or for workers on the CPU. Returns the exit code: 1 when the run could
-    not work."""
+    """Show the plan for workers with this GPU, or on the CPU. Returns 1 when the run could not work, else 0."""
     config, run, files = resolved.config, resolved.run, resolved.files()
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     located, is_prepared = located_config(config, files), resolved.is_continued and is_prepared_as(config, run, files)
@@ -175,8 +174,7 @@ def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
 
 
 def memory_table(memory: MemoryForecast, measured: Mapping[str, float]) -> Table:
-    """The forecast row by row: what is always there, the phases beside it, and the most that the run has taken in each
-    of them so far."""
+    """The forecast row by row: what is always there, then the phases, with what the run has taken so far."""
     figures = ["forecast", *(["measured"] if measured else [])]
     table = table_of("", *figures, "of which", title=f"Memory in GiB{_whose(memory)}", right=figures)
     kept = memory.rows_of("always")

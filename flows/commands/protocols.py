@@ -54,8 +54,7 @@ class ProtocolRequest:
     against: Path | None = None
 
     def resolved(self) -> list[Protocol]:
-        """The protocols, with `prompt` and `samples` replaced where these are given. Raises ValueError for an unknown
-        name."""
+        """The protocols with `prompt` and `samples` in place. Raises ValueError for an unknown name."""
         if not self.protocols:
             raise ValueError("name a protocol: --protocol geo3k-easyr1@1")
         protocols = [protocol_named(name) for name in self.protocols]
@@ -91,8 +90,7 @@ class ProtocolRequest:
 
 
 def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:
-    """Score a file of responses by every protocol, and print and write the results. Raises ValueError where the file
-    cannot be used, or a protocol is not known."""
+    """Score a file of responses by every protocol, print and write the results. Raises ValueError for bad input."""
     from rl_core.evaluation.saved_outputs import read_saved_outputs, score_saved_outputs
 
     out = request.folder(path.with_suffix(""))
@@ -158,8 +156,7 @@ def _print_protocol_result(result: ProtocolResult, console: Console) -> None:
 
 
 def print_comparison(comparison: Comparison, against: str, console: Console) -> None:
-    """Print whether the new responses are better than the responses of an earlier evaluation, whose folder is
-    `against`."""
+    """Print whether the new responses are better than those of an earlier evaluation, in the folder `against`."""
     low, high = comparison.ci95
     console.print(
         f"  against {against}: {comparison.first:.1%} -> {comparison.second:.1%}, difference "

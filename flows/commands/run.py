@@ -97,8 +97,7 @@ def _flow(name: str) -> Any:
 
 @contextmanager
 def messages(console: Console) -> Iterator[None]:
-    """Show warnings of the project, and which stages were recognised or finished; all other messages are only in the
-    run's log."""
+    """Show warnings of the project, and which stages were made or recognised; the run's log has the rest."""
     logging.captureWarnings(True)
     handler = _ConsoleHandler(console)
     names = ("flows", "tasks", "rl_core")
@@ -174,8 +173,7 @@ def _say_failed(run: RunDirectory, error: BaseException | None, console: Console
 
 
 def run_group(group: SeedGroup, console: Console) -> int:
-    """Carry out the runs of a group and print their accuracies. Returns the exit code: 0 when all runs are finished, 1
-    when one is not, 130 after Ctrl-C and 143 after SIGTERM."""
+    """Carry out the runs of a group and print their accuracies. Returns the exit code, as `carry_out_set` does."""
     say(console, group.name, style="bold")
     return carry_out_set(group, _flow_of_seeds, print_group, console)
 

@@ -60,8 +60,7 @@ def _accuracy(run: RunOverview) -> str:
 
 
 def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) -> int:
-    """Print what the rule would remove, and with `remove` remove it. Returns the exit code: 1 when a run could not be
-    removed."""
+    """Print what the rule would remove; with `remove`, remove it. Returns 1 when a run could not be removed."""
     planned = plan_cleaning(runs_dir, rule, datetime.now(UTC), in_use=needed_runs(str(runs_dir)))
     if not remove:
         _print_cleaning(planned, console, verb="would be removed")

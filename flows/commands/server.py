@@ -51,8 +51,7 @@ def limit_devices(api_url: str, pool: str, *, groups: int = 0) -> None:
 
 
 def check_groups(groups: Sequence[str]) -> None:
-    """Raises ValueError if a group is neither numbers of GPUs nor the address of a cluster, or if two groups share a
-    device."""
+    """Raises ValueError if a group is neither GPUs nor the address of a cluster, or two groups share a device."""
     for group in groups:
         if not _GPUS.fullmatch(group) and not _CLUSTER.fullmatch(group):
             raise ValueError(

@@ -25,8 +25,7 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageServer:
-    """A server of pages: its command and environment, the address of its health check, and how long it may take to
-    stop."""
+    """A server of pages: command, environment, address of its health check, and how long it may take to stop."""
 
     name: str
     port: int
@@ -100,8 +99,7 @@ def worker_server(
 
 
 def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
-    """Start the servers, print their addresses, and wait for Ctrl-C. Returns the exit code: 1 if a server ended by
-    itself."""
+    """Start the servers, print their addresses, wait for Ctrl-C. Returns 1 if a server ended by itself, else 0."""
     with Serving(console) as serving:
         return serving.wait() if serving.start(servers) else 1
 
@@ -129,8 +127,8 @@ class Serving:
         self._stack.close()
 
     def start(self, servers: Sequence[PageServer]) -> bool:
-        """Start the servers in parallel, and print the address of each when it answers. Returns False where a server
-        does not start, and prints why."""
+        """Start the servers in parallel, and print each address. Returns False where one does not start, and prints
+        why."""
         running = [(server, self._start(server)) for server in servers]
         for server, process in running:
             if not _is_up(server, process):

@@ -27,8 +27,7 @@ class PrefectAway(OSError):
 
 @contextmanager
 def named_when_away(address: str | None) -> Iterator[None]:
-    """Turns errors of the block's calls to the server at this address (None for the embedded server) into
-    PrefectAway."""
+    """Turns errors of the block's calls to the server at this address (None: the embedded one) into PrefectAway."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -30,8 +30,7 @@ _LOG_BYTES = 64 * 1024
 
 
 def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
-    """The final state of a flow run that an exception ended: Cancelled after a request to stop, otherwise Failed. Also
-    writes a page about it."""
+    """The final state of a flow run that an exception ended, Cancelled after a request to stop; writes its page."""
     error, command = watcher.error, watcher.command or _command_of(watcher.run)
     go_on = f"; to continue: {command}" if command else ""
     cause = redact(cause_of(error))

@@ -147,8 +147,7 @@ def last_lines(printed: BinaryIO) -> list[str]:
 def _call(
     run: RunDirectory, stop: StopRequest, printed: BinaryIO, lines: NamedLines | None, variables: Mapping[str, str]
 ) -> int:
-    """Run the process and return its exit status. Its stderr goes into a file; its stdout into lines after a name, if
-    there are any."""
+    """Run the process, its stderr into a file, its stdout into lines after a name if there are any; its exit status."""
     brief = ["--brief"] if lines else []
     command = [sys.executable, "-m", "flows.cli", "run", *brief, "--resume", str(run.root)]
     environment = {**_environment(), **(lines.variables if lines else {}), **variables}
@@ -169,7 +168,6 @@ def _call(
 
 
 def _environment() -> dict[str, str]:
-    """The environment without the variables that Prefect sets in the process of a flow run, which the new process is
-    not."""
+    """The environment without what Prefect sets in the process of a flow run, which the new process is not."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     return own | {"PREFECT_API_URL": prefect_address()}

@@ -99,8 +99,7 @@ class _RunningRuns:
         self._in_slots[future.wrapped_future] = slot
 
     def wait_for_data(self, run: RunDirectory, digest: str | None) -> None:
-        """Wait until the run that was begun last has prepared its data, or has ended. Raises Interrupted if a stop is
-        requested."""
+        """Wait until the run that was begun last has prepared its data, or has ended, or a stop is requested."""
         newest = self._begun[-1].wrapped_future
         while not newest.done() and not is_recorded(run, "prepare", digest):
             self._stop.raise_if_requested()
@@ -119,8 +118,7 @@ class _RunningRuns:
 
 
 def _digest_of_data(resolved: ResolvedRun, stop: StopRequest) -> str | None:
-    """The digest of the stage that prepares the data, as the run's own process will have it; None where it will say
-    that they cannot be read."""
+    """The digest of `prepare` as the run's own process will have it; None where the data cannot be read."""
     try:
         with stop.breaking_off():
             return stage_digests(resolved.config, replace(resolved, is_continued=True).files())["prepare"]
@@ -143,8 +141,7 @@ def carried_out(title: str, resolved: ResolvedRun, slot: Slot, *, is_shared: boo
 
 
 def _wait_for_others(run: RunDirectory, stop: StopRequest) -> None:
-    """Wait until no other process writes the run. When a set was killed, the process of its run still goes on to its
-    next checkpoint."""
+    """Wait until no other process writes the run: after a set was killed, its run still goes on to a checkpoint."""
     owner = lock_owner(run.lock)
     if owner is not None:
         logger.warning("%s is being written by the process with pid %s: waiting for its end", run.name, owner)

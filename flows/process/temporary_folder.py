@@ -41,8 +41,7 @@ def own_temporary_folder() -> Path:
 
 
 def sweep(machine: Path) -> None:
-    """Remove the temporary folders of this user's processes that are gone. Folders of other users, folders that a
-    living process owns or uses, and all other files stay."""
+    """Remove this user's folders of processes that are gone; what a living process owns or uses stays."""
     for folder in sorted(machine.glob(f"{PREFIX}*")):
         if _is_ours(folder) and _is_left(folder / _OWNER) and not _is_worked_in(folder):
             shutil.rmtree(folder, ignore_errors=True)

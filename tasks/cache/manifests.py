@@ -75,8 +75,7 @@ class WantedStage:
         return f"{self.digest}-{digest_of(dict(self.software))}"
 
     def is_outdated(self, own: StageManifest) -> str | None:
-        """Why a stage that this run has finished has to be made again, in words; None when it is valid, whatever
-        software made it."""
+        """Why a stage of this run has to be made again, in words; None when it is valid, whatever made it."""
         if own.digest != self.digest:
             return what_changed(own.parts, self.parts)
         again = made_again(own.software, self.software)
@@ -108,8 +107,7 @@ def manifests_of_epochs(run: RunDirectory) -> list[Path]:
 
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, FileRecord]:
-    """Hash every file at or below `paths`; keys are relative to `root`. Raises FileNotFoundError where a path does not
-    exist."""
+    """Hash every file at or below `paths`; keys are relative to `root`. Raises FileNotFoundError."""
     return records_below(root, sorted(file for path in paths for file in _files_at(path)))
 
 

@@ -102,8 +102,7 @@ def is_finished(config: RunConfig, run: RunDirectory) -> bool:
 
 
 def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage is taken over from none of the runs that have made it, the last changed first; None where none has
-    made it."""
+    """Why a stage is taken over from none of the runs that made it, the last changed first; None for no such run."""
     for other in other_runs(run):
         manifest = read_manifest(other, wanted.name)
         if manifest is not None and manifest.digest == wanted.digest:
@@ -113,8 +112,7 @@ def why_not_taken(run: RunDirectory, wanted: WantedStage) -> str | None:
 
 
 def why_made_again(run: RunDirectory, wanted: WantedStage) -> str | None:
-    """Why a stage that was finished in this run is made again; None when it was not finished, or when `valid_manifest`
-    has logged it."""
+    """Why a stage of this run is made again; None when it was not finished, or `valid_manifest` has logged it."""
     path = run.stage_manifest(wanted.name)
     if not path.exists():
         return None

@@ -120,8 +120,7 @@ def changes_since(before: Software, now: Software) -> Changes:
 
 
 def continued(before: Software, now: Software, *, step: int) -> dict[str, str]:
-    """The software of a training that goes on after `step` with other software than `before`, which is empty where its
-    record is lost."""
+    """The software of a training that goes on after `step` with other software than `before` (empty if lost)."""
     names = sorted(before.keys() | now.keys())
     return {name: _joined(before.get(name, _ABSENT), now.get(name, _ABSENT), step) for name in names}
 
@@ -171,8 +170,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _distributions(imported: Iterable[str]) -> set[str]:
-    """The distributions of the packages in these dotted names. Most have the package's name, which is tried first,
-    since looking all up takes a while."""
+    """The distributions of these dotted names; most have the package's name, which is tried first, as it is faster."""
     packages = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names - _OWN
     others = [package for package in packages if _version(package) is None]
     by_package = packages_distributions() if others else {}

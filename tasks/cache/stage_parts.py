@@ -54,8 +54,7 @@ def stages_before(parts: Parts) -> list[str]:
 
 
 def what_changed(before: Parts, now: Parts) -> str:
-    """The parts that have changed, in words; the stages before only where no part of the stage itself has, since they
-    say so themselves."""
+    """The parts that have changed, in words; of the stages before only where no part of the stage itself has."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     own = [name for name in names if not name.startswith(_UPSTREAM)] or names
     more = f" and {len(own) - _MOST_NAMES} more" if len(own) > _MOST_NAMES else ""

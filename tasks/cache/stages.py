@@ -198,8 +198,7 @@ def stage_parts(
 def epoch_chain(
     config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
 ) -> EpochChain:
-    """Name and digest of each epoch's stage. An epoch does not depend on how many follow: a longer run continues from a
-    shorter one's."""
+    """Name and digest of each epoch's stage, which does not depend on how many follow it."""
     parts = _training_parts(config, files or NamedFiles())
     stage = Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=parts)
     return EpochChain(epochs, training=_digest(stage, digests))

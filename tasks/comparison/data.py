@@ -52,8 +52,7 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
 
 
 def _common_mode(groups: Sequence[RunGroup]) -> Mode:
-    """The first mode of the first evaluated run in which all evaluated runs were evaluated. Raises ValueError where
-    there is no such mode."""
+    """The first mode in which all evaluated runs were evaluated. Raises ValueError where there is none."""
     evaluated = [run for group in groups for run in group.evaluated]
     if not evaluated:
         return groups[0].runs[0].config.evaluation.modes[0]

@@ -93,8 +93,7 @@ def _shown(value: Any) -> str:
 
 
 def protocols_of(runs: Sequence[RunFacts]) -> set[str]:
-    """Digests of the parts of the configs that decide how a run is evaluated. The files that they name may be gone by
-    now."""
+    """Digests of how a run of each config is evaluated. The files that they name may be gone by now."""
     return {
         digest_of(
             [

@@ -19,8 +19,7 @@ def interval_over_seeds(accuracy: GroupAccuracy) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
-    """A group, with the accuracy of its base models and its own (None where no run is evaluated), and the seeds that
-    stayed behind."""
+    """A group; its accuracies, of base and trained models, are None where no run is evaluated."""
 
     label: str
     seeds: Sequence[int]

@@ -23,8 +23,7 @@ STAGE = "seeds"
 def conclude_seeds(
     label: str, runs: Sequence[RunDirectory], failures: Mapping[int, str], out: Path
 ) -> tuple[ComparisonPage, dict[str, Any]]:
-    """Write the page of a group of seeds to `out`, and its figures beside it with the ending `.json`. Returns the page
-    and its figures."""
+    """Write the page of a group of seeds to `out`, with its figures beside it as `.json`; returns both."""
     (finished,) = group_runs([], {label: runs})
     groups = [replace(finished, failures=failures)]
     page = write_comparison(groups, out, num_items=0)

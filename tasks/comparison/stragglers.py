@@ -54,9 +54,7 @@ def stragglers(group: RunGroup, mode: Mode) -> list[Straggler]:
 
 
 def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
-    """What the metrics of a run say beside those of other runs, in a sentence; metrics that were not logged are left
-    out.
-    """
+    """What a run's metrics say beside those of others, in a sentence; what was not logged is left out."""
     figures: list[tuple[Callable[[Metrics], float | None], str, Callable[[float], str]]] = [
         (_entropy_early, "entropy {} nats after a quarter of the steps", "{:.2f}".format),
         (_entropy_at_the_end, "{} nats at the end", "{:.2f}".format),

@@ -188,8 +188,7 @@ def _made(check: Check, *, devices: int = 1, config: Path | None = None) -> list
 
 
 def _devices(asked: int | None, facts: Figures) -> tuple[int, int]:
-    """How many devices are asked for, and how many there are: a CPU has as many as are asked for. Where nothing is
-    known of the device, one."""
+    """How many devices are asked for, and are there: a CPU has as many as asked for; one where nothing is known."""
     if "gpus" not in facts:
         return asked or 1, 1
     gpus = int(facts["gpus"])

@@ -31,8 +31,7 @@ _PINNED: Final = ("optimizer state", "reference weights", "critic's weights")
 
 
 def update_findings(setting: Setting, kind: str) -> Iterator[Finding]:
-    """An update whose responses are as long as they may be ("long"); or short, so that a pass has more prompts and
-    images."""
+    """An update with responses as long as they may be ("long"); or short, so that a pass has more prompts."""
     memory, pinned, speed = of_update(kind)
     length = _length(setting, kind)
     trial = prepare_geometry(setting, response=length)

@@ -126,8 +126,7 @@ def _errors_of_worker(process: psutil.Process) -> BinaryIO | None:
 
 
 def _wait_for_end(process: psutil.Process) -> None:
-    """Wait until a process has ended, whether or not its parent has asked for its status. Raises psutil.NoSuchProcess
-    when it is gone."""
+    """Wait for the end of a process that may be a zombie then. Raises psutil.NoSuchProcess when it is gone."""
     deadline = time.monotonic() + _STACK_SECONDS
     while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
         time.sleep(0.02)

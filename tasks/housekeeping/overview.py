@@ -133,8 +133,7 @@ def _last_step(run: RunDirectory) -> int | None:
 
 
 def _written_at(run: RunDirectory) -> datetime:
-    """The newest time of the top files and folders and of the manifests. The lock does not count: looking at a run
-    writes it."""
+    """The newest time of the top entries and the manifests, but not of the lock, which looking at a run writes."""
     newest = 0.0
     for path in (run.root, *run.root.glob("*"), *run.stage_manifest("any").parent.glob("*")):
         try:

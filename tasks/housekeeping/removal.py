@@ -18,8 +18,7 @@ from tasks.housekeeping.sizes import freed_bytes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A run that the rule chose, as it was when the plan was made; `why` it was chosen, and why it is `kept` all the
-    same, if it is."""
+    """A run that the rule chose, and as what; `why` it was chosen, and why it is `kept` all the same, if it is."""
 
     found: RunOverview
     why: str
@@ -76,8 +75,7 @@ def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
 
 
 def _remove(choice: Choice) -> str | None:
-    """Remove the run, which is locked meanwhile so that nobody starts it. Returns why it could not be removed; None
-    when it is removed."""
+    """Remove the run, locked meanwhile so that nobody starts it. Returns why that failed; None when it is removed."""
     run = choice.run
     try:
         with RunLock(run.lock):

@@ -49,8 +49,7 @@ def _training_split(splits: list[str]) -> str:
 
 
 def _is_on_hub(data: str) -> bool:
-    """Whether the name looks like a name of the hub and is not a path of this machine. Raises ValueError where it is
-    neither."""
+    """Whether the name is one of the hub and no path here. Raises ValueError where it is neither."""
     if files_named(Path(data)):
         return False
     if _HUB_NAME.fullmatch(data) and not data.endswith(_FILE_ENDINGS):

@@ -66,8 +66,7 @@ def show_page(experiment: str, name: str, markdown: str, *, about: str) -> UUID 
 
 
 class LivePage:
-    """A Markdown artifact with the key `experiment-name` that is updated with what `write` returns, at most every
-    `seconds`."""
+    """The Markdown artifact `experiment-name`, updated with what `write` returns, at most every `seconds`."""
 
     def __init__(self, experiment: str, name: str, write: Callable[[], str], *, about: str, seconds: float) -> None:
         self._experiment = experiment

@@ -33,8 +33,7 @@ def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkRow:
-    """A part of a step on several workers, in words: what all workers do of it together, and each of those among whom
-    it is dealt."""
+    """A part of a step in words: what all workers do of it, and each of those among whom it is dealt."""
 
     what: str
     together: str

@@ -71,8 +71,7 @@ def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) ->
 
 
 def _storage_problems(config: RunConfig) -> list[Problem]:
-    """Problems with the address that the run is copied to: no installed package knows its scheme. The storage itself is
-    not contacted, since it may be unreachable for a while."""
+    """Problems with the scheme of the copy's address. The storage is not contacted: it may be away for a while."""
     settings = storage_settings(config)
     try:
         if settings is not None:
@@ -105,8 +104,7 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def text_problems(config: RunConfig) -> list[Problem]:
-    """Problems of the small texts that a config contains or names: templates, reward functions, the name of a protocol.
-    No code of the user is run."""
+    """Problems of templates, reward functions and protocol names. No code of the user is run."""
     return [*_template_problems(config), *_function_problems(config), *_protocol_problems(config)]
 
 
@@ -214,8 +212,7 @@ def _category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[
 
 
 def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:
-    """Problems of the config with the prepared rows, which may have been prepared for a run that uses them in another
-    way (tasks.cache.stages)."""
+    """Problems with rows that another run, which uses them in another way, may have prepared."""
     rows = manifest.splits["train"]
     names = {name for split in manifest.splits.values() for name in split.data_sources}
     return [

@@ -22,8 +22,7 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageStatus:
-    """A stage and its status: "finished", "finished in RUN", "continues after step N" or "to do"; with the reason where
-    it is made again, or where other software goes on with it."""
+    """A stage and its status, such as "continues after step N", with the reason where it is made again."""
 
     stage: str
     status: str
@@ -42,8 +41,7 @@ def _to_do(stage: str) -> StageStatus:
 
 
 def is_prepared_as(config: RunConfig, run: RunDirectory, files: NamedFiles) -> bool:
-    """Whether the rows of this config were prepared in a run. Raises ValueError where a data source or a file that the
-    config names cannot be read."""
+    """Whether a run has the prepared rows of this config. Raises ValueError where a file cannot be read."""
     return is_recorded(run, "prepare", stage_digests(config, files)["prepare"])
 
 
@@ -84,8 +82,7 @@ def stage_statuses(
 
 
 class _View:
-    """Finds the status of the stages in the order in which they run, since whether a stage can be taken over depends on
-    the stages before it."""
+    """Finds the stages' status in order: whether one can be taken over depends on those before it."""
 
     def __init__(
         self,

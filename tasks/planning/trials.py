@@ -130,8 +130,7 @@ def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
 
 
 def _asked(source: DataSource) -> list[Prompt]:
-    """Prompts of the first readable rows for the reward, without tokens and images. Empty for a source that cannot be
-    opened, which is reported elsewhere."""
+    """The first readable rows as prompts without tokens and images; none of a source that cannot be opened."""
     try:
         rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
     except ValueError:

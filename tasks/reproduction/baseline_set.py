@@ -31,8 +31,7 @@ from tasks.results.run_facts import RunFacts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A baseline of a set as it is shipped, the config of its runs, whatever its seed, and the runs by seed; `failures`
-    says why a run did not finish."""
+    """A baseline as it is shipped, the config of its runs, and the runs, and why they failed, by seed."""
 
     name: str
     baseline: RunConfig

@@ -136,8 +136,7 @@ def _step_problems(config: RunConfig, published: PublishedConfig) -> Iterator[Pr
 
 
 def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
-    """Why the accuracy of a run of `config` cannot be compared with the number that `baseline` publishes: how it is
-    evaluated, and which keys were changed."""
+    """Why a run of `config` cannot be compared with `baseline`'s published number: evaluation and changed keys."""
     changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in changes(config, baseline)]
     return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
 

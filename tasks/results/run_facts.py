@@ -85,8 +85,7 @@ class RunFacts:
         return self.results(evaluated)[self.config.evaluation.modes[0]]
 
     def paired_items(self) -> tuple[Sequence[EvaluationItem], Sequence[EvaluationItem]] | None:
-        """Items of the base and of the trained model in the first mode with one response an item; None when there is no
-        such mode."""
+        """Items of base and trained model in the first mode with one response an item; None without such a mode."""
         evaluation = self.config.evaluation
         mode = next((mode for mode in evaluation.modes if mode == "greedy" or evaluation.n == 1), None)
         return None if mode is None else (self.base[mode], self.trained[mode])

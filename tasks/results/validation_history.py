@@ -19,8 +19,7 @@ def validated_steps(run: RunDirectory) -> list[int]:
 
 
 def validation_history(run: RunDirectory) -> dict[str, StepAnswers]:
-    """[uid] -> responses to each held-out prompt, in the order of the prompts: of the first validation, the newest one,
-    and some between them at even distances."""
+    """[uid] -> responses to each held-out prompt, in first and newest validations and some evenly between."""
     history: dict[str, list[tuple[int, EvaluationItem]]] = {}
     for step in spread(validated_steps(run), SHOWN_STEPS):
         for item in read_items(run.validation(step)):

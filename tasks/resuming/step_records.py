@@ -20,8 +20,7 @@ class Loss:
 
 
 def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Path]:
-    """The rollouts of a step, and the responses of a validation after it. The validation before training belongs to the
-    first step."""
+    """The rollouts of a step, and the responses of a validation after it; the first step has the one before it."""
     asked = (0, 1) if step == 1 else (step,)
     return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
 

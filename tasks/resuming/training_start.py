@@ -30,8 +30,7 @@ Chain = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedTraining:
-    """The training that is asked for: its epochs, the config of checkpoints and validations, and the stage that stands
-    for all epochs together."""
+    """The training that is asked for; `training` stands for all of its epochs together."""
 
     chain: Chain
     trainer: TrainerConfig

@@ -50,8 +50,7 @@ def take_up_training(
 
 
 def mark_started(run: RunDirectory, epoch: WantedStage) -> None:
-    """Note which epoch is being trained, by which software: a later start then knows to which training unfinished files
-    belong."""
+    """Note which epoch is trained by which software, so that a later start knows whose unfinished files are here."""
     path = started_file(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     note = {"stage": epoch.name, "digest": epoch.digest, "parts": dict(epoch.parts), "software": dict(epoch.software)}
@@ -97,8 +96,7 @@ def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_
 
 
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
-    """Remove the files that training does not continue from. The note that says to which training they belong is
-    removed last, so that the next process can finish this if it is killed in between."""
+    """Remove what training does not continue from; last the note of whose it is, so that a kill costs nothing."""
     logs, made_by = RunLogs(run), start.made_by(wanted.whole.software)
     begun = begun_epoch(run)
     if start.lost or (begun is not None and begun.software != made_by):
@@ -136,8 +134,7 @@ def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> l
 
 
 def _finish_taking_over(run: RunDirectory) -> None:
-    """Replace this run's own epochs by the epochs in the folder `taken`. The folder is removed last, so that the next
-    process can finish this if it is killed in between."""
+    """Replace this run's epochs by those in `taken`, which goes last, so that a kill in between costs nothing."""
     held = RunDirectory(run.taken)
     if not held.root.is_dir():
         return

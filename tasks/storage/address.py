@@ -10,8 +10,7 @@ VARIABLE = "SIGHTLINE_STORAGE"
 
 
 def storage_settings(config: RunConfig) -> StorageConfig | None:
-    """The storage settings; the address of the environment variable comes first, since it depends on the machine that
-    runs. None where there is no address."""
+    """The storage settings, None without an address; that of the environment comes first, as machines differ."""
     address = os.environ.get(VARIABLE)
     if not address:
         return config.storage

@@ -52,8 +52,7 @@ class _Snapshot:
 
 
 class Copier:
-    """Copies a run's folder when asked to, one copy at a time. Of several requests that wait, the newest is carried
-    out."""
+    """Copies a run's folder when asked to, one copy at a time; of requests that wait, the newest is carried out."""
 
     def __init__(self, store: RunStore, run: RunDirectory, *, log_event: LogEvent) -> None:
         self._store = store

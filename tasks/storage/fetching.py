@@ -22,8 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def bring_settings(store: RunStore, run: RunDirectory) -> bool:
-    """Fetch the config of a run, the files that it names, and the events. Returns whether there is a copy of the
-    run."""
+    """Fetch a run's config, the files that it names, and the events. Returns whether there is a copy of the run."""
     record = store.records().get(SETTINGS)
     if record is None:
         return False
@@ -35,8 +34,7 @@ def bring_settings(store: RunStore, run: RunDirectory) -> bool:
 
 
 def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str | None = None) -> bool:
-    """Fetch a finished stage if the copy has it, with this digest where one is given. Returns whether it was
-    fetched."""
+    """Fetch a finished stage if the copy has it, with this digest if one is given. Returns whether it did."""
     record = store.records().get(stage_record(stage))
     if record is None or digest not in (None, record.facts["digest"]):
         return False
@@ -70,8 +68,7 @@ def bring_training(store: RunStore, run: RunDirectory, chain: Chain, *, further_
 
 
 def finish_fetching(run: RunDirectory) -> None:
-    """Replace this run's training by the training in the folder `fetched`. The folder is removed last, so that the next
-    process can finish this if it is killed in between."""
+    """Replace this run's training by that in `fetched`, which goes last, so that a kill in between costs nothing."""
     if not run.fetched.is_dir():
         return
     started_file(run).unlink(missing_ok=True)

@@ -32,14 +32,12 @@ class RunStorage:
 
     @classmethod
     def of_config(cls, config: RunConfig, run: RunDirectory, *, log_event: LogEvent) -> Self:
-        """The copy that the environment or the config names. Raises ValueError where no package can open the
-        address."""
+        """The copy that environment or config names. Raises ValueError where no package can open the address."""
         settings = storage_settings(config)
         return cls(run_store(settings, run.name) if settings else None, run, log_event=log_event)
 
     def bring_beginnings(self) -> None:
-        """Fetch what a run needs first, where it is not here: the config with the files that it names, and the
-        preparation."""
+        """Fetch what is not here and a run needs first: the config, the files that it names, and the preparation."""
         if not self._run.config.is_file():
             self._tried("the config", lambda store: bring_settings(store, self._run))
         if not self._run.stage_manifest(_PREPARATION).is_file():

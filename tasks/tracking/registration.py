@@ -160,8 +160,7 @@ def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
 
 
 def _weight_hashes(facts: RunFacts) -> dict[str, str]:
-    """[name] -> SHA-256 of the merged model's files, without its card. Raises LookupError where the run has no merged
-    model."""
+    """[name] -> SHA-256 of the merged model's files, without its card. Raises LookupError without a merged model."""
     merged = next((manifest for manifest in facts.stages if manifest.stage == "merge"), None)
     if merged is None:
         raise LookupError(f"{facts.run.name} has no merged model")

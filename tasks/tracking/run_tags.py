@@ -48,8 +48,7 @@ def model_name(model: ModelConfig) -> str:
 
 
 def algorithm_name(algorithm: AlgorithmConfig) -> str:
-    """The advantage estimator, with loss, filter and KL where they differ from the default: `grpo`,
-    `grpo-gspo-filtered`."""
+    """The advantage estimator, with what differs from the default: `grpo`, `grpo-gspo-filtered`."""
     parts: list[str] = [algorithm.advantage.label]
     if algorithm.loss.type != "ppo":
         parts.append(algorithm.loss.label)

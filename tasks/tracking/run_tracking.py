@@ -44,8 +44,7 @@ class PipelineTracking:
 
     @contextmanager
     def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
-        """Show the parent run as running, with the config as its parameters. The end of the block closes the
-        trackers."""
+        """Show the parent run, with the config as parameters, as running. The end of the block closes the trackers."""
         try:
             with self._parent_running(flow_run_id):
                 yield
@@ -68,8 +67,7 @@ class PipelineTracking:
             yield
 
     def addresses(self) -> dict[str, str]:
-        """[what is shown] -> address in MLflow: the run and its experiment. Empty where MLflow is off or does not
-        answer."""
+        """[what is shown] -> address in MLflow. Empty where MLflow is off or does not answer."""
         if self._pipeline is None:
             return {}
         from rl_core.tracking.tracker import TrackerUnavailable, report_outage
