@@ -12,7 +12,7 @@ from rl_core.tracking.tracker import STEP_KEY, Table, Tracker
 
 
 class SwanlabTracker(Tracker):
-    """A folder that `swanlab watch` shows. SwanLab's records cannot be continued: each process writes them anew."""
+    """A folder that `swanlab watch` shows. SwanLab's records cannot be continued: each process writes all steps."""
 
     def __init__(self, folder: Path, *, experiment: str, run_name: str, run_config: Mapping[str, Any]) -> None:
         self._folder = folder
@@ -53,19 +53,14 @@ class SwanlabTracker(Tracker):
                 config=self._run_config,
                 logdir=str(self._folder),
                 mode="local",
-                settings=_settings(),
+                settings=swanlab.Settings(  # nothing about the machine, and no copy of the terminal's output
+                    metadata_collect=False,
+                    collect_hardware=False,
+                    collect_runtime=False,
+                    requirements_collect=False,
+                    hardware_monitor=False,
+                    log_proxy_type="none",
+                ),
                 log_level="warning",
             )
         return self._run
-
-
-def _settings() -> swanlab.Settings:
-    """They record nothing about the machine and no copy of the terminal's output."""
-    return swanlab.Settings(
-        metadata_collect=False,
-        collect_hardware=False,
-        collect_runtime=False,
-        requirements_collect=False,
-        hardware_monitor=False,
-        log_proxy_type="none",
-    )

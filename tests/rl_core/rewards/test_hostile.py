@@ -110,7 +110,7 @@ def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
         ("import sys; sys.exit('no model server')", "SystemExit: no model server (importing.py line 1)"),
     ],
 )
-def test_an_import_that_does_not_end_well_is_told_and_costs_its_own_samples(
+def test_an_import_that_does_not_end_well_is_named_and_costs_its_own_samples(
     tmp_path: Path, text: str, why: str
 ) -> None:
     path = tmp_path / "importing.py"

@@ -109,7 +109,7 @@ def test_a_reward_of_the_users_is_asked_in_the_form_that_it_reads(tmp_path: Path
     assert [score.components["accuracy"] for score in result.scores] == [1.0] * 3
 
 
-def test_a_reward_that_reads_no_usual_form_is_told_as_such(tmp_path: Path) -> None:
+def test_a_reward_that_reads_no_usual_form_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "never.py"
     path.write_text("def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
     (warning,) = trial(f"{path}:score", "1", "2").warnings

@@ -83,7 +83,7 @@ def test_a_value_that_python_has_no_form_for_costs_its_row(tmp_path):
         (b"problem,answer\n?,1\n", r"none of its rows can be read; rows.jsonl line 1: the line is not JSON"),
     ],
 )
-def test_a_file_that_is_no_jsonl_is_told_what_it_is(tmp_path, content, what):
+def test_a_file_that_is_no_jsonl_is_named_as_what_it_is(tmp_path, content, what):
     (tmp_path / "rows.jsonl").write_bytes(content)
     for path in (tmp_path, tmp_path / "rows.jsonl"):
         with pytest.raises(ValueError, match=what) as caught:
