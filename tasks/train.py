@@ -45,7 +45,7 @@ RETRIES = 2
 """A lost device may come back. A retry costs little, since it continues from the last checkpoint."""
 
 
-def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+def is_worth_retrying(error: object) -> bool:
     """Whether a retry of a failed epoch may succeed. A run is determined by config, data and seed, so errors that the
     training itself raises come back. So do a full disk and mistakes that a person must correct. A stop was
     requested."""
@@ -66,7 +66,6 @@ def is_worth_retrying(task: Task[..., Any], task_run: TaskRun, state: State[Any]
         TooManyFailedRewards,
     )
     mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
-    error = state.data
     return not (isinstance(error, lasting + mistakes) or _is_full_disk(error))
 
 
@@ -120,13 +119,23 @@ def _plan(context: RunContext) -> BatchPlan:
     return batch_plan(context.config, DataManifest.read(context.run.data).splits["train"].rows)
 
 
+def is_tried_again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+    """What Prefect asks after a failure if a retry is left. A terminal shows warnings of the project, and none of
+    Prefect's messages."""
+    if not is_worth_retrying(state.data):
+        return False
+    what = type(state.data).__name__
+    logger.warning("training is tried again from its last checkpoint, after this (%s): %s", what, state.data)
+    return True
+
+
 @task(
     name="train an epoch",
     task_run_name=named("train epoch {epoch}"),
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=[5, 30],
-    retry_condition_fn=is_worth_retrying,
+    retry_condition_fn=is_tried_again,
 )
 def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     """Train one epoch of an open run, from its last checkpoint on.

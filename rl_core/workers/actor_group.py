@@ -283,7 +283,7 @@ class ActorGroup:
             self._partner._problem = self._partner._problem or self._problem
             self._partner.kill()
         others = " The other workers have been ended." if len(self) > 1 else ""
-        raise kind(f"{self._problem}.{others} Start the run again to continue from its last checkpoint") from error
+        raise kind(f"{self._problem}.{others}") from error
 
     def kill(self) -> None:
         """End the processes of all ranks at once."""

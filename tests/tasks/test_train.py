@@ -16,15 +16,16 @@ from rl_core.stop import Interrupted
 from rl_core.training.agreement import AgreementError
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.training.probing import ProbeMismatch
+from rl_core.workers.protocol import WorkerDied
 from tasks.cache.manifests import StageManifest, finite, read_manifest, write_manifest
-from tasks.train import RETRIES, is_worth_retrying, train_epoch
+from tasks.train import RETRIES, is_tried_again, is_worth_retrying, train_epoch
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("CUDA error: device lost"), ConnectionResetError(), OSError(errno.EIO, "")]
 )
 def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
-    assert is_worth_retrying(train_epoch, None, Failed(data=error))
+    assert is_worth_retrying(error)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +48,25 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
 def test_what_would_come_back_or_was_asked_for_is_not(error: Exception) -> None:
     if isinstance(error, DiskFull):
         error.errno = errno.ENOSPC
-    assert not is_worth_retrying(train_epoch, None, Failed(data=error))
+    assert not is_worth_retrying(error)
 
 
 def test_a_full_disk_that_another_failure_names_as_its_cause_is_not() -> None:
     error = RuntimeError("rewards cannot be scored any more")
-    assert is_worth_retrying(train_epoch, None, Failed(data=error))
+    assert is_worth_retrying(error)
     error.__cause__ = OSError(errno.ENOSPC, "disk full")
-    assert not is_worth_retrying(train_epoch, None, Failed(data=error))
+    assert not is_worth_retrying(error)
 
 
-def test_the_task_retries_by_that_rule() -> None:
+def test_the_task_retries_by_that_rule_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     assert train_epoch.retries == RETRIES
-    assert train_epoch.retry_condition_fn is is_worth_retrying
+    assert train_epoch.retry_condition_fn is is_tried_again
+    assert not is_tried_again(train_epoch, None, Failed(data=ValueError("the config")))
+    assert not caplog.messages
+    assert is_tried_again(train_epoch, None, Failed(data=WorkerDied("worker 0 ended during update.")))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "tried again" in record.message and "worker 0 ended during update" in record.message
 
 
 def test_a_step_that_was_skipped_for_its_gradient_does_not_keep_an_epoch_from_its_manifest(tmp_path: Path) -> None:
