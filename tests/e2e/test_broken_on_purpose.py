@@ -182,20 +182,15 @@ def test_a_worker_and_its_flow_are_killed_and_doctor_makes_the_retry_possible(
     assert is_unbroken(run, finished)
 
 
-def test_a_killed_worker_does_not_end_its_flow(finished: RunDirectory, office: Office) -> None:
-    with opened(office), office.worker() as worker:
-        flow_run, run = office.begin()
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.wait()
-        office.waits_for(flow_run, "Completed")
-    assert is_unbroken(run, finished)
-
-
-def test_a_killed_server_does_not_end_the_flow_and_is_told_its_end(finished: RunDirectory, office: Office) -> None:
-    with opened(office) as server, office.worker():
+def test_a_killed_worker_and_server_do_not_end_the_flow_and_the_next_server_is_told_its_end(
+    finished: RunDirectory, office: Office
+) -> None:
+    with opened(office) as server, office.worker() as worker:
         flow_run, run = office.begin()
         owner = owner_of(run)
+        os.kill(worker.pid, signal.SIGKILL)
         os.killpg(server.pid, signal.SIGKILL)
+        worker.wait()
         server.wait()
         owner.wait(timeout=1200)
     with office.server():
