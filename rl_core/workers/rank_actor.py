@@ -180,6 +180,7 @@ class _KeptLogs(logging.Handler):
     def listen(self) -> None:
         """From now on, keep the records of this process, without secrets."""
         redact_logs()
+        logging.captureWarnings(True)  # as in the process of a run, whose log is the place of libraries' warnings
         logging.getLogger().addHandler(self)
         logging.getLogger("rl_core").setLevel(logging.INFO)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import ray
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers import local_ray
 from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay, _short_folder
+from rl_core.workers.messages import Logged
+from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from tests.servers import REPOSITORY
 
@@ -97,6 +100,8 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
 JOINED = """
 import os, signal
 from rl_core.config.cluster import ClusterConfig
+from rl_core.workers.messages import Logged
+from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import RayCluster
 
 signal.signal(signal.SIGTERM, lambda *_: print("the run's handler"))
@@ -104,6 +109,24 @@ cluster = RayCluster(ClusterConfig(device="cpu"))
 os.kill(os.getpid(), signal.SIGTERM)
 cluster.close()
 """
+
+
+def test_warnings_of_a_worker_go_where_those_of_the_run_go() -> None:
+    """Into its log, which has what libraries warn of, and not between the bars of the terminal."""
+
+    def inside(actor: RankActor) -> list[Logged]:
+        actor._logs.listen()
+        warnings.warn("a library's option is deprecated", FutureWarning, stacklevel=1)
+        return list(actor.pulse().logs)
+
+    cluster = RayCluster(ClusterConfig(device="cpu"))
+    try:
+        (worker,) = cluster.actors()
+        (logged,) = ray.get(worker.__ray_call__.remote(inside))
+    finally:
+        cluster.close()
+    assert logged.name == "py.warnings"
+    assert "FutureWarning: a library's option is deprecated" in logged.text
 
 
 def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library() -> None:
