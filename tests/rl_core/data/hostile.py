@@ -5,12 +5,15 @@ import json
 import os
 from collections.abc import Callable
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
+from PIL import Image
 
-from tests.rl_core.data.samples import png_bytes
+from tests.rl_core.data.samples import png_bytes, write_video
 
 GOOD = {"problem": "What is 2 + 2?", "answer": "four", "images": [], "level": 1}
 """A row that must survive whatever other rows its file has."""
@@ -127,6 +130,35 @@ WRAPPINGS: dict[str, Callable[[bytes], bytes]] = {
 """How the lines of a file reach the disk, by what was done to them."""
 
 
+@cache
+def _encoded_images() -> tuple[bytes, ...]:
+    """Small images of many kinds."""
+    noise = np.random.default_rng(0)
+    found = []
+    for mode, kinds in {
+        "RGB": ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "TGA"),
+        "RGBA": ("PNG", "WEBP", "TIFF"),
+        "L": ("PNG", "JPEG", "TIFF"),
+        "P": ("PNG", "GIF"),
+        "1": ("PNG", "TIFF"),
+        "CMYK": ("JPEG", "TIFF"),
+        "I": ("TIFF",),
+        "I;16": ("PNG", "TIFF"),
+        "F": ("TIFF",),
+    }.items():
+        for kind in kinds:
+            pixels = noise.integers(0, 256, (24, 32, 3), np.uint8)
+            image = (
+                Image.fromarray(pixels).convert("L").convert(mode)
+                if mode == "I;16"
+                else Image.fromarray(pixels).convert(mode)
+            )
+            buffer = BytesIO()
+            image.save(buffer, format=kind)
+            found.append(buffer.getvalue())
+    return tuple(found)
+
+
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
     """Bytes of which some were replaced, and the end perhaps lost."""
     change = st.tuples(st.integers(0, len(whole) - 1), st.binary(min_size=1, max_size=8))
@@ -138,6 +170,30 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
         return bytes(data[: max(1, int(len(data) * kept))])
 
     return st.builds(apply, st.lists(change, max_size=5), st.one_of(st.just(1.0), st.floats(0, 1)))
+
+
+images = st.one_of(
+    st.sampled_from(range(len(_encoded_images()))).flatmap(lambda number: damaged(_encoded_images()[number])),
+    st.builds(
+        lambda width, height: png_bytes(size=(width, height)),
+        st.sampled_from([1, 2, 28, 900]),
+        st.sampled_from([1, 28]),
+    ),
+    st.binary(max_size=40),
+)
+
+
+@cache
+def _encoded_video(folder: Path) -> bytes:
+    path = folder / "whole.avi"
+    write_video(path, np.zeros((6, 32, 32, 3), np.uint8), fps=3)
+    return path.read_bytes()
+
+
+def videos(folder: Path) -> st.SearchStrategy[bytes]:
+    """A small video, damaged, or a list of other files in a video's place."""
+    lists = st.sampled_from([b"ffconcat version 1.0\nfile pipe.png\n", b"#EXTM3U\n#EXTINF:9,\npipe.png\n"])
+    return st.one_of(damaged(_encoded_video(folder)), lists, st.binary(max_size=40))
 
 
 @cache

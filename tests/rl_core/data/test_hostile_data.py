@@ -17,21 +17,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rl_core.config.data import CurriculumConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStoreWriter
-from rl_core.data.preparation import with_numbers
-from rl_core.data.prepared import rows_table
+from rl_core.data.pixels import prepare_image
+from rl_core.data.preparation import prepare_dataset, with_numbers
+from rl_core.data.prepared import PreparedDataset, arrange, rows_table
 from rl_core.data.row_preparation import Limits, PreparedRow, RejectedRow, prepare_rows
+from rl_core.data.videos import read_video
+from rl_core.progress import SilentProgress
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data import hostile
-from tests.rl_core.data.samples import local
+from tests.rl_core.data.samples import counting, data_config, local
 
 _SECONDS = 20
 _LIMITS = Limits(max_prompt_length=512, min_pixels=784, max_pixels=10_000)
 
 drawn = settings(suppress_health_check=list(HealthCheck))
 """As many examples as the profile says."""
+drawn_rarely = settings(drawn, max_examples=max(1, settings.default.max_examples // 10))
+"""For what takes longer."""
 
 
 @contextlib.contextmanager
@@ -139,7 +145,7 @@ def test_a_bad_row_costs_itself(folder: Path, renderer: ChatRenderer, data: st.D
 def test_the_values_of_a_table(folder: Path, renderer: ChatRenderer, data: st.DataObject) -> None:
     """Parquet holds other values than JSON: bytes, and every row of a column in one type."""
     row = data.draw(hostile.rows(folder))
-    row["images"] = data.draw(st.one_of(st.just(row.get("images")), st.lists(st.binary(max_size=40), max_size=2)))
+    row["images"] = data.draw(st.one_of(st.just(row.get("images")), st.lists(hostile.images, max_size=2)))
     path = folder / "rows.parquet"
     try:
         table = pa.Table.from_pylist([row, row])
@@ -159,3 +165,102 @@ def test_the_bytes_of_a_table(folder: Path, data: st.DataObject) -> None:
     path.write_bytes(data.draw(hostile.damaged(buffer.getvalue().to_pybytes())))
     with bounded():
         read(local(path), named=path.name)
+
+
+@drawn
+@given(
+    names=st.lists(st.one_of(st.sampled_from(["problem", "answer", "images", "level", ""]), hostile.texts), max_size=5),
+    cells=st.lists(st.lists(hostile.texts, max_size=5), max_size=3),
+    quote=st.sampled_from(['"', "", "'"]),
+    separator=st.sampled_from([",", ";", "\t"]),
+)
+def test_the_lines_of_a_csv(folder: Path, names: list[str], cells: list[list[str]], quote: str, separator: str) -> None:
+    lines = [separator.join(f"{quote}{cell}{quote}" for cell in line) for line in (names, *cells)]
+    path = folder / "rows.csv"
+    path.write_bytes("\n".join(lines).encode(errors="surrogatepass"))
+    with bounded():
+        read(local(path), named=path.name)
+
+
+@drawn
+@given(encoded=hostile.images)
+def test_an_image(encoded: bytes) -> None:
+    with bounded():
+        try:
+            stored = prepare_image(encoded, min_pixels=784, max_pixels=10_000)
+        except ValueError as error:
+            sentence(error)
+        else:
+            assert stored.width >= 1 and stored.height >= 1
+
+
+@drawn
+@given(data=st.data())
+def test_a_video(folder: Path, data: st.DataObject) -> None:
+    encoded = data.draw(hostile.videos(folder))
+    with bounded():
+        try:
+            frames = read_video(encoded, fps=2.0, max_frames=4)
+        except ValueError as error:
+            sentence(error)
+        else:
+            assert 2 <= len(frames.images) <= 4
+
+
+@drawn
+@given(
+    names=st.lists(
+        st.builds(
+            "{}-{:05}-of-{:05}.jsonl".format, st.sampled_from(["train", "test"]), st.integers(0, 4), st.integers(0, 4)
+        ),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ),
+    pattern=st.sampled_from(["", "*.jsonl", "train-*", "train-*-of-00003.jsonl", "[t]*"]),
+)
+def test_the_shards_of_a_folder(names: list[str], pattern: str) -> None:
+    with TemporaryDirectory() as scratch, bounded():
+        for name in names:
+            (Path(scratch) / name).write_text(json.dumps(hostile.GOOD) + "\n")
+        rows = read(local(Path(scratch) / pattern, format="jsonl"), named=scratch)
+    if rows:
+        chosen = [name for name in names if not pattern.startswith("train") or name.startswith("train")]
+        assert len(rows) in {int(name[-11:-6]) for name in chosen}, "nothing is missing without a word"
+
+
+@drawn_rarely
+@given(data=st.data(), max_bad_share=st.sampled_from([0.0, 1.0]), overlong=st.sampled_from(["filter", "error"]))
+def test_a_whole_preparation(
+    folder: Path, tiny_folder: Any, data: st.DataObject, max_bad_share: float, overlong: str
+) -> None:
+    good = json.dumps(hostile.GOOD).encode()
+    path = folder / "train.jsonl"
+    path.write_bytes(b"\n".join([good, *data.draw(st.lists(hostile.lines(folder), max_size=3))]) + b"\n")
+    config = data_config(
+        train=local(path),
+        validation=counting(2, scene_seed=5),
+        max_prompt_length=512,
+        max_bad_share=max_bad_share,
+        overlong=overlong,
+        curriculum=CurriculumConfig(column="level"),
+    )
+    with TemporaryDirectory() as scratch, bounded():
+        try:
+            manifest = prepare_dataset(
+                config, model_folder=tiny_folder("qwen2_5_vl"), out=Path(scratch) / "out", progress=SilentProgress()
+            )
+        except ValueError as error:
+            message = sentence(error)
+        else:
+            message = ""
+        if message:
+            assert "train" in message
+            assert max_bad_share == 0.0 or overlong == "error", "one good row is there"
+            return
+        named = (Path(scratch) / "out" / "rejected.jsonl").read_text().splitlines()
+        dataset = PreparedDataset.open(Path(scratch) / "out", "train")
+        train = manifest.splits["train"]
+        assert train.read == train.rows + len(named)
+        assert len(dataset) == train.rows >= 1
+        assert len(arrange(dataset, config).ranks) == train.rows
