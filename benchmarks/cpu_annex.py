@@ -37,22 +37,22 @@ LONG: Final = 64
 
 
 def without_short_trees() -> None:
-    from rl_core.models.cpu import attention
+    from rl_core.models.cpu import layers
 
-    attention.is_short = lambda layout: False
+    layers.is_short = lambda layout: False
 
 
 def without_shared_prompts() -> None:
-    from rl_core.models.cpu import attention
+    from rl_core.models.cpu import layers
     from rl_core.models.tree_attention import tree_sdpa
 
-    attention.tree_shared_prompt = tree_sdpa
+    layers.tree_shared_prompt = tree_sdpa
 
 
 def without_products_of_images() -> None:
-    from rl_core.models.cpu import attention
+    from rl_core.models.cpu import layers
 
-    attention._LONGEST = 0  # type: ignore[misc]
+    layers._LONGEST = 0  # type: ignore[misc]
 
 
 def without_norms() -> None:
