@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_GIB = 1 << 30
+
 NOTHING_THERE = "nothing is there"
 """The usual reason why there is no file."""
 
@@ -34,6 +36,18 @@ _KINDS = {
 }
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<kind>tmp|old)-\d+")
+
+
+class DiskFull(OSError):
+    """There is not enough free disk space for what is about to be written; `errno` is ENOSPC, as for a full disk."""
+
+    def __init__(self, path: Path, *, bytes_needed: int, bytes_free: int) -> None:
+        super().__init__(
+            errno.ENOSPC,
+            f"{bytes_needed / _GIB:.2f} GiB are needed and {bytes_free / _GIB:.2f} GiB are free on the disk of {path}; "
+            "free some space, or lower trainer.save_limit (no result depends on it), and start again: the run "
+            "continues from its last checkpoint",
+        )
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from rl_core.checkpoints.store import DiskFull
+from rl_core.files import DiskFull
 from rl_core.redaction import redact
 from rl_core.wording import shortened
 

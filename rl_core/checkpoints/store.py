@@ -1,6 +1,5 @@
 """The checkpoints of a run: each is saved whole or not at all; the newest ones and the best one are kept."""
 
-import errno
 import logging
 import math
 import re
@@ -17,27 +16,14 @@ from rl_core.checkpoints.manifest import (
     write_manifest,
 )
 from rl_core.digests import FileRecord
-from rl_core.files import committed_folder, remove_folder, sweep_temporaries
+from rl_core.files import DiskFull, committed_folder, remove_folder, sweep_temporaries
 from rl_core.progress import LogEvent
 
 _logger = logging.getLogger(__name__)
-_GIB = 1 << 30
 _FOLDER = re.compile(r"step-(\d{6,})")
 
 WriteState = Callable[[Path], Mapping[str, FileRecord]]
 """Writes a state into an empty folder. Returns the files that were hashed meanwhile, by their paths in the folder."""
-
-
-class DiskFull(OSError):
-    """There is not enough free disk space for what is about to be written; `errno` is ENOSPC, as for a full disk."""
-
-    def __init__(self, path: Path, *, bytes_needed: int, bytes_free: int) -> None:
-        super().__init__(
-            errno.ENOSPC,
-            f"{bytes_needed / _GIB:.2f} GiB are needed and {bytes_free / _GIB:.2f} GiB are free on the disk of {path}; "
-            "free some space, or lower trainer.save_limit (no result depends on it), and start again: the run "
-            "continues from its last checkpoint",
-        )
 
 
 class CheckpointStore:

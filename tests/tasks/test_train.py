@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.states import Failed
 
-from rl_core.checkpoints.store import DiskFull
+from rl_core.files import DiskFull
 from rl_core.loop.collecting import StaleWeights
 from rl_core.loop.draws import TooFewInformativeGroups, TooManyFailedRewards
 from rl_core.run_directory import RunDirectory

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.process.error_messages import cause_of
-from rl_core.checkpoints.store import DiskFull
+from rl_core.files import DiskFull
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_core.checkpoints.manifest import CheckpointInfo
-from rl_core.checkpoints.store import CheckpointStore, DiskFull, WriteState
+from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.digests import FileRecord
-from rl_core.files import files_below
+from rl_core.files import DiskFull, files_below
 
 
 def info(step: int, score: float | None = None, *, interim: bool = False) -> CheckpointInfo:
