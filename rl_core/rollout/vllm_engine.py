@@ -116,8 +116,8 @@ class VllmEngine:
         ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
 
         Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Tokens
-        and log-probs depend on the weights and on each request's prompt, seed and sampling, and not on other requests,
-        their order or earlier calls (on a CPU to the bit).
+        and log-probs depend on the weights and on each request's prompt, seed and sampling; on other requests, their
+        order and earlier calls by no more than rounding (docs/architecture.md, "What equal means").
 
         Raises:
             RuntimeError: there are no weights, or an earlier generation was neither finished nor closed.

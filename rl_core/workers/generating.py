@@ -17,8 +17,9 @@ _NUMBERS: Final = count(1)
 class Generation:
     """The responses to some requests, from all generators of a group.
 
-    A response depends on its request alone, so it does not matter which generator answers which block, nor when. All
-    ranks of a generator get its blocks, and the first of them gives the rollouts.
+    A response depends on its request alone, but for rounding where `VllmEngine.generate` says so. So it does not matter
+    which generator answers which block, nor when. All ranks of a generator get its blocks, and the first of them gives
+    the rollouts.
     """
 
     def __init__(

@@ -46,6 +46,7 @@ def assert_deployed_as_written() -> None:
         assert {schedule.slug: schedule.schedule.cron for schedule in one.schedules} == slugs
         assert not any(schedule.active for schedule in one.schedules)
 
+
 def test_the_server_takes_the_automations_as_they_are_written() -> None:
     """By the schema of its request, and not by a request: on SQLite that can stop Prefect's server, see
     docs/operations.md."""

@@ -173,18 +173,22 @@ def perturbed(model: PreTrainedModel, *, scale: float) -> list[tuple[str, torch.
 
 
 def build_folders(root: Path) -> dict[str, Path]:
-    """A Hugging Face folder for each family, with enough tokens that end a response that some end at every length."""
+    """A small model of each family."""
+    return {family: build_folder(root / family, family) for family in FAMILIES}
+
+
+def build_folder(folder: Path, family: str, **sizes: int) -> Path:
+    """A Hugging Face folder with enough tokens that end a response that some end at every length."""
     corpus = [QUESTION, *(f"<answer>{number}</answer>" for number in range(10))] * 3
-    for family in FAMILIES:
-        source = TinyModel(
-            type="tiny", family=family, hidden_size=64, num_heads=2, num_key_value_heads=1, intermediate_size=128,
-            num_layers=2, vision_depth=2, vision_hidden_size=64,
-        )  # fmt: skip
-        build_tiny_model(source, root / family, corpus=corpus, seed=1)
-        ends = root / family / "generation_config.json"
-        fields = json.loads(ends.read_text()) if ends.exists() else {}
-        ends.write_text(json.dumps(fields | {"eos_token_id": [*stop_token_ids(root / family), *range(40)]}))
-    return {family: root / family for family in FAMILIES}
+    small = TinyModel(
+        type="tiny", family=family, hidden_size=64, num_heads=2, num_key_value_heads=1, intermediate_size=128,
+        num_layers=2, vision_depth=2, vision_hidden_size=64,
+    )  # fmt: skip
+    build_tiny_model(small.model_copy(update=sizes), folder, corpus=corpus, seed=1)
+    ends = folder / "generation_config.json"
+    fields = json.loads(ends.read_text()) if ends.exists() else {}
+    ends.write_text(json.dumps(fields | {"eos_token_id": [*stop_token_ids(folder), *range(40)]}))
+    return folder
 
 
 def load_tiny_policy(family: str, folder: Path) -> TinyPolicy:
