@@ -1,5 +1,6 @@
 """The command line: `sightline`. Commands import what they need when they run, so that each starts quickly."""
 
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,9 @@ app.add_typer(imports, name="import")
 
 def main() -> None:
     """Entry point. An error that a person can correct is a message with exit code 1, not a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script that starts this in the background has it ignored, and all that is started here would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     set_console_defaults()
     try:
         app()

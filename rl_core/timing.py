@@ -13,8 +13,9 @@ class PhaseTimer:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure the body of a `with` block."""
+    def phase(self, name: str, work: int = 0) -> Iterator[None]:
+        """Measure the body of a `with` block, which has so much to do: responses to generate, or tokens of responses to
+        compute; 0 if that is not known. Here only its seconds count."""
         start = time.perf_counter()
         try:
             yield

@@ -50,7 +50,11 @@ def _merge(context: RunContext) -> StageOutcome:
         checkpoint = context.session.export_trained(folder)
         # The fresh processes of the verification need the memory that the workers hold.
         context.close_session()
-        with context.progress.wait("verify the merged model: load it in transformers and in vLLM"):
+        # A stop ends the checks at once: a model that was not verified is written again.
+        with (
+            context.stop.breaking_off(),
+            context.progress.wait("verify the merged model: load it in transformers and in vLLM"),
+        ):
             verified = verify_merged(folder, checkpoint.folder / "probe", merge_tolerance(config))
     result = {
         "step": checkpoint.step,

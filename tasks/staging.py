@@ -53,7 +53,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     if changed is not None:
         logger.warning("%s is made again: %s", stage, changed)
     discard_stage(context.run, stage)
-    with context.tracking.stage_running(stage):
+    with context.tracking.stage_running(stage), context.stop.taking_effect(lambda: f"after the stage {stage}"):
         started = time.monotonic()
         outcome = make(context)
         made = replace(wanted, software=context.wanted(stage).software)  # on the workers that there were

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_versions, parse_side
 from rl_core.config.loading import load_config
 from rl_core.loop.session import open_session
-from rl_core.progress import Advance, SilentProgress
+from rl_core.progress import Advance, Now, SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
@@ -21,8 +21,9 @@ class ClockProgress(SilentProgress):
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        def advance(count: int = 1, figures: str = "") -> None:
-            self.clock.tick()
+        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+            if now is None:
+                self.clock.tick()
 
         yield advance
 

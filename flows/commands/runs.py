@@ -10,11 +10,11 @@ from rich.table import Table
 
 from flows.printing import say, table_of
 from flows.reproducing import needed_runs
+from rl_core.durations import age
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
 from tasks.housekeeping.rules import Rule
 from tasks.housekeeping.sizes import human_bytes, size_on_disk
-from tasks.results.durations import age
 
 _COLOURS = {
     RunStatus.RUNNING: "cyan",

@@ -1,19 +1,23 @@
 """Progress bars in a terminal, lines in a log."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Timer
 
 from rich import progress as rich_progress
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 from typing_extensions import override
 
-from rl_core.progress import Advance, Progress
+from rl_core.progress import Advance, Now, Progress, Reached
 
-_SECONDS_BETWEEN_LINES = 20.0
+_SECONDS_BETWEEN_LINES = 30.0
+_SPEED_SECONDS = 600.0
+"""The time left is estimated from the speed of the last ten minutes, since a step may take some."""
+
 _SHORT_SECONDS = 2.0
 """A shorter wait is not mentioned."""
 
@@ -23,12 +27,23 @@ def progress_on(console: Console) -> AbstractContextManager[Progress]:
     return TerminalBars(console) if console.is_terminal else nullcontext(LogLines(console))
 
 
+class _Bars(rich_progress.Progress):
+    """Bars, and below them what each says is being done now."""
+
+    @override
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if words := task.fields["now"]:
+                yield Text(f"  {words}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
 class TerminalBars(Progress):
     """Rich's bars. A finished bar stays, unless it was opened inside another one."""
 
     def __init__(self, console: Console) -> None:
         self._open = 0
-        self._bars = rich_progress.Progress(
+        self._bars = _Bars(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=32),
             MofNCompleteColumn(),
@@ -36,6 +51,7 @@ class TerminalBars(Progress):
             TimeRemainingColumn(),
             TextColumn("[dim]{task.fields[figures]}"),
             console=console,
+            speed_estimate_period=_SPEED_SECONDS,
         )
 
     def __enter__(self) -> "TerminalBars":
@@ -48,17 +64,25 @@ class TerminalBars(Progress):
     @override
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        task = self._bars.add_task(description, total=total, figures="")
+        task = self._bars.add_task(description, total=total, figures="", now="")
         self._open += 1
+        reached = Reached()
 
-        def advance(count: int = 1, figures: str = "") -> None:
-            self._bars.advance(task, count)
-            if figures:
-                self._bars.update(task, figures=figures)
+        def show() -> None:
+            units = reached.units
+            if total is not None:
+                units = min(units, total if reached.done >= total else total - 0.5)  # rich ends a bar that is full
+            self._bars.update(task, completed=units, figures=reached.figures, now=reached.now.words)
+
+        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+            reached.advance(count, figures, now)
+            show()
 
         try:
             yield advance
         finally:
+            reached.now = Now()
+            show()
             self._open -= 1
             if self._open:
                 self._bars.remove_task(task)
@@ -69,7 +93,7 @@ class TerminalBars(Progress):
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
         """A moving bar with the time, and a line at the end of a long wait."""
-        task = self._bars.add_task(description, total=None, figures="")
+        task = self._bars.add_task(description, total=None, figures="", now="")
         started = time.monotonic()
         try:
             yield
@@ -80,7 +104,7 @@ class TerminalBars(Progress):
 
 @dataclass(slots=True)
 class LogLines(Progress):
-    """Where there is no terminal: a line every 20 seconds, and one at the end."""
+    """Where there is no terminal: a line every 30 seconds, and one at the end."""
 
     console: Console
 
@@ -88,16 +112,17 @@ class LogLines(Progress):
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         started = printed_at = time.monotonic()
-        done, newest, of = 0, "", "" if total is None else f"/{total}"
+        reached, of = Reached(), "" if total is None else f"/{total}"
 
         def say() -> None:
             seconds = time.monotonic() - started
-            self.console.print(f"{description}: {done}{of} in {seconds:.0f} s {newest}".rstrip(), highlight=False)
+            words = ", ".join(filter(None, (reached.figures, reached.now.words)))
+            line = f"{description}: {reached.done}{of} in {seconds:.0f} s {words}".rstrip()
+            self.console.print(line, highlight=False, soft_wrap=True)
 
-        def advance(count: int = 1, figures: str = "") -> None:
-            nonlocal done, newest, printed_at
-            done += count
-            newest = figures or newest
+        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+            nonlocal printed_at
+            reached.advance(count, figures, now)
             if time.monotonic() - printed_at > _SECONDS_BETWEEN_LINES:
                 printed_at = time.monotonic()
                 say()
@@ -105,6 +130,7 @@ class LogLines(Progress):
         try:
             yield advance
         finally:
+            reached.now = Now()
             say()
 
     @override

@@ -116,6 +116,8 @@ def _open(
     storage.bring_beginnings()
     atomic_write_text(run.config, dump_config(resolved.config))
     files = resolved.files(is_frozen=is_frozen)
+    progress = FlowProgress(watcher.progress)
+    watcher.stop.doing = progress.doing
     with watcher.stop.breaking_off(), watcher.progress.wait("check whether the data has changed"):
         stages = ConfigStages.of(resolved.config, files)
         keep_files(run, resolved.config, files)
@@ -129,7 +131,7 @@ def _open(
         run=run,
         software=software,
         reuse=resolved.reuse,
-        progress=FlowProgress(watcher.progress),
+        progress=progress,
         stop=watcher.stop,
         tracking=tracking,
         storage=storage,

@@ -173,7 +173,12 @@ def in_set(
     `conclude`, or the final state of a flow run that an exception ended."""
     outlive_the_worker()
     watcher = current_watcher()
-    with watcher, watched_by(watcher), stopped_by_signals(watcher.stop):
+    with (
+        watcher,
+        watched_by(watcher),
+        watcher.stop.taking_effect(lambda: "when the runs that were begun have stopped, each after its step"),
+        stopped_by_signals(watcher.stop),
+    ):
         run_set = kind.of_parameters(parameters, start())
         planned = run_set.planned()
         if problems := run_set.fatal_problems():

@@ -136,6 +136,11 @@ class Ranks:
         return self.place.rank // self._ranks_per_sequence
 
     @property
+    def leads_learner(self) -> bool:
+        """Whether this rank is the first of its learner, whose ranks all compute the same."""
+        return self.place.rank % self._ranks_per_sequence == 0
+
+    @property
     def learners(self) -> int:
         """Number of learners."""
         return self.place.size // self._ranks_per_sequence

@@ -1,12 +1,13 @@
 """Generating responses to held-out prompts, and scoring them."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import EvaluationItem, Mode, graded_item
-from rl_core.progress import Advance, Progress
+from rl_core.progress import TALLY, Advance, Now, Progress, showing
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
@@ -45,7 +46,10 @@ def evaluate_prompts(
     for mode in config.modes:
         requests = _requests(chosen, mode, n=config.n if mode == "sampled" else 1, run_seed=run_seed)
         sampling = _sampling(mode, config, max_tokens=max_response_length)
-        with progress.bar(f"evaluate, {mode}", len(requests)) as advance:
+        with (
+            progress.bar(f"evaluate, {mode}", len(requests)) as advance,
+            showing(advance, _generation(longest=max_response_length)),
+        ):
             answers = _answer(requests, generate(requests, sampling), pool, advance)
         items[mode] = [
             graded_item(
@@ -64,6 +68,19 @@ def evaluate_prompts(
         ]
         _report_failures(mode, items[mode])
     return items
+
+
+def _generation(*, longest: int) -> Callable[[], Now]:
+    """Shows what is generated from now on: unfinished responses count by their tokens, of which each may have
+    `longest`."""
+    before, begun = TALLY.copy(), time.monotonic()
+
+    def now() -> Now:
+        done = TALLY.since(before)
+        speed = done.sampled / (time.monotonic() - begun)
+        return Now(f"{done.sampled:,} tokens, {speed:,.0f} tokens/s", done.under_way / longest)
+
+    return now
 
 
 def _requests(prompts: Sequence[Prompt], mode: Mode, *, n: int, run_seed: int) -> list[GenerationRequest]:

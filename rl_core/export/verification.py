@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,18 @@ def verify_merged(
     Sightline, and compare: on a CPU at the same time, since most of it is importing libraries, on a GPU one after the
     other, with half of the memory each. A model that is larger lies on several GPUs, in the machine's memory and on the
     disk. Raises MergeNotVerified where an engine does not load the folder, or the log-probs differ by more than the
-    tolerance."""
+    tolerance. Whatever ends this early, such as Ctrl-C, ends the processes."""
     import torch  # here, because a model card needs this module but not torch
 
     at_once = 1 if torch.cuda.is_available() else len(engines)
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
-        results = list(pool.map(lambda engine: _run_check(folder, probe_folder, tolerance, engine), engines))
+    results = []
+    for first in range(0, len(engines), at_once):
+        with ExitStack() as stack:
+            checks = [
+                stack.enter_context(_check_running(folder, probe_folder, tolerance, engine))
+                for engine in engines[first : first + at_once]
+            ]
+            results += [result() for result in checks]
     for result in results:
         _logger.info("%s", merged_check.report(result))
     return Verification(
@@ -55,22 +61,42 @@ def verify_merged(
     )
 
 
-def _run_check(folder: Path, probe_folder: Path, tolerance: Tolerance, engine: str) -> dict[str, Any]:
+@contextmanager
+def _check_running(
+    folder: Path, probe_folder: Path, tolerance: Tolerance, engine: str
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Run a check; yields the function that waits for its result. The end of the block ends the process."""
     script = str(Path(merged_check.__file__))
     with tempfile.TemporaryDirectory() as scratch, plain_path(folder) as plain:
-        result_file = Path(scratch) / "result.json"
+        errors, result_file = Path(scratch) / "errors", Path(scratch) / "result.json"
         # With -P and the scratch folder nothing of this project is on the search path of the process.
         command = [sys.executable, "-P", script, str(plain.absolute()), str(probe_folder.absolute())]
         command += [repr(tolerance.largest), repr(tolerance.mean), "--engine", engine, "--result", str(result_file)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(
-            command, cwd=scratch, env=environment | {"PYTHONSAFEPATH": "1"}, capture_output=True, text=True, check=False
-        )
-        if not result_file.exists():
-            end = done.stderr[-_SHOWN_CHARACTERS:]
-            raise MergeNotVerified(f"{engine} cannot load or run {folder} (exit status {done.returncode}):\n{end}")
-        result: dict[str, Any] = json.loads(result_file.read_text())
-    if not result["is_equal"]:
-        report = merged_check.report(result)
-        raise MergeNotVerified(f"{folder} does not reproduce the log-probs of {probe_folder}\n{report}")
-    return result
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(
+                command,
+                cwd=scratch,
+                env=environment | {"PYTHONSAFEPATH": "1"},
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+            ) as process,
+        ):
+
+            def result() -> dict[str, Any]:
+                status = process.wait()
+                if not result_file.exists():
+                    end = errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
+                    raise MergeNotVerified(f"{engine} cannot load or run {folder} (exit status {status}):\n{end}")
+                found: dict[str, Any] = json.loads(result_file.read_text())
+                if not found["is_equal"]:
+                    report = merged_check.report(found)
+                    raise MergeNotVerified(f"{folder} does not reproduce the log-probs of {probe_folder}\n{report}")
+                return found
+
+            try:
+                yield result
+            finally:
+                process.kill()
+                process.wait()  # Popen itself does not after Ctrl-C

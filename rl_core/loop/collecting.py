@@ -166,7 +166,10 @@ class Collector:
             n, sampling = 1, replace(sampling, temperature=0.0)
         requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
         scoring = DrawScores(self.rewards, prompts, n, quota)
-        with self.timer.phase("generate"), closing(self.workers.generate(requests, sampling)) as rollouts:
+        with (
+            self.timer.phase("generate", len(requests)),
+            closing(self.workers.generate(requests, sampling)) as rollouts,
+        ):
             scoring.watch(rollouts)
         with self.timer.phase("reward_wait"):
             generated = scoring.wait()

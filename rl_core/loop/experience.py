@@ -24,6 +24,7 @@ from rl_core.loop.collecting import Collected
 from rl_core.loop.step_metrics import critic_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import split_by_optimizer_step
+from rl_core.training.microbatches import response_tokens
 from rl_core.types import Float32Array, Group, RolloutKey, Score, TrainGroup, TrainSample
 from rl_core.workers.protocol import WorkerGroup
 
@@ -121,7 +122,7 @@ def _old_log_probs(
     if algorithm.old_log_probs == "engine":
         return [[rollout.log_probs for rollout in group.rollouts] for group in groups], None, {}
     batches = split_by_optimizer_step(groups, collected.prompts, global_batch_size=config.actor.global_batch_size)
-    with timer.phase("old_log_probs"):
+    with timer.phase("old_log_probs", response_tokens(groups)):
         found = workers.compute("old_log_probs", batches)
     by_uid = {
         group.prompt.uid: log_probs
@@ -139,7 +140,7 @@ def _reference_kl(
     if config is None:
         return None
     in_reward, is_full = not config.use_kl_loss, config.penalty == "full"
-    with timer.phase("reference"):
+    with timer.phase("reference", response_tokens(groups)):
         (found,) = workers.compute("full_kl" if is_full else "reference_log_probs", [groups])
     if is_full:
         full = [[values.astype(np.float64) for values in group] for group in found]
@@ -161,7 +162,7 @@ def _estimated(old: TokenArrays, ref: TokenArrays, estimate: KLEstimator) -> Gro
 def _values(groups: Sequence[Group], config: AlgorithmConfig, workers: WorkerGroup, timer: PhaseTimer) -> TokenArrays:
     if not config.advantage.uses_critic:
         return []
-    with timer.phase("values"):
+    with timer.phase("values", response_tokens(groups)):
         (found,) = workers.compute("values", [groups])
         return found
 

@@ -14,6 +14,7 @@ from rl_core.loop.step_metrics import agreement_metrics, update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter, LogProbGap
 from rl_core.training.batches import update_batch
+from rl_core.training.microbatches import response_tokens
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
 
@@ -59,7 +60,7 @@ def learn(
             step,
             config.rollout.max_response_length,
         )
-    with timer.phase("update"):
+    with timer.phase("update", batch.response_tokens):
         result = workers.update(batch)
     timer.split("update", result.seconds)
     return Learned(
@@ -77,7 +78,7 @@ def compare_with_generator(
     compare them with the generator's, which must sleep. Raises AgreementError as `AgreementMeter.check`."""
     meter = AgreementMeter(workers.policy_version, keeps_surplus=False)
     compared = groups[:COMPARED_GROUPS]
-    with timer.phase("agreement"):
+    with timer.phase("agreement", response_tokens(compared)):
         (found,) = workers.compute("old_log_probs", [compared])
     for group, log_probs in zip(compared, found, strict=True):
         meter.add(group.rollouts, np.concatenate(log_probs))

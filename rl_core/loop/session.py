@@ -121,22 +121,24 @@ class Session:
     def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
         """[mode] -> items: answer the held-out prompts with the base or the trained model; responses in the file are
         not repeated. Raises Interrupted if a stop was requested; the finished responses are kept in the file."""
-        if model == "base":
-            self._load_base()
-        else:
-            self._load_trained(self.trained_checkpoint())
-        with awake_generator(self.workers):
-            return evaluate_prompts(
-                self._datasets["validation"][:],
-                generate=responses.around(self._generate_until_stopped),
-                pool=self.rewards,
-                config=self.config.evaluation,
-                max_response_length=self.config.rollout.max_response_length,
-                run_seed=self.config.seed,
-                progress=self._progress,
-            )
+        with self._stop.taking_effect(lambda: "at the next response at the latest"):
+            if model == "base":
+                self._load_base()
+            else:
+                self._load_trained(self.trained_checkpoint())
+            with awake_generator(self.workers):
+                return evaluate_prompts(
+                    self._datasets["validation"][:],
+                    generate=responses.around(self._generate_until_stopped),
+                    pool=self.rewards,
+                    config=self.config.evaluation,
+                    max_response_length=self.config.rollout.max_response_length,
+                    run_seed=self.config.seed,
+                    progress=self._progress,
+                )
 
     def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        self._stop.raise_if_requested()
         for rollout in self.workers.generate(requests, sampling):
             ensure_held(self.run.lock)
             yield rollout

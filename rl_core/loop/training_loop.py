@@ -13,15 +13,16 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord
+from rl_core.durations import duration
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
+from rl_core.loop.step_timer import StepTimer
 from rl_core.loop.validation import Validation, Validator
 from rl_core.planning.batches import steps_per_epoch
-from rl_core.progress import Progress
+from rl_core.progress import Progress, showing
 from rl_core.rewards.pool import RewardPool
-from rl_core.stop import StopRequest
-from rl_core.timing import PhaseTimer
+from rl_core.stop import SOON, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
 from rl_core.workers.protocol import Loaded, WorkerGroup, awake_generator
@@ -72,6 +73,8 @@ class TrainingLoop:
         )
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
+        self._is_saved = True  # or there is nothing to save
+        self._timer = StepTimer(self._step)
 
     def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
         """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved.
@@ -83,12 +86,14 @@ class TrainingLoop:
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
         """
         first, last = epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
-        with self._parts.progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
+        progress, stop = self._parts.progress, self._parts.stop
+        with progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
             advance(max(0, min(self._step, last) - first + 1))
-            self._validate_before_training()
-            while self._step < last:
-                advance(1, f"reward {self._run_step():.3f}")
-                after_step()
+            with showing(advance, lambda: self._timer.now()), stop.taking_effect(self._when_it_stops):
+                self._validate_before_training()
+                while self._step < last:
+                    advance(1, f"reward {self._run_step():.3f}")
+                    after_step()
         return EpochResult(
             epoch=epoch,
             first_step=first,
@@ -122,15 +127,17 @@ class TrainingLoop:
         return step
 
     def _validate_before_training(self) -> None:
-        if self._step == 0 and (validation := self._validate(0)) is not None:
+        if self._step == 0 and (validation := self._validate(0, self._timer)) is not None:
             self._parts.recorder.record_validation(0, validation)
 
     def _run_step(self) -> float:
         """One training step, from the next prompts to its checkpoint, which may be written while the next step runs.
         Returns its mean reward."""
         parts, config, step = self._parts, self._config, self._step + 1
-        timer = PhaseTimer()
+        timer = self._timer = self._timer.next(validates=config.trainer.validates_at(step), saves=self._is_due(step))
         with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
+            if self._is_saved:
+                parts.stop.raise_if_requested()
             collected = self._batches.next(step, timer)
         learned = learn(
             collected,
@@ -146,7 +153,7 @@ class TrainingLoop:
             self._saver.wait()
         usage = parts.workers.usage()
         record = StepRecord.of(step, collected, learned, seconds=timer.result(), usage=usage)
-        validation = self._validate(step)
+        validation = self._validate(step, timer)
         parts.recorder.record(record, validation)
         self._step = step
         kl = config.algorithm.kl
@@ -165,16 +172,29 @@ class TrainingLoop:
             )
         # Read once: a signal that comes after the save takes effect after the next step, with its checkpoint.
         stopping = parts.stop.signum is not None
-        if stopping or self._is_due(step):
-            self._begin_save(self._checkpoint_info(validation), probe=collected.generated.groups[:PROBE_GROUPS])
+        self._is_saved = stopping or self._is_due(step)
+        if self._is_saved:
+            with timer.phase("save"):
+                self._begin_save(self._checkpoint_info(validation), probe=collected.generated.groups[:PROBE_GROUPS])
+                if stopping:
+                    self._saver.wait()
         if stopping:
-            self._saver.wait()
             parts.stop.raise_if_requested()
         return record.metrics["reward/overall"]
 
-    def _validate(self, step: int) -> Validation | None:
+    def _validate(self, step: int, timer: StepTimer) -> Validation | None:
         """Answer the held-out prompts with the weights after `step`, if the config asks for it at this step."""
-        return self._parts.validator.run(self._parts.workers) if self._config.trainer.validates_at(step) else None
+        if not self._config.trainer.validates_at(step):
+            return None
+        with timer.phase("validate"):
+            return self._parts.validator.run(self._parts.workers)
+
+    def _when_it_stops(self) -> str:
+        """When a request to stop takes effect that comes now."""
+        if self._is_saved and not self._timer.has_begun:
+            return SOON
+        seconds = self._timer.last_seconds
+        return f"after this step{'' if seconds is None else f' (the last one took {duration(seconds)})'}"
 
     def _is_due(self, step: int) -> bool:
         return is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)

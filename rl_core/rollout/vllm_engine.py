@@ -70,7 +70,9 @@ class VllmEngine:
         self._asleep = False
         self.unmapped_bytes = 0
         renderer = PromptRenderer(self._engine, pixels)
-        self._running = RunningRequests(self._engine, renderer, stop_token_ids=stop_token_ids(spec.model))
+        self._running = RunningRequests(
+            self._engine, renderer, stop_token_ids=stop_token_ids(spec.model), counts=ranks.is_first
+        )
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
         self._weights = weight_loader(self._engine, expected=expected_weight_names(spec.model))

@@ -1,11 +1,12 @@
 """The requests that vLLM works on, added to its core and read from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from rl_core.progress import TALLY
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.types import GenerationRequest, Prompt, Sampling
 
@@ -36,7 +37,8 @@ class RunningRequests:
     They go to the core itself and not through `LLMEngine.add_request` and `LLMEngine.step`: these would check and copy
     a prompt for each of its n samples, and make several Python objects for each sampled token, in order to detokenise
     and stream what is needed here only as a whole. The core gets the same requests either way. `adapter` is what they
-    name to be computed with the engine's adapters.
+    name to be computed with the engine's adapters. What is sampled `counts` at one of the ranks that hold the engine
+    together.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class RunningRequests:
         prompts: PromptRenderer,
         *,
         stop_token_ids: Sequence[int],
+        counts: bool,
     ) -> None:
         self.adapter: LoRARequest | None = None
         self._engine = engine
@@ -53,6 +56,7 @@ class RunningRequests:
         self._stop_token_ids = list(stop_token_ids)
         self._ids = map(str, count())
         self._samples: dict[str, Sample] = {}
+        self._counts = counts
         self._last: tuple[Prompt, Sampling, EngineCoreRequest] | None = None
 
     def __len__(self) -> int:
@@ -69,22 +73,33 @@ class RunningRequests:
         """Sample the next token of every running request. Returns those that have ended, each with vLLM's reason:
         "stop", "length", or what must not happen."""
         ended = []
+        sampled = 0
         for output in self._core.get_output().outputs:
             sample = self._samples.get(output.request_id)
             if sample is None:
                 continue  # aborted while its step was under way
             if output.new_token_ids:
                 sample.extend(output)
+                sampled += len(output.new_token_ids)
             if output.finish_reason is not None:
                 ended.append((sample, str(output.finish_reason)))
                 del self._samples[output.request_id]
+        self._count(sampled, [sample for sample, _ in ended])
         return ended
 
     def abort(self) -> None:
         """End every running request."""
         self._core.abort_requests(list(self._samples))
+        self._count(0, self._samples.values(), finished=False)
         self._samples.clear()
         self._last = None
+
+    def _count(self, sampled: int, gone: Collection[Sample], *, finished: bool = True) -> None:
+        """Count the tokens of a step, and the samples that are under way no longer."""
+        if self._counts:
+            TALLY.sampled += sampled
+            TALLY.under_way += sampled - sum(len(sample.token_ids) for sample in gone)
+            TALLY.responses += len(gone) if finished else 0
 
     def _core_request(self, request_id: str, request: GenerationRequest, sampling: Sampling) -> "EngineCoreRequest":
         made = copy(self._template(request.prompt, sampling))

@@ -7,7 +7,7 @@ from rl_core.algorithms.aggregation import BatchTotals
 from rl_core.config.run import RunConfig
 from rl_core.config.training import UpdateConfig
 from rl_core.training.agreement import LogProbGap
-from rl_core.training.microbatches import AnyGroup
+from rl_core.training.microbatches import AnyGroup, response_tokens
 from rl_core.training.optimizer import StepOutcome
 from rl_core.types import Prompt, TrainGroup
 
@@ -39,6 +39,11 @@ class UpdateBatch:
     # Compare the log-probs of generator and trainer on the first optimizer batch, before the weights change, for the
     # rollouts that these weights have sampled
     check_agreement: bool = True
+
+    @property
+    def response_tokens(self) -> int:
+        """What all its passes compute together."""
+        return sum(response_tokens(batch.groups) for batch in [*self.policy, *self.critic])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ work on all of them or on none. A rank with fewer micro-batches, or with one of 
 computes a small tree of another rank's groups as well, and leaves its results out: a filler.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,7 +13,8 @@ import torch
 
 from rl_core.distributed.ranks import Ranks
 from rl_core.models.packing import TreeInput
-from rl_core.training.microbatches import trees_of
+from rl_core.progress import TALLY
+from rl_core.training.microbatches import response_tokens, trees_of
 from rl_core.types import Group, Prompt, TrainGroup
 
 AnyGroup = TypeVar("AnyGroup", bound=Group | TrainGroup)
@@ -38,7 +39,7 @@ class RankPass(Generic[AnyGroup]):
     @property
     def num_tokens(self) -> int:
         """Response tokens of the groups, which come before those of the fillers."""
-        return sum(len(rollout.response_ids) for group in self.groups for rollout in group.rollouts)
+        return response_tokens(self.groups)
 
     def backward(self, results: torch.Tensor, loss: torch.Tensor | None) -> None:
         """The backward pass of the loss, which is None without groups. `results` are what the model computed for own
@@ -62,6 +63,14 @@ def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> li
         groups = microbatches[number] if number < len(own) else ()
         passes.append(RankPass(groups=groups, fillers=fillers(_at(own, number), wanted, candidates)))
     return passes
+
+
+def counted(passes: Iterable[RankPass[AnyGroup]], ranks: Ranks) -> Iterator[RankPass[AnyGroup]]:
+    """The passes, of which each counts as soon as it is computed; those of a learner count once."""
+    for one in passes:
+        yield one
+        if ranks.leads_learner:
+            TALLY.passed += one.num_tokens
 
 
 def _at(shown: Sequence[Media], number: int) -> Media | None:

@@ -42,6 +42,11 @@ def tree_tokens(group: Group | TrainGroup) -> int:
     return len(group.prompt.token_ids) + sum(len(rollout.response_ids) for rollout in group.rollouts)
 
 
+def response_tokens(groups: Iterable[Group | TrainGroup]) -> int:
+    """Tokens of all responses, which a pass computes something at."""
+    return sum(len(rollout.response_ids) for group in groups for rollout in group.rollouts)
+
+
 def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
     """What `pack_trees` takes."""
     return [

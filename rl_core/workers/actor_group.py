@@ -9,9 +9,10 @@ from typing import Any, Final, NoReturn
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from rl_core.progress import TALLY, Tally
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.merging import the_same
-from rl_core.workers.messages import Logged, Process, RankAnswer, Taken, WorkerCall
+from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, Taken, WorkerCall
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch
 
@@ -70,8 +71,9 @@ class ActorGroup:
         self._start_seconds = start_seconds
         self._reading_seconds = reading_seconds
         self._start_deadline = time.monotonic() + start_seconds
-        self._watch = WorkerWatch(actors, member=member, hang_seconds=hang_seconds, log=self._log, local=local)
+        self._watch = WorkerWatch(actors, member=member, hang_seconds=hang_seconds, heard=self._heard, local=local)
         self._local = local
+        self._tallies = [Tally() for _ in actors]
         self.is_broken = False
         self._problem = ""
         self._partner: ActorGroup | None = None
@@ -145,6 +147,7 @@ class ActorGroup:
     def taken(self, ref: Any, rank: int) -> Taken:
         """What a reference of `take` has become."""
         taken: Taken = pickle.loads(self._got(ref, rank, "generate"))  # noqa: S301 - our own
+        self._count(rank, taken.tally)
         return taken
 
     def finish(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> None:
@@ -234,6 +237,7 @@ class ActorGroup:
             for ref in found:
                 rank = pending.pop(ref)
                 answer: RankAnswer = pickle.loads(self._got(ref, rank, method))  # noqa: S301 - our own
+                self._count(rank, answer.tally)
                 if logs:
                     self._log(rank, answer.logs)
                 answers[rank] = answer
@@ -301,6 +305,18 @@ class ActorGroup:
 
     def _with(self, messages: Sequence[bytes]) -> "enumerate[tuple[Any, bytes]]":
         return enumerate(zip(self._actors, messages, strict=True))
+
+    def _heard(self, rank: int, pulse: Pulse) -> None:
+        self._count(rank, pulse.tally)
+        self._log(rank, pulse.logs)
+
+    def _count(self, rank: int, tally: Tally) -> None:
+        """Count here what a rank has computed since its last message. A sign of life may come later than a message
+        that was sent after it."""
+        before = self._tallies[rank]
+        if tally.sampled >= before.sampled and tally.passed >= before.passed:
+            TALLY.add(tally.since(before))
+            self._tallies[rank] = tally
 
     def _log(self, rank: int, records: Sequence[Logged]) -> None:
         """Log what a rank has logged; of further ranks, which say the same as the first one, only warnings."""

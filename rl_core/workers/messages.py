@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rl_core.distributed.place import RankPlace
+from rl_core.progress import Tally
 from rl_core.types import Rollout
 from rl_core.workers.folders import Opening
 
@@ -59,27 +60,31 @@ class Process:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankAnswer:
     """The end of a rank's call: its value, or its error with the cause, which pickling would lose; the version of the
-    policy after it; and the log records since the rank's last message."""
+    policy after it; what the rank has computed; and the log records since its last message."""
 
     value: Any = None
     error: BaseException | None = None
     cause: BaseException | None = None
     policy_version: int
+    tally: Tally
     logs: Sequence[Logged]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """The rollouts that have finished since the last ones were taken; `is_last` after the end of the generation."""
+    """The rollouts that have finished since the last ones were taken, and what the rank has computed; `is_last` after
+    the end of the generation."""
 
     rollouts: Sequence[Rollout]
     is_last: bool
+    tally: Tally
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pulse:
-    """A sign of life of a rank in the middle of a call. Its progress counts the rollouts and calls that it has finished
-    and the log records that it has written."""
+    """A sign of life of a rank in the middle of a call: how many calls it has finished and log records it has written,
+    and what it has computed."""
 
     progress: int
+    tally: Tally
     logs: Sequence[Logged]

@@ -3,6 +3,7 @@
 import threading
 from typing import Final
 
+from rl_core.progress import TALLY
 from rl_core.types import Rollout
 from rl_core.workers.messages import Taken
 
@@ -54,6 +55,6 @@ class Outbox:
         with self._changed:
             self._changed.wait_for(lambda: self._number >= number and (self._rollouts or self._has_ended))
             self._changed.wait_for(lambda: self._has_ended, timeout=self._gathering_seconds)
-            taken = Taken(rollouts=self._rollouts, is_last=self._has_ended)
+            taken = Taken(rollouts=self._rollouts, is_last=self._has_ended, tally=TALLY.copy())
             self._rollouts = []
             return taken

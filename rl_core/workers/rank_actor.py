@@ -18,6 +18,7 @@ import ray
 from rl_core.distributed.interface import free_meeting
 from rl_core.distributed.sendable import sendable
 from rl_core.environment import disable_telemetry, share_cores, threads_of_a_worker
+from rl_core.progress import TALLY
 from rl_core.redaction import redact_logs
 from rl_core.types import GenerationRequest, Sampling
 from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, RankOpening, WorkerCall
@@ -89,7 +90,7 @@ class RankActor:
 
     def pulse(self) -> Pulse:
         """A sign of life."""
-        return Pulse(progress=self._finished + self._logs.count, logs=self._logs.take())
+        return Pulse(progress=self._finished + self._logs.count, tally=TALLY.copy(), logs=self._logs.take())
 
     def stacks(self) -> str:
         """What every thread of this process is doing."""
@@ -111,7 +112,14 @@ class RankActor:
             sent.add_note(f"In the worker's process:\n{''.join(traceback.format_exception(error))}")
         self._finished += 1
         version = 0 if self._worker is None else self._worker.policy_version
-        answer = RankAnswer(value=value, error=sent, cause=cause, policy_version=version, logs=self._logs.take())
+        answer = RankAnswer(
+            value=value,
+            error=sent,
+            cause=cause,
+            policy_version=version,
+            tally=TALLY.copy(),
+            logs=self._logs.take(),
+        )
         return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
 
     def _open(self, message: RankOpening) -> None:
@@ -131,7 +139,6 @@ class RankActor:
             rollouts = self._worker.generate(*arguments)
             with closing(rollouts) if isinstance(rollouts, Generator) else nullcontext():
                 for rollout in rollouts:
-                    self._finished += 1
                     if not self._outbox.put(rollout):
                         return
         finally:

@@ -1,4 +1,4 @@
-"""Looks after the ranks in the middle of a call: whether they live and get on, and what they log."""
+"""Looks after the ranks in the middle of a call: whether they live and get on."""
 
 import re
 import time
@@ -8,9 +8,10 @@ from typing import Any, Final
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
+from rl_core.progress import Tally
 from rl_core.workers.cluster_machines import is_lost
 from rl_core.workers.local_ray import LocalRay
-from rl_core.workers.messages import Logged, Process, Pulse
+from rl_core.workers.messages import Process, Pulse
 
 _STACKS_SECONDS: Final = 10.0
 
@@ -45,18 +46,18 @@ class WorkerWatch:
         *,
         member: str,
         hang_seconds: float,
-        log: Callable[[int, Sequence[Logged]], None],
+        heard: Callable[[int, Pulse], None],
         local: LocalRay | None,
     ) -> None:
-        """Watch these actors; the arguments are those of ActorGroup. What a rank has logged goes to `log`."""
+        """Watch these actors; the arguments are those of ActorGroup. Every sign of life goes to `heard`."""
         self.processes: Sequence[Process] = ()
         self._actors = actors
         self._member = member
         self.hang_seconds = hang_seconds
-        self._log = log
+        self._heard = heard
         self._local = local
         self._asked: dict[int, Any] = {}
-        self._progress: dict[int, int] = {}
+        self._progress: dict[int, tuple[int, Tally]] = {}
         self._since = time.monotonic()
 
     def begin(self) -> None:
@@ -78,7 +79,7 @@ class WorkerWatch:
         return f"{self.name(rank)} ended during {method}: {cause}{last}"
 
     def look(self, method: str) -> str | None:
-        """Take the logs that came, and ask for the next sign of life. Returns which rank has died in `method`, and of
+        """Take the signs of life that came, and ask for the next ones. Returns which rank has died in `method`, and of
         what; None if all live. Ray may take half a minute to know of a machine that is gone, so the machine of a rank
         that has been silent since the last look is looked for here."""
         asked_before = {*self._asked}
@@ -131,10 +132,11 @@ class WorkerWatch:
         return bool(self.processes) and is_lost(self.processes[rank].node_id)
 
     def _felt(self, rank: int, pulse: Pulse) -> None:
-        if self._progress.get(rank) != pulse.progress:
-            self._progress[rank] = pulse.progress
+        progress = (pulse.progress, pulse.tally)
+        if self._progress.get(rank) != progress:
+            self._progress[rank] = progress
             self.begin()
-        self._log(rank, pulse.logs)
+        self._heard(rank, pulse)
 
 
 def _text(ref: Any) -> str:

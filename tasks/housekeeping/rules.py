@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rl_core.config.loading import ConfigError
+from rl_core.durations import age
 from tasks.cache.stages import config_digest
 from tasks.housekeeping.overview import RunOverview, RunStatus
-from tasks.results.durations import age
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 

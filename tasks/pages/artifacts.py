@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,8 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogHandler
 
-from rl_core.progress import Advance, Progress
-from tasks.results.durations import duration
+from rl_core.durations import duration
+from rl_core.progress import Advance, Now, Progress, Reached
 
 logger = logging.getLogger(__name__)
 
@@ -101,16 +102,22 @@ class FlowProgress:
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
+        self._open: list[Callable[[], str]] = []
+        self._seconds: dict[str, float] = {}
+
+    def doing(self) -> str:
+        """What is being done, in words, with how long it took the last time; empty where nothing long is."""
+        return self._open[-1]() if self._open else ""
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
         """Show a progress bar; yields the function that advances it."""
-        with self._shown.bar(description, total) as show:
-            page = _ProgressPage(description, total)
+        page = _ProgressPage(description, total)
+        with self._shown.bar(description, total) as show, self._opened(description, page.doing):
 
-            def advance(count: int = 1, figures: str = "") -> None:
-                show(count, figures)
-                page.advance(count, figures)
+            def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+                show(count, figures, now)
+                page.advance(count, figures, now)
 
             yield advance
 
@@ -119,25 +126,59 @@ class FlowProgress:
         """Show that something is waited for, and log its start and its duration."""
         logger.info("%s ...", description)
         started = time.monotonic()
-        with self._shown.wait(description):
+
+        def doing() -> str:
+            return f"{description}, {duration(time.monotonic() - started)} so far"
+
+        with self._shown.wait(description), self._opened(description, doing):
             yield
         logger.info("%s: %s", description, duration(time.monotonic() - started))
 
+    @contextmanager
+    def _opened(self, description: str, doing: Callable[[], str]) -> Iterator[None]:
+        last = self._seconds.get(description)
+        started = time.monotonic()
+
+        def words() -> str:
+            return doing() + ("" if last is None else f", last time {duration(last)}")
+
+        self._open.append(words)
+        try:
+            yield
+        finally:
+            self._open.remove(words)
+        self._seconds[description] = time.monotonic() - started
+
 
 class _ProgressPage:
+    """The artifact of a bar. One thread advances the bar while another one shows what is being done."""
+
     def __init__(self, description: str, total: int | None) -> None:
         self._description = description
         self._eta = Eta(total)
+        self._reached = Reached()
         self._artifact: UUID | None = None
         self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
+        self._lock = Lock()
 
-    def advance(self, count: int, figures: str) -> None:
-        self._eta.advance(count, now=time.monotonic())
-        finished = self._eta.is_finished and self._artifact is not None
-        if time.monotonic() < self._due and not finished:
-            return
-        self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
-        percent, text = self._eta.percent, ", ".join(filter(None, (f"{self._description}: {self._eta}", figures)))
+    def doing(self) -> str:
+        """What the bar shows, or what is done after its last unit where that is known in words."""
+        return self._reached.now.words or f"{self._description}: {self._eta}"
+
+    def advance(self, count: int, figures: str, now: Now | None) -> None:
+        """Count, and write the artifact when it is due."""
+        with self._lock:
+            self._reached.advance(count, figures, now)
+            self._eta.reach(self._reached, at=time.monotonic())
+            finished = self._eta.is_finished and self._artifact is not None
+            if time.monotonic() < self._due and not finished:
+                return
+            self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
+            reached = self._reached
+            self._write(self._eta.percent, f"{self._description}: {self._eta}", reached.figures, reached.now.words)
+
+    def _write(self, percent: float, *words: str) -> None:
+        text = ", ".join(filter(None, words))
         if self._artifact is None:
             self._artifact = PAGES.write(lambda: create_progress_artifact(percent, description=text))
         else:
@@ -151,32 +192,33 @@ class Eta:
 
     def __init__(self, total: int | None) -> None:
         self._total = None if total is None else max(total, 1)
-        self._done = 0
-        self._begun: tuple[float, int] | None = None
+        self._reached = Reached()
+        self._begun: tuple[float, float] | None = None
         self._left: float | None = None
 
-    def advance(self, count: int, *, now: float) -> None:
-        """`count` more units are done at `now`, seconds of a monotonic clock."""
-        self._done += count
+    def reach(self, reached: Reached, *, at: float) -> None:
+        """So much is done `at` this time, in seconds of a monotonic clock."""
+        self._reached = reached
         if self._begun is None:
-            self._begun = now, self._done
+            self._begun = at, reached.units
             return
         start, before = self._begun
-        if self._done > before and self._total is not None:
-            self._left = (now - start) / (self._done - before) * max(self._total - self._done, 0)
+        if reached.units > before and self._total is not None:
+            self._left = (at - start) / (reached.units - before) * max(self._total - reached.units, 0)
 
     @property
     def percent(self) -> float:
         """The share that is done, 0 to 100."""
-        return 0.0 if self._total is None else min(100.0, 100.0 * self._done / self._total)
+        return 0.0 if self._total is None else min(100.0, 100.0 * self._reached.units / self._total)
 
     @property
     def is_finished(self) -> bool:
         """Whether all is done."""
-        return self._total is not None and self._done >= self._total
+        return self._total is not None and self._reached.done >= self._total
 
     def __str__(self) -> str:
+        done = self._reached.done
         if self._total is None:
-            return f"{self._done}"
+            return f"{done}"
         left = f", {duration(self._left)} left" if self._left and not self.is_finished else ""
-        return f"{self._done} of {self._total}{left}"
+        return f"{done} of {self._total}{left}"

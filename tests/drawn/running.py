@@ -9,7 +9,6 @@ the new weights at each sync, as in any run.
 import math
 import re
 import shutil
-import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,12 +27,13 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
-from rl_core.stop import Interrupted, StopRequest
+from rl_core.stop import Interrupted
 from tasks.cache.stages import stage_digests
 from tasks.planning.problems import prepared_problems
 from tasks.planning.trials import find_problems
 from tasks.preparation import prepare_run
 from tests.drawn.profiles import Tree
+from tests.rl_core.steps import StopInTheStep
 
 Ending = Literal["ran", "invalid", "planned against", "data refused", "gave up"]
 
@@ -167,20 +167,19 @@ class Workshop:
         run.initial_model.parent.mkdir(parents=True)
         run.initial_model.symlink_to(prepared.initial_model)
         run.data.symlink_to(prepared.data)
-        stop = StopRequest()
+        stop = StopInTheStep()
         with open_session(config, run, progress=SilentProgress(), stop=stop) as session:
             if config.cold_start is not None:
                 session.run_cold_start()
             try:
-                _one_step(session, stop)
+                _one_step(session)
             except TooFewInformativeGroups as error:
                 return Outcome(ending="gave up", reasons=("algorithm.online_filtering",), message=str(error))
         return Outcome(ending="ran", metrics=_checked_metrics(run))
 
 
-def _one_step(session: Session, stop: StopRequest) -> None:
+def _one_step(session: Session) -> None:
     """The first step with its validation, its records and its checkpoint."""
-    stop.signum = signal.SIGTERM
     try:
         session.train_epoch(1)
     except Interrupted:

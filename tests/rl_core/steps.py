@@ -1,5 +1,6 @@
-"""One training step without the loop around it, and its parts."""
+"""One training step without the loop around it, and its parts; and a loop that takes one step."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,10 +11,19 @@ from rl_core.loop.learning import learn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
+from rl_core.stop import StopRequest
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch
 from rl_core.types import Group, Prompt, TrainGroup
 from rl_core.workers.protocol import KeepsState, WorkerGroup, awake_generator
+
+
+class StopInTheStep(StopRequest):
+    """Comes right after the step has looked for it before it begins, so that the loop ends after this step."""
+
+    def raise_if_requested(self) -> None:
+        super().raise_if_requested()
+        self.signum = signal.SIGTERM
 
 
 def take_step(

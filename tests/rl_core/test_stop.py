@@ -1,13 +1,18 @@
 """A request to stop ends work that is made anew wherever it is, and waits for the end of a step everywhere else."""
 
+import logging
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from rl_core.stop import Interrupted, StopRequest
+from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
+from tests.servers import wait_until
 
 
 @pytest.fixture
@@ -55,3 +60,67 @@ def test_elsewhere_a_signal_is_only_remembered(stop: StopRequest) -> None:
 def test_an_interrupt_that_is_no_signals_passes(stop: StopRequest) -> None:
     with pytest.raises(KeyboardInterrupt), stop.breaking_off():
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("doing", "said"),
+    [
+        (
+            lambda: "step 4: update, 40 s left",
+            "SIGTERM: stops after this step, now step 4: update, 40 s left; a second",
+        ),
+        (str, "SIGTERM: stops after this step; a second"),
+    ],
+)
+def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_done_until_then(
+    doing: Callable[[], str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = StopRequest()
+    stop.doing = doing
+    with stopped_by_signals(stop), stop.taking_effect(lambda: "after this step"):
+        send(signal.SIGTERM)
+        wait_until(lambda: bool(caplog.messages), "the request is answered")
+        (answer,) = caplog.messages
+    assert answer.startswith(f"{said} signal ends it at once")
+    assert len(caplog.messages) == 1
+
+
+def test_elsewhere_it_takes_effect_as_soon_as_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    stop = StopRequest()
+    with stopped_by_signals(stop):
+        with stop.taking_effect(lambda: "after this step"):
+            pass
+        send(signal.SIGTERM)
+    assert caplog.messages[0].startswith("SIGTERM: stops as soon as it can; ")
+
+
+def test_what_is_broken_off_is_not_waited_for_and_what_nobody_asks_for_is_not_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        with stopped_by_signals(StopRequest()):
+            pass
+        assert not caplog.messages
+        stop = StopRequest()
+        with suppress(Interrupted), stopped_by_signals(stop), stop.breaking_off():
+            send(signal.SIGTERM)
+    assert caplog.messages == ["SIGTERM: stops now; what was begun here is made again"]
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    code = """
+import logging, time
+from rl_core.stop import StopRequest, stopped_by_signals
+logging.basicConfig()
+with stopped_by_signals(StopRequest()):
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert b"a second signal ends it at once" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from flows.process.bars import LogLines, TerminalBars
+from rl_core.progress import Now
 
 
 def test_a_log_gets_one_line_a_bar_with_the_newest_figures() -> None:
@@ -70,3 +71,35 @@ def test_a_terminal_shows_a_wait_inside_a_bar_and_then_how_long_it_took(error: t
     assert "start the engine" in shown.rsplit("train epoch 1", 1)[1]
     assert "start the engine: 0 s" in text.getvalue()
     assert "start the engine" not in text.getvalue().rsplit("train epoch 1", 1)[1]
+
+
+def test_a_terminal_says_below_its_bars_what_is_being_done_and_moves_with_it() -> None:
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, width=80)
+    with TerminalBars(console) as bars, bars.bar("train epoch 1", 3) as advance:
+        advance(1, "reward 0.5")
+        advance(0, now=Now("step 2: generating, 57 of 128 responses, 812 tokens/s, 40 s left", 0.5))
+        bars._bars.refresh()
+        (task,) = bars._bars.tasks
+        frame = text.getvalue().rsplit("train epoch 1", 1)[1]
+        assert task.completed == 1.5 and "1/3" in frame and "reward 0.5" in frame
+        assert "  step 2: generating, 57 of 128 responses, 812 tokens/s, 40 s left" in frame
+        advance(0, now=Now("step 2: update", 7.0))
+        assert not task.finished, "a bar is full when all is done"
+        advance(2)
+        assert task.completed == 3 and task.finished
+    assert "step 2" not in text.getvalue().rsplit("train epoch 1", 1)[1]
+
+
+def test_a_log_gets_a_line_now_and_then_while_a_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = StringIO()
+    with LogLines(Console(file=text)).bar("train epoch 1", 3) as advance:
+        advance(1, "reward 0.1")
+        advance(0, now=Now("step 2: sync"))
+        assert text.getvalue() == ""
+        monkeypatch.setattr("flows.process.bars._SECONDS_BETWEEN_LINES", -1.0)
+        advance(0, now=Now("step 2: update, 40 s left"))
+    assert text.getvalue().splitlines() == [
+        "train epoch 1: 1/3 in 0 s reward 0.1, step 2: update, 40 s left",
+        "train epoch 1: 1/3 in 0 s reward 0.1",
+    ]

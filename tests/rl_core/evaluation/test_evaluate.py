@@ -1,7 +1,10 @@
 """Evaluation with the real scoring pool; the responses come from a table."""
 
 import logging
+import re
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +14,13 @@ from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.result import summarise
-from rl_core.progress import SilentProgress
+from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
 from tests.rl_core.builders import make_prompt
 
+SILENT = SilentProgress()
 PROMPTS = [replace(make_prompt(f"p{i}"), answer=str(i), image_uids=(f"i{i}",)) for i in range(6)]
 
 
@@ -54,7 +58,14 @@ def pool() -> Iterator[RewardPool]:
         yield pool
 
 
-def evaluate(engine: TableEngine, pool: RewardPool, prompts: Sequence[Prompt] = PROMPTS, **settings):
+def evaluate(
+    engine: TableEngine,
+    pool: RewardPool,
+    prompts: Sequence[Prompt] = PROMPTS,
+    *,
+    progress: Progress = SILENT,
+    **settings,
+):
     return evaluate_prompts(
         prompts,
         generate=engine,
@@ -62,7 +73,7 @@ def evaluate(engine: TableEngine, pool: RewardPool, prompts: Sequence[Prompt] = 
         config=EvaluationConfig(**settings),
         max_response_length=12,
         run_seed=3,
-        progress=SilentProgress(),
+        progress=progress,
     )
 
 
@@ -89,6 +100,34 @@ def test_both_modes_ask_and_judge_every_prompt(pool: RewardPool) -> None:
         pytest.approx(1 / 3),
         pytest.approx(1 / 3),
     )
+
+
+def test_the_bar_moves_while_no_response_has_finished(pool: RewardPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
+    shown: list[Now] = []
+    moved = threading.Event()
+
+    class Shown(SilentProgress):
+        @contextmanager
+        def bar(self, description: str, total: int | None) -> Iterator[Advance]:
+            def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+                if now is not None and now.units:
+                    shown.append(now)
+                    moved.set()
+
+            yield advance
+
+    class SlowEngine(TableEngine):
+        def __call__(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+            TALLY.sampled += 36
+            TALLY.under_way += 36
+            assert moved.wait(30)
+            TALLY.under_way -= 36
+            yield from super().__call__(requests, sampling)
+
+    evaluate(SlowEngine(right), pool, progress=Shown(), modes=("greedy",))
+    assert shown[0].units == 3.0, "3 responses of 12 tokens"
+    assert re.fullmatch(r"36 tokens, [\d,]+ tokens/s", shown[0].words)
 
 
 def test_an_item_records_prompt_response_and_grade(pool: RewardPool) -> None:

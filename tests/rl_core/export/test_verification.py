@@ -3,11 +3,13 @@
 import ast
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from safetensors.torch import load_file, save_file
 
@@ -91,6 +93,25 @@ def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged: Get
         MergeNotVerified, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"
     ):
         verify_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
+
+
+def test_what_ends_the_verification_ends_its_processes(merged: GetMerged) -> None:
+    """As Ctrl-C does, which is raised wherever the verification waits."""
+    one, children = merged("qwen2_5_vl"), psutil.Process().children
+    before = {*children(recursive=True)}
+
+    def interrupt(*_: object) -> None:
+        assert len({*children()} - before) == 2
+        raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            verify_merged(one.folder, one.probe_folder, TOLERANCE)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert {*children(recursive=True)} <= before
 
 
 def test_the_checking_process_imports_nothing_of_sightline() -> None:

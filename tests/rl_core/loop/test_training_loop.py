@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import re
 import shutil
 import signal
 import threading
@@ -36,7 +37,7 @@ from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
 from rl_core.loop.validation import Validator
 from rl_core.planning.batches import prompts_per_draw
-from rl_core.progress import Advance, Progress, SilentProgress
+from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
 from rl_core.rewards.pool import RewardPool
@@ -45,6 +46,7 @@ from rl_core.stop import Interrupted, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Score
 from tests.results import differences, hashes
+from tests.rl_core.steps import StopInTheStep
 
 OpenLoop = Callable[..., TrainingLoop]
 
@@ -346,10 +348,8 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
 
 
 def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
-    stop = StopRequest()
-    stop.signum = signal.SIGTERM
     with pytest.raises(Interrupted) as caught:
-        open_loop(tmp_path, stop=stop).train_epoch(1)
+        open_loop(tmp_path, stop=StopInTheStep()).train_epoch(1)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
 
@@ -362,7 +362,7 @@ class StopsAfterTheSave(SilentProgress):
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        def advance(count: int = 1, figures: str = "") -> None:
+        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
             if figures:
                 self._stop.signum = signal.SIGTERM
 
@@ -374,6 +374,58 @@ def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loo
     with pytest.raises(Interrupted):
         open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
+
+
+class Listening(SilentProgress):
+    """A bar that remembers what was said to be done."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    @contextmanager
+    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
+        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+            if now is not None:
+                self.said.append(now.words)
+
+        yield advance
+
+
+def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_path, monkeypatch) -> None:
+    """And every token that is recorded was counted."""
+    monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
+    listening, before = Listening(), TALLY.copy()
+    open_loop(tmp_path, progress=listening).train_epoch(1)
+    run, done = RunDirectory(tmp_path), TALLY.since(before)
+    responses = validating.data.rollout_batch_size * validating.rollout.n
+    speed, left = r"[\d,]+ tokens/s", r"[\d.]+ m?s left"
+    for words in (
+        rf"step 1: generating, \d+ of {responses} responses, {speed}",
+        rf"step 1: update, \d+ %, {speed}",
+        rf"step 2: generating, \d+ of {responses} responses, {speed}, {left}",
+        r"step 3: validation(, .*left)?",
+    ):
+        assert any(re.fullmatch(words, said) for said in listening.said), (words, {*listening.said})
+    assert not [said for said in listening.said if said.startswith("step 1:") and "left" in said]
+    rollouts = [rollout for path in run.root.glob("rollouts/*.parquet") for rollout in read_rollouts(path)]
+    items = [item for path in run.root.glob("validations/*.parquet") for item in read_items(path)]
+    assert done.sampled == sum(len(one.response_ids) for one in rollouts) + sum(item.length for item in items)
+    assert (done.responses, done.under_way) == (len(rollouts) + len(items), 0)
+
+
+def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(
+    open_loop, worker, monkeypatch, tmp_path
+) -> None:
+    stop, wake = StopRequest(), worker.wake
+
+    def stopped_in_the_start() -> None:
+        wake()
+        stop.signum = signal.SIGTERM
+
+    monkeypatch.setattr(worker, "wake", stopped_in_the_start)
+    with pytest.raises(Interrupted):
+        open_loop(tmp_path, stop=stop).train_epoch(1)
+    assert not (tmp_path / "rollouts").exists() and not worker.generator.is_awake
 
 
 def test_a_checkpoint_written_in_the_background_is_the_one_that_a_step_waits_for(

@@ -8,6 +8,7 @@ import torch
 
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
+from rl_core.progress import TALLY, Tally
 from rl_core.types import Sampling
 from tests.rl_core.models.plain import greedy_response
 from tests.rl_core.rollout.engines import (
@@ -156,10 +157,15 @@ def test_responses_end_at_a_stop_token_or_at_the_limit(synced: Running) -> None:
 @only_qwen2_5_vl
 def test_an_iteration_left_early_leaves_nothing_behind(synced: Running) -> None:
     requests = make_requests(synced.policy.prompts(), 8)
+    tally = TALLY.copy()
     before = synced.generate(requests, training_sampling())
+    tokens = sum(len(rollout.response_ids) for rollout in before.values())
+    assert TALLY.since(tally) == Tally(responses=len(requests), sampled=tokens)
     stream = synced.engine.generate(requests, training_sampling())
     next(stream)
+    assert 0 < TALLY.since(tally).under_way < tokens
     stream.close()
+    assert TALLY.since(tally).under_way == 0
     assert synced.engine._engine.engine_core.engine_core.scheduler.get_num_unfinished_requests() == 0
     assert_same_rollouts(synced.generate(requests, training_sampling()), before)
 

@@ -24,11 +24,12 @@ from rl_core.device import CPU_MODEL
 from rl_core.digests import folder_records
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.loop.step_metrics import update_metrics
-from rl_core.progress import SilentProgress
+from rl_core.progress import TALLY, SilentProgress, Tally
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.training.microbatches import response_tokens
 from rl_core.types import Float32Array, Prompt, RolloutKey, RolloutStream, Sampling, TrainGroup
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
@@ -138,19 +139,23 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
     config: RunConfig,
     tmp_path: Path,
 ) -> None:
-    """Responses, log-probs, an update, a saved state."""
+    """Responses, log-probs, an update, a saved state; and it is counted here as one's own is."""
     groups, sampling = groups_of(train_groups), Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     requests = requests_for(prompts, 2, run_seed=1, step=1)
     found = []
     for number, each in enumerate((worker, group)):
         each.load("policy", prepared_run.initial_model)
+        before = TALLY.copy()
         with awake_generator(each):
             rollouts = {rollout.key: rollout for rollout in each.generate(requests, sampling)}
         assert len(rollouts) == len(requests)
+        sampled = sum(len(rollout.response_ids) for rollout in rollouts.values())
+        assert TALLY.since(before) == Tally(responses=len(requests), sampled=sampled)
         old = each.compute("old_log_probs", [groups[:3], groups[3:]])
         half = len(train_groups) // 2
         halves = [optimizer_batch(train_groups[:half]), optimizer_batch(train_groups[half:])]
         result = each.update(UpdateBatch(policy=halves, check_agreement=False))
+        assert TALLY.since(before).passed == 2 * response_tokens(groups)
         folder = tmp_path / f"{number}"
         folder.mkdir()
         written = save_state(each, folder, model_only=False, probe=groups[:1])

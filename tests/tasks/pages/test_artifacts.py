@@ -1,6 +1,7 @@
 """How far, and how long still."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,38 +9,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.progress import SilentProgress
+from rl_core.progress import Now, Reached, SilentProgress
 from tasks.pages.artifacts import Eta, FlowProgress
 
 
 def test_the_rest_takes_as_long_as_the_units_so_far() -> None:
     eta = Eta(10)
     for number in range(5):
-        eta.advance(1, now=100.0 + 2 * number)
+        eta.reach(Reached(number + 1), at=100.0 + 2 * number)
     assert str(eta) == "5 of 10, 10 s left"
     assert eta.percent == 50.0
 
 
 def test_what_an_earlier_process_did_says_nothing_of_the_pace() -> None:
     eta = Eta(100)
-    eta.advance(90, now=0.0)
+    eta.reach(Reached(90), at=0.0)
     assert str(eta) == "90 of 100"
-    eta.advance(1, now=3.0)
+    eta.reach(Reached(91), at=3.0)
     assert str(eta) == "91 of 100, 27 s left"
 
 
 def test_work_of_which_nobody_knows_how_much_there_is_is_counted() -> None:
     eta = Eta(None)
     for number in range(3):
-        eta.advance(1, now=float(number))
+        eta.reach(Reached(number + 1), at=float(number))
     assert (str(eta), eta.percent, eta.is_finished) == ("3", 0.0, False)
+
+
+def test_what_is_not_finished_counts_by_what_is_done_of_it() -> None:
+    """Responses that are all generated at the same time end only at the end."""
+    eta = Eta(300)
+    eta.reach(Reached(), at=0.0)
+    eta.reach(Reached(1, now=Now(units=59.0)), at=60.0)
+    assert (str(eta), eta.percent) == ("1 of 300, 4 min 00 s left", 20.0)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1), st.integers(1, 50))
 def test_the_share_stays_between_0_and_100(counts: list[int], total: int) -> None:
     eta = Eta(total)
+    reached = Reached()
     for now, count in enumerate(counts):
-        eta.advance(count, now=float(now))
+        reached.advance(count, "", None)
+        eta.reach(reached, at=float(now))
     assert 0.0 <= eta.percent <= 100.0
     assert eta.percent == pytest.approx(100 * min(sum(counts), total) / total)
 
@@ -62,3 +73,19 @@ def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.Log
         assert shown.open == ["start the engine"]
         assert caplog.messages == ["start the engine ..."]
     assert shown.open == [] and caplog.messages[1].startswith("start the engine: ")
+
+
+def test_what_is_being_done_is_the_innermost_of_what_is_open() -> None:
+    progress = FlowProgress(SilentProgress())
+    assert progress.doing() == ""
+    with progress.bar("train epoch 1", 3) as advance:
+        advance(1, "reward 0.4")
+        assert progress.doing() == "train epoch 1: 1 of 3"
+        advance(0, now=Now("step 2: update, 40 s left", 0.5))
+        assert progress.doing() == "step 2: update, 40 s left"
+        with progress.wait("start the engine"):
+            assert re.fullmatch("start the engine, .+ so far", progress.doing())
+        assert progress.doing() == "step 2: update, 40 s left"
+        with progress.wait("start the engine"):
+            assert re.fullmatch("start the engine, .+ so far, last time .+ ms", progress.doing())
+    assert progress.doing() == ""

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tasks.results.durations import age, duration
+from rl_core.durations import age, duration
 
 
 @pytest.mark.parametrize(
