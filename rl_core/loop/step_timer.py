@@ -81,6 +81,7 @@ class StepTimer(PhaseTimer):
         self._before: Mapping[str, _Spent] = {}
         self._spent: dict[str, _Spent] = {}
         self._phase: _Phase | None = None
+        self._share = 0.0
 
     def next(self, *, validates: bool, saves: bool) -> "StepTimer":
         """The timer of the next step, which begins now; these phases not every step has."""
@@ -123,7 +124,9 @@ class StepTimer(PhaseTimer):
             words.append(f"{spent.tokens / spent.seconds:,.0f} tokens/s")
         if left:
             words.append(f"{duration(left)} left")
-        return Now(", ".join(words), self._elapsed / (self._elapsed + left) if left else 0.0)
+        if left is not None:
+            self._share = max(self._share, self._elapsed / (self._elapsed + left))
+        return Now(", ".join(words), self._share)
 
     @property
     def _elapsed(self) -> float:

@@ -162,8 +162,9 @@ class _ProgressPage:
         self._lock = Lock()
 
     def doing(self) -> str:
-        """What the bar shows, or what is done after its last unit where that is known in words."""
-        return self._reached.now.words or f"{self._description}: {self._eta}"
+        """What the bar shows; where there is more in words than its units, without the time that all of them take."""
+        words = self._reached.now.words
+        return f"{self._description}: {f'{self._eta.place}, {words}' if words else self._eta}"
 
     def advance(self, count: int, figures: str, now: Now | None) -> None:
         """Count, and write the artifact when it is due."""
@@ -174,8 +175,8 @@ class _ProgressPage:
             if time.monotonic() < self._due and not finished:
                 return
             self._due = time.monotonic() + _SECONDS_BETWEEN_UPDATES
-            reached = self._reached
-            self._write(self._eta.percent, f"{self._description}: {self._eta}", reached.figures, reached.now.words)
+            now_words = "" if finished else self._reached.now.words
+            self._write(self._eta.percent, f"{self._description}: {self._eta}", self._reached.figures, now_words)
 
     def _write(self, percent: float, *words: str) -> None:
         text = ", ".join(filter(None, words))
@@ -216,9 +217,12 @@ class Eta:
         """Whether all is done."""
         return self._total is not None and self._reached.done >= self._total
 
+    @property
+    def place(self) -> str:
+        """`3 of 40`."""
+        return f"{self._reached.done}{'' if self._total is None else f' of {self._total}'}"
+
     def __str__(self) -> str:
-        done = self._reached.done
-        if self._total is None:
-            return f"{done}"
+        """`3 of 40, 55 min 12 s left`."""
         left = f", {duration(self._left)} left" if self._left and not self.is_finished else ""
-        return f"{done} of {self._total}{left}"
+        return f"{self.place}{left}"

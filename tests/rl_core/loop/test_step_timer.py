@@ -87,6 +87,9 @@ def test_what_the_step_before_took_for_a_token_says_what_is_left(clock: Clock) -
         assert timer.now().words == "step 2: generating, 1 of 8 responses, 100 tokens/s, 27 s left"
         assert timer.now().units == pytest.approx(6 / (6 + 27))
         generate(clock, tokens=1500, responses=7, seconds=15)
+    share = timer.now().units
+    with timer.phase("reference"):
+        assert timer.now() == Now("step 2: log-probs of the reference", share), "the step before had no such phase"
     with timer.phase("reward_wait"):
         assert timer.now().words == "step 2: scoring, 42 s left", "twice as many tokens are computed for twice as long"
         clock.seconds += 5

@@ -82,10 +82,10 @@ def test_what_is_being_done_is_the_innermost_of_what_is_open() -> None:
         advance(1, "reward 0.4")
         assert progress.doing() == "train epoch 1: 1 of 3"
         advance(0, now=Now("step 2: update, 40 s left", 0.5))
-        assert progress.doing() == "step 2: update, 40 s left"
+        assert progress.doing() == "train epoch 1: 1 of 3, step 2: update, 40 s left"
         with progress.wait("start the engine"):
             assert re.fullmatch("start the engine, .+ so far", progress.doing())
-        assert progress.doing() == "step 2: update, 40 s left"
+        assert progress.doing() == "train epoch 1: 1 of 3, step 2: update, 40 s left"
         with progress.wait("start the engine"):
             assert re.fullmatch("start the engine, .+ so far, last time .+ ms", progress.doing())
     assert progress.doing() == ""
