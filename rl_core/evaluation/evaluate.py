@@ -11,6 +11,7 @@ from rl_core.progress import TALLY, Advance, Now, Progress, showing
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
+from rl_core.stop import StopRequest
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling, Score
 
 Generate = Callable[[Sequence[GenerationRequest], Sampling], Iterator[Rollout]]
@@ -68,6 +69,18 @@ def evaluate_prompts(
         ]
         _report_failures(mode, items[mode])
     return items
+
+
+def until_stopped(generate: Generate, stop: StopRequest) -> Generate:
+    """As `generate`, but a requested stop ends it, by Interrupted, before the first response and after each."""
+
+    def generated(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        stop.raise_if_requested()
+        for rollout in generate(requests, sampling):
+            yield rollout
+            stop.raise_if_requested()
+
+    return generated
 
 
 def _generation(*, longest: int) -> Callable[[], Now]:

@@ -14,7 +14,7 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
-from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
@@ -129,7 +129,7 @@ class Session:
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
-                    generate=responses.around(self._generate_until_stopped),
+                    generate=responses.around(until_stopped(self._generate_locked, self._stop)),
                     pool=self.rewards,
                     config=self.config.evaluation,
                     max_response_length=self.config.rollout.max_response_length,
@@ -137,12 +137,10 @@ class Session:
                     progress=self._progress,
                 )
 
-    def _generate_until_stopped(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
-        self._stop.raise_if_requested()
+    def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         for rollout in self.workers.generate(requests, sampling):
             ensure_held(self.run.lock)
             yield rollout
-            self._stop.raise_if_requested()
 
     def export_trained(self, folder: Path) -> Checkpoint:
         """Write the checkpoint chosen by `merge.checkpoint` in Hugging Face format into an existing empty folder."""

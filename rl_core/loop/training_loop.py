@@ -170,7 +170,7 @@ class TrainingLoop:
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
-        # Read once: a signal that comes after the save takes effect after the next step, with its checkpoint.
+        # Read once: a signal that comes after this takes effect in the next step, or after it, with its checkpoint.
         stopping = parts.stop.signum is not None
         self._is_saved = stopping or self._is_due(step)
         if self._is_saved:
@@ -183,11 +183,12 @@ class TrainingLoop:
         return record.metrics["reward/overall"]
 
     def _validate(self, step: int, timer: StepTimer) -> Validation | None:
-        """Answer the held-out prompts with the weights after `step`, if the config asks for it at this step."""
+        """Answer the held-out prompts with the weights after `step`, if the config asks for it at this step. Before the
+        first step a stop costs nothing else."""
         if not self._config.trainer.validates_at(step):
             return None
         with timer.phase("validate"):
-            return self._parts.validator.run(self._parts.workers)
+            return self._parts.validator.run(self._parts.workers, stop=None if step else self._parts.stop)
 
     def _when_it_stops(self) -> str:
         """When a request to stop takes effect that comes now."""

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.evaluate import evaluate_prompts
+from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import summarise
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
+from rl_core.stop import StopRequest
 from rl_core.types import Prompt
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 
@@ -41,13 +42,13 @@ class Validator:
     rewards: RewardPool
     progress: Progress
 
-    def run(self, workers: WorkerGroup) -> Validation:
-        """Generate and score the responses."""
+    def run(self, workers: WorkerGroup, *, stop: StopRequest | None = None) -> Validation:
+        """Generate and score the responses. Raises Interrupted where `stop` is given and requested."""
         mode = self.config.trainer.val_mode
         with awake_generator(workers):
             items = evaluate_prompts(
                 self.prompts,
-                generate=workers.generate,
+                generate=workers.generate if stop is None else until_stopped(workers.generate, stop),
                 pool=self.rewards,
                 config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
                 max_response_length=self.config.rollout.max_response_length,

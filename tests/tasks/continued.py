@@ -157,7 +157,7 @@ class Validator:
     def __init__(self, scores: Sequence[float]) -> None:
         self._scores = scores
 
-    def run(self, workers: Workers) -> Validation:
+    def run(self, workers: Workers, *, stop: StopRequest | None) -> Validation:
         score = self._scores[int(hashlib.sha256(workers.state.encode()).hexdigest(), 16) % len(self._scores)]
         right = round(score * 4)
         return Validation(make_items("+" * right + "-" * (4 - right)))
