@@ -27,13 +27,13 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
-from rl_core.stop import Interrupted
+from rl_core.stop import Interrupted, StopRequest
 from tasks.cache.stages import stage_digests
 from tasks.planning.problems import prepared_problems
 from tasks.planning.trials import find_problems
 from tasks.preparation import prepare_run
 from tests.drawn.profiles import Tree
-from tests.rl_core.steps import StopInTheStep
+from tests.rl_core.steps import stopped_in_a_step
 
 Ending = Literal["ran", "invalid", "planned against", "data refused", "gave up"]
 
@@ -167,21 +167,22 @@ class Workshop:
         run.initial_model.parent.mkdir(parents=True)
         run.initial_model.symlink_to(prepared.initial_model)
         run.data.symlink_to(prepared.data)
-        stop = StopInTheStep()
+        stop = StopRequest()
         with open_session(config, run, progress=SilentProgress(), stop=stop) as session:
             if config.cold_start is not None:
                 session.run_cold_start()
             try:
-                _one_step(session)
+                _one_step(session, stop)
             except TooFewInformativeGroups as error:
                 return Outcome(ending="gave up", reasons=("algorithm.online_filtering",), message=str(error))
         return Outcome(ending="ran", metrics=_checked_metrics(run))
 
 
-def _one_step(session: Session) -> None:
+def _one_step(session: Session, stop: StopRequest) -> None:
     """The first step with its validation, its records and its checkpoint."""
     try:
-        session.train_epoch(1)
+        with stopped_in_a_step(stop):
+            session.train_epoch(1)
     except Interrupted:
         return
     raise AssertionError("a run that was asked to stop went on")

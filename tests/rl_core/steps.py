@@ -1,13 +1,17 @@
 """One training step without the loop around it, and its parts; and a loop that takes one step."""
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import FileRecord
+from rl_core.loop import training_loop
 from rl_core.loop.collecting import Collector, NextPrompts
-from rl_core.loop.learning import learn
+from rl_core.loop.learning import Learned, learn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
@@ -18,12 +22,16 @@ from rl_core.types import Group, Prompt, TrainGroup
 from rl_core.workers.protocol import KeepsState, WorkerGroup, awake_generator
 
 
-class StopInTheStep(StopRequest):
-    """Comes right after the step has looked for it before it begins, so that the loop ends after this step."""
+@contextmanager
+def stopped_in_a_step(stop: StopRequest) -> Iterator[None]:
+    """A stop is requested while a step learns, so that the loop ends after this step."""
 
-    def raise_if_requested(self) -> None:
-        super().raise_if_requested()
-        self.signum = signal.SIGTERM
+    def learn_and_stop(*arguments: Any, **more: Any) -> Learned:
+        stop.signum = signal.SIGTERM
+        return learn(*arguments, **more)
+
+    with patch.object(training_loop, "learn", learn_and_stop):
+        yield
 
 
 def take_step(

@@ -46,7 +46,7 @@ from rl_core.stop import Interrupted, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Score
 from tests.results import differences, hashes
-from tests.rl_core.steps import StopInTheStep
+from tests.rl_core.steps import stopped_in_a_step
 
 OpenLoop = Callable[..., TrainingLoop]
 
@@ -348,8 +348,9 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
 
 
 def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
-    with pytest.raises(Interrupted) as caught:
-        open_loop(tmp_path, stop=StopInTheStep()).train_epoch(1)
+    stop = StopRequest()
+    with pytest.raises(Interrupted) as caught, stopped_in_a_step(stop):
+        open_loop(tmp_path, stop=stop).train_epoch(1)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
 
