@@ -9,6 +9,7 @@ from threading import Timer
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 from typing_extensions import override
 
@@ -44,11 +45,11 @@ class TerminalBars(Progress):
     def __init__(self, console: Console) -> None:
         self._open = 0
         self._bars = _Bars(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("[bold]{task.description}", table_column=Column()),  # which is wrapped where there is no room
             BarColumn(bar_width=32),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             TextColumn("[dim]{task.fields[figures]}"),
             console=console,
             speed_estimate_period=_SPEED_SECONDS,

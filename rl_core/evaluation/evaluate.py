@@ -91,7 +91,8 @@ def _generation(*, longest: int) -> Callable[[], Now]:
     def now() -> Now:
         done = TALLY.since(before)
         speed = done.sampled / (time.monotonic() - begun)
-        return Now(f"{done.sampled:,} tokens, {speed:,.0f} tokens/s", done.under_way / longest)
+        words = f"{done.sampled:,} tokens, {speed:,.0f} tokens/s" if done.sampled else ""
+        return Now(words, done.under_way / longest)
 
     return now
 

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from flows.process.bars import LogLines, TerminalBars
 from rl_core.progress import Now
@@ -103,3 +104,14 @@ def test_a_log_gets_a_line_now_and_then_while_a_step_runs(monkeypatch: pytest.Mo
         "train epoch 1: 1/3 in 0 s reward 0.1, step 2: update, 40 s left",
         "train epoch 1: 1/3 in 0 s reward 0.1",
     ]
+
+
+@pytest.mark.usefixtures("_everything_is_long")
+def test_a_long_description_takes_no_room_from_the_numbers() -> None:
+    text = StringIO()
+    console = Console(file=text, force_terminal=True, width=80)
+    with TerminalBars(console) as bars, bars.bar("evaluate, sampled", 1000) as advance:
+        advance(400)
+        with bars.wait("verify the merged model: load it in transformers and in vLLM"):
+            bars._bars.refresh()
+            assert " 400/1000 0:00:00 " in Text.from_ansi(text.getvalue()).plain.rsplit("evaluate", 1)[1]
