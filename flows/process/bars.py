@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from rl_core.progress import Advance, Now, Progress, Reached
 
+_DRAWN_A_SECOND = 4.0
 _SECONDS_BETWEEN_LINES = 30.0
 _SPEED_SECONDS = 600.0
 """The time left is estimated from the speed of the last ten minutes, since a step may take some."""
@@ -52,6 +53,7 @@ class TerminalBars(Progress):
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             TextColumn("[dim]{task.fields[figures]}"),
             console=console,
+            refresh_per_second=_DRAWN_A_SECOND,
             speed_estimate_period=_SPEED_SECONDS,
         )
 
