@@ -69,8 +69,8 @@ MUTATIONS = (
     Mutation(
         name="no-cache-reset",
         file="rl_core/rollout/vllm_engine.py",
-        before="        finally:\n            self._drop_caches()",
-        after="        finally:\n            pass",
+        before="        self._drop_caches()\n",
+        after="",
         tests="tests/rl_core/rollout/test_vllm_engine.py",
     ),
     Mutation(

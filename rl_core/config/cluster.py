@@ -41,7 +41,7 @@ class ClusterConfig(Section):
     the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""
     dealing: Literal["static", "dynamic"] = "static"
     """How prompts come to the generators. `static`: each gets equally many at once. `dynamic`: one that is done takes
-    more. No response depends on it."""
+    more. No response depends on it, but for rounding."""
     tensor_parallel_size: int = Field(default=1, ge=1, le=64)
     """Workers of a machine that hold one generator together (tensor parallelism): each has a part of its weights and of
     its KV cache. `devices` must be a multiple of it, and so must the model's attention heads."""

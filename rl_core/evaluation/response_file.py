@@ -1,6 +1,6 @@
 """Keeps the responses of an evaluation as they are generated, so that an interrupted evaluation continues where it
-stopped. A response is a function of its request's seed, prompt and weights, so it equals the one of an uninterrupted
-evaluation. Scores are not kept: they cost little."""
+stopped. A response depends on its request's seed, prompt and weights, so it equals the one of an uninterrupted
+evaluation, but for rounding (docs/architecture.md, "What equal means"). Scores are not kept: they cost little."""
 
 import base64
 import json

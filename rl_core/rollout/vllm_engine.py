@@ -90,16 +90,15 @@ class VllmEngine:
         return int(cache.num_gpu_blocks * cache.block_size)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        """Load every weight of the model by its name in `named_hf_weights`, and drop all caches computed with older
-        ones.
+        """Load every weight of the model by its name in `named_hf_weights`.
 
         Raises:
             ValueError: one is missing, unknown or came twice; the engine does not generate before a complete load.
             RuntimeError: requests are still running.
         """
-        with self._loading("load weights"):
-            self.has_weights = False
-            self._weights.load(weights)
+        self._forget_version("load weights")
+        self.has_weights = False
+        self._weights.load(weights)
         self.has_weights = True
         if self._adapters is None:
             self.policy_version = policy_version
@@ -108,8 +107,8 @@ class VllmEngine:
         """The same for the adapters, by their names in `named_adapters`. Raises RuntimeError without weights, too."""
         if self._adapters is None or not self.has_weights:
             raise RuntimeError("start the engine with adapters, and load its weights first")
-        with self._loading("load adapters"):
-            self._adapters.load(adapters)
+        self._forget_version("load adapters")
+        self._adapters.load(adapters)
         self._running.adapter = self._adapters.request
         self.policy_version = policy_version
 
@@ -117,9 +116,9 @@ class VllmEngine:
         """Yield one rollout for each request, in the order in which they finish. Leaving early aborts the others. Of
         ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
 
-        Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Tokens
-        and log-probs depend on the weights and on each request's prompt, seed and sampling; on other requests, their
-        order and earlier calls by no more than rounding (docs/architecture.md, "What equal means").
+        Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Rollouts
+        depend on the weights and on the requests (on a CPU to the bit), and not on earlier calls. Other requests and
+        their order change a rollout by no more than rounding (docs/architecture.md, "What equal means").
 
         Raises:
             RuntimeError: there are no weights, or an earlier generation was neither finished nor closed.
@@ -130,6 +129,7 @@ class VllmEngine:
         if version is None:
             raise RuntimeError("the engine has no weights: call load_weights before generate")
         self._check_length(sampling)
+        self._drop_caches()
         waiting = _with_images_ahead(requests, self._pixels)
         running, lockstep = self._running, Lockstep(self._ranks)
         try:
@@ -203,21 +203,17 @@ class VllmEngine:
             policy_version=policy_version,
         )
 
-    @contextmanager
-    def _loading(self, what: str) -> Iterator[None]:
-        """Around a change of weights: there is no version in it, nor after an error, and no cache is left after it."""
+    def _forget_version(self, what: str) -> None:
+        """Before a change of weights: there is no version until it is whole."""
         self._refuse_while_running(what)
         self.policy_version = None
-        try:
-            yield
-        finally:
-            self._drop_caches()
 
     def _drop_caches(self) -> None:
-        # The features of images and the keys and values of cached prefixes were computed with older weights.
+        """Drop the features of images and the keys and values of prompts. They may be those of older weights, and what
+        an earlier call has left decides how many rows are computed together, on which rounding depends."""
         self._engine.reset_encoder_cache()
         if not self._engine.reset_prefix_cache():
-            raise RuntimeError("vLLM kept its prefix cache, which was computed with older weights")
+            raise RuntimeError("vLLM kept its prefix cache, though no request is running")
 
     def _refuse_while_running(self, what: str) -> None:
         if self._running:

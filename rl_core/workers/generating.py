@@ -17,7 +17,7 @@ _NUMBERS: Final = count(1)
 class Generation:
     """The responses to some requests, from all generators of a group.
 
-    A response depends on its request alone, but for rounding where `VllmEngine.generate` says so. So it does not matter
+    The responses of a block depend on the block and the weights alone (`VllmEngine.generate`), so it does not matter
     which generator answers which block, nor when. All ranks of a generator get its blocks, and the first of them gives
     the rollouts.
     """

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -207,13 +208,14 @@ def start_vllm(
     videos_per_prompt: int = 0,
     ranks: GeneratorRanks = WHOLE,
     lora: LoraConfig | None = None,
+    dtype: Literal["float32", "bfloat16"] = "float32",
     **settings: int,
 ) -> VllmEngine:
     config = {"max_response_length": MAX_RESPONSE_LENGTH, "max_num_seqs": MAX_NUM_SEQS} | settings
     spec = EngineSpec(
         model=policy.folder,
         rollout=RolloutConfig(**config),
-        dtype="float32",
+        dtype=dtype,
         max_prompt_length=MAX_PROMPT_LENGTH,
         images_per_prompt=2,
         videos_per_prompt=videos_per_prompt,

@@ -1,9 +1,10 @@
-"""Whatever else an engine computes, a request has one response: at a size at which the products of vLLM's layers depend
-on whether they are given one row or several. pytest runs this module before those that share engines."""
+"""What a rollout does not depend on, at a size at which vLLM's products round otherwise with another number of rows.
+pytest runs this module before those that share engines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,53 +25,55 @@ Rollouts = dict[RolloutKey, Rollout]
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sizes = {"hidden_size": 1024, "num_heads": 8, "num_key_value_heads": 4, "intermediate_size": 2816}
+    sizes = {"hidden_size": 1024, "num_heads": 8, "num_key_value_heads": 4, "intermediate_size": 2816, "num_layers": 1}
     return build_folder(tmp_path_factory.mktemp("wide") / "model", "qwen2_5_vl", **sizes)
 
 
 @contextmanager
-def running(folder: Path, *, threads: int, **settings: int) -> Iterator[Running]:
+def engine_of(folder: Path, *, threads: int = 1, **settings: Any) -> Iterator[Running]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     policy = load_tiny_policy("qwen2_5_vl", folder)
-    engine = start_vllm(policy, **settings)
+    running = Running(policy=policy, engine=start_vllm(policy, **settings))
     try:
-        yield Running(policy=policy, engine=engine)
+        running.sync()
+        yield running
     finally:
-        engine.close()
+        running.engine.close()
         torch.set_num_threads(before)
 
 
-def one_by_one(running: Running, requests: list[GenerationRequest]) -> Rollouts:
-    return {
-        key: rollout for one in requests[::5] for key, rollout in running.generate([one], training_sampling()).items()
-    }
+def sampled(running: Running, requests: Sequence[GenerationRequest]) -> Rollouts:
+    return running.generate(requests, training_sampling())
 
 
-def reversed_list(running: Running, requests: list[GenerationRequest]) -> Rollouts:
-    return running.generate(requests[::-1], training_sampling())
-
-
-def after_an_aborted_one(running: Running, requests: list[GenerationRequest]) -> Rollouts:
+def leave_early(running: Running, requests: Sequence[GenerationRequest]) -> None:
     stream = running.engine.generate(requests, training_sampling())
     next(stream)
     stream.close()
-    return running.generate(requests[::3], training_sampling())
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_response_is_the_same_whatever_is_computed_beside_it(wide: Path, threads: int) -> None:
-    ways: list[Callable[[Running, list[GenerationRequest]], Rollouts]] = [
-        one_by_one, reversed_list, after_an_aborted_one,
-    ]  # fmt: skip
-    with running(wide, threads=threads) as many:
-        requests = make_requests(many.policy.prompts(), 8)
-        many.sync()
-        together = many.generate(requests, training_sampling())
-        for way in ways:
-            many.sync()  # with empty caches
-            found = way(many, requests)
-            assert_same_rollouts(found, {key: together[key] for key in found})
-    with running(wide, threads=threads, max_num_seqs=3) as few:
-        few.sync()
-        assert_same_rollouts(few.generate(requests, training_sampling()), together)
+def test_a_float32_rollout_depends_on_its_request_alone(wide: Path, threads: int) -> None:
+    with engine_of(wide, threads=threads) as running:
+        requests = make_requests(running.policy.prompts(), 8)
+        together = sampled(running, requests)
+        assert_same_rollouts(sampled(running, requests[::-1]), together)
+        leave_early(running, requests)
+        for one in requests[::5]:
+            alone = sampled(running, [one])
+            assert_same_rollouts(alone, {key: together[key] for key in alone})
+    with engine_of(wide, threads=threads, max_num_seqs=3) as fewer_at_a_time:
+        assert_same_rollouts(sampled(fewer_at_a_time, requests), together)
+
+
+def test_in_bfloat16_the_rollouts_of_a_call_depend_on_its_requests_alone(wide: Path) -> None:
+    """On what came before they would depend if prompts stayed in the cache: fewer rows would be computed."""
+    with engine_of(wide, dtype="bfloat16") as running:
+        requests = make_requests(running.policy.prompts(), 8)
+        first = sampled(running, requests)
+        assert_same_rollouts(sampled(running, requests), first)
+        leave_early(running, requests)
+        assert_same_rollouts(sampled(running, requests), first)
+        sampled(running, requests[::3])
+        assert_same_rollouts(sampled(running, requests), first)

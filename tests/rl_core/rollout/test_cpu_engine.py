@@ -63,7 +63,6 @@ def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(
     assert type(scheduler) is DecodeScheduler
     requests = make_requests(synced.policy.prompts()[:3], 8)
     expected = synced.generate(requests, training_sampling())
-    synced.sync()
     put_back, pool = Counter(), scheduler.kv_cache_manager.block_pool
     preempt = scheduler._preempt_request
 
@@ -71,8 +70,14 @@ def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(
         put_back[request.request_id] += 1
         preempt(request, *args, **kwargs)
 
+    taken, drop_caches = [], synced.engine._drop_caches
+
+    def drop_and_take() -> None:
+        drop_caches()
+        taken.extend(pool.get_new_blocks(pool.get_num_free_blocks() - 12))
+
     monkeypatch.setattr(scheduler, "_preempt_request", counted)
-    taken = pool.get_new_blocks(pool.get_num_free_blocks() - 12)
+    monkeypatch.setattr(synced.engine, "_drop_caches", drop_and_take)
     try:
         found = synced.generate(requests, training_sampling())
     finally:
