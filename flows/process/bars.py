@@ -8,7 +8,7 @@ from threading import Timer
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 from typing_extensions import override
@@ -48,7 +48,7 @@ class TerminalBars(Progress):
         self._bars = _Bars(
             TextColumn("[bold]{task.description}", table_column=Column()),  # which is wrapped where there is no room
             BarColumn(bar_width=32),
-            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TextColumn("[progress.download]{task.fields[place]}"),
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             TextColumn("[dim]{task.fields[figures]}"),
@@ -67,7 +67,8 @@ class TerminalBars(Progress):
     @override
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        task = self._bars.add_task(description, total=total, figures="", now="")
+        of = "?" if total is None else f"{total}"
+        task = self._bars.add_task(description, total=total, figures="", now="", place=f"0/{of}")
         self._open += 1
         reached = Reached()
 
@@ -75,7 +76,8 @@ class TerminalBars(Progress):
             units = reached.units
             if total is not None:
                 units = min(units, total if reached.done >= total else total - 0.5)  # rich ends a bar that is full
-            self._bars.update(task, completed=units, figures=reached.figures, now=reached.now.words)
+            place = f"{reached.done:{len(of)}}/{of}"
+            self._bars.update(task, completed=units, figures=reached.figures, now=reached.now.words, place=place)
 
         def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
             reached.advance(count, figures, now)
@@ -96,7 +98,7 @@ class TerminalBars(Progress):
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
         """A moving bar with the time, and a line at the end of a long wait."""
-        task = self._bars.add_task(description, total=None, figures="", now="")
+        task = self._bars.add_task(description, total=None, figures="", now="", place="")
         started = time.monotonic()
         try:
             yield

@@ -83,10 +83,13 @@ def test_a_terminal_says_below_its_bars_what_is_being_done_and_moves_with_it() -
         bars._bars.refresh()
         (task,) = bars._bars.tasks
         frame = text.getvalue().rsplit("train epoch 1", 1)[1]
-        assert task.completed == 1.5 and "1/3" in frame and "reward 0.5" in frame
+        assert task.completed == 1.5 and " 1/3 " in Text.from_ansi(frame).plain and "reward 0.5" in frame
         assert "  step 2: generating, 57 of 128 responses, 812 tokens/s, 40 s left" in frame
         advance(0, now=Now("step 2: update", 7.0))
         assert not task.finished, "a bar is full when all is done"
+        advance(0, now=Now("step 2: update", 1.5))
+        bars._bars.refresh()
+        assert " 1/3 " in Text.from_ansi(text.getvalue().rsplit("train epoch 1", 1)[1]).plain, "only what is finished"
         advance(2)
         assert task.completed == 3 and task.finished
     assert "step 2" not in text.getvalue().rsplit("train epoch 1", 1)[1]
