@@ -58,8 +58,8 @@ class ClusterConfig(Section):
     """Longest time until all workers have their devices, and then until they have loaded the model. The time in which a
     disk of 50 MB/s reads the model's weights is added."""
     hang_timeout_seconds: float = Field(default=7200.0, gt=0.0)
-    """Longest time without any progress of a call; after that training is tried again from the last checkpoint. It must
-    be longer than the longest update."""
+    """Longest time in which no worker samples or computes a token or ends a call; after that training is tried again
+    from the last checkpoint. It must be longer than the longest micro-batch, optimizer step and save."""
     runtime_env: Kwargs = {}
     """Ray's runtime environment of the workers, for instance `{env_vars: {NCCL_SOCKET_IFNAME: eth0}}`. Secrets do not
     belong here: let each machine have them in its environment."""

@@ -50,6 +50,7 @@ class _Phase:
     """The phase that runs, or that ran last."""
 
     name: str
+    words: str
     work: int
     begun: float
     before: Tally
@@ -96,7 +97,7 @@ class StepTimer(PhaseTimer):
     @override
     @contextmanager
     def phase(self, name: str, work: int = 0) -> Iterator[None]:
-        phase = self._phase = _Phase(name, work, time.perf_counter(), TALLY.copy())
+        phase = self._phase = _Phase(name, _WORDS[name], work, time.perf_counter(), TALLY.copy())
         try:
             with super().phase(name, work):
                 yield
@@ -117,7 +118,7 @@ class StepTimer(PhaseTimer):
         if phase is None:
             return Now()
         spent, left = phase.spent(), self._seconds_left(phase)
-        words = [f"step {self.step}: {_WORDS[phase.name]}"]
+        words = [f"step {self.step}: {phase.words}"]
         if phase.work and not phase.is_over:
             words.append(_share_words(phase, spent))
         if spent.tokens and not phase.is_over:

@@ -89,6 +89,7 @@ class TrainingLoop:
         progress, stop = self._parts.progress, self._parts.stop
         with progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
             advance(max(0, min(self._step, last) - first + 1))
+            self._stop_if_nothing_is_lost()
             with showing(advance, lambda: self._timer.now()), stop.taking_effect(self._when_it_stops):
                 self._validate_before_training()
                 while self._step < last:
@@ -136,8 +137,7 @@ class TrainingLoop:
         parts, config, step = self._parts, self._config, self._step + 1
         timer = self._timer = self._timer.next(validates=config.trainer.validates_at(step), saves=self._is_due(step))
         with awake_generator(parts.workers, timer):  # it has the devices' memory until the block ends
-            if self._is_saved:
-                parts.stop.raise_if_requested()
+            self._stop_if_nothing_is_lost()  # the generator may have taken long to start
             collected = self._batches.next(step, timer)
         learned = learn(
             collected,
@@ -189,6 +189,10 @@ class TrainingLoop:
             return None
         with timer.phase("validate"):
             return self._parts.validator.run(self._parts.workers, stop=None if step else self._parts.stop)
+
+    def _stop_if_nothing_is_lost(self) -> None:
+        if self._is_saved:
+            self._parts.stop.raise_if_requested()
 
     def _when_it_stops(self) -> str:
         """When a request to stop takes effect that comes now."""

@@ -5,12 +5,14 @@ import signal
 import time
 from typing import Literal
 
+from rl_core.progress import TALLY
 from rl_core.workers.messages import RankOpening
 from rl_core.workers.rank_actor import RankActor
 
-Duty = Literal["willing", "late process", "late model", "hanging", "bereft", "dying"]
+Duty = Literal["willing", "late process", "late model", "hanging", "slow", "bereft", "dying"]
 """What a rank does: every call at once; its process never answers; it never has its model; it never ends a call; it
-misses a rank that dies, and raises an error before that death is known; it dies in a call."""
+takes 6 s for a call, in which it computes; it misses a rank that dies, and raises an error before that death is known;
+it dies in a call."""
 
 
 class Sluggish(RankActor):
@@ -39,6 +41,10 @@ class Worker:
     def update(self, batch: object) -> None:
         if self._duty == "hanging":
             sleeps_in_an_update()
+        if self._duty == "slow":
+            for _ in range(12):
+                time.sleep(0.5)
+                TALLY.passed += 100
         self._ends_badly()
 
     def write_snapshot(self, folder: object) -> None:

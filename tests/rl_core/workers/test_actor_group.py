@@ -8,6 +8,7 @@ import pytest
 import ray
 
 from rl_core.config.cluster import ClusterConfig
+from rl_core.progress import TALLY
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.ray_cluster import _BESIDE, RayCluster
@@ -93,6 +94,14 @@ def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
         getattr(group, kind)(method, None)
     assert_ended(group)
+
+
+def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster: None) -> None:
+    """And what it computes is counted here meanwhile."""
+    group, before = opened("slow", "willing", hang_seconds=3.0), TALLY.copy()
+    assert group.call("update", None) == [None, None]
+    assert TALLY.since(before).passed == 1200
+    group.close()
 
 
 @pytest.mark.parametrize(
