@@ -21,9 +21,18 @@ TELEMETRY_OFF = {
 # switches growing ones off by itself around the memory that sleeps. A pinned block is rounded up to a power of two if
 # it may be kept for reuse, and moments in the host's memory would take up to twice their size. Do not set the key of
 # the rounding, pinned_max_round_threshold_mb, alone: torch 2.13 then reuses a block for a larger one (pytorch#192722).
-ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_size_mb:1"}
-"""How torch takes memory where there is a GPU, on which the forecast of memory counts: segments grow, and a pinned
-block of more than 1 MiB has the size that was asked for."""
+#
+# On a CPU oneDNN keeps the code of each product of bfloat16 matrices for its shape, and torch what describes it, for
+# 1024 shapes each, of 0.7 MiB together. Every micro-batch brings about 30 new ones, because no two have equally many
+# tokens: a process would grow for some fifty steps. A pass must find its own shapes in the first cache, or it takes
+# four times as long.
+ALLOCATOR = {
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_cached_size_mb:1",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
+    "LRU_CACHE_CAPACITY": "32",
+}
+"""How torch takes memory, on which the forecast of memory counts. On a GPU segments grow, and a pinned block of more
+than 1 MiB has the size that was asked for. On a CPU what is kept for later products is bounded."""
 
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says what a container may use: control groups of version 2 and 1."""

@@ -48,8 +48,8 @@ LIBRARIES_BYTES: Final = int(0.88 * GIB)
 `python -m benchmarks.memory` (the configuration of 1 M parameters)."""
 
 KEPT_ON_CPU: Final = 0.65
-"""Share of the memory of an update that malloc keeps afterwards, measured by `python -m benchmarks.memory`: freed
-blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
+"""Share of the memory of an update that malloc keeps afterwards, up to KEPT_BYTES, measured by `python -m
+benchmarks.memory`: freed blocks of less than 32 MiB stay in the process (M_MMAP_THRESHOLD_MAX of glibc)."""
 
 RUN_LIBRARIES_BYTES: Final = int(0.22 * GIB)
 """What Prefect, MLflow and the libraries of data and report take in addition, in the process of a run on a CPU, which

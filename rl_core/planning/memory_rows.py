@@ -6,6 +6,10 @@ from typing import Final, Literal, get_args
 
 GIB: Final = 1 << 30
 
+KEPT_BYTES: Final = 1 << 29
+"""Freed memory that a worker on a CPU keeps at most (rl_core.workers.freed_memory): the pages of a small model's
+update, whose return would cost some percent of a step."""
+
 Moment = Literal[
     "weight sync",
     "sampling",
@@ -75,7 +79,8 @@ class MemoryForecast:
     Attributes:
         rows: What takes memory: of the GPU, or on a CPU of the machine.
         host_rows: What takes the memory of a machine with GPUs; empty on a CPU.
-        kept: Share of the update's bytes that the allocator keeps for the other phases (malloc, on a CPU).
+        kept: Share of the update's bytes that the allocator keeps for the other phases, up to KEPT_BYTES (malloc, on a
+            CPU).
         cached_sequences: Longest sequences that the KV cache holds at one time.
         generating_per_machine: How many of `workers_per_machine` only generate, while the others only train; 0 if all
             do both. The rows of the phase `generate` are all that those have, and the others have all other rows.
@@ -125,7 +130,7 @@ class MemoryForecast:
             return largest
         always = sum(row.gib for row in self.rows if row.moments == ALWAYS)
         update = total_gib(self.rows, self.largest_moment("update"))
-        return max(largest, always + self.kept * (update - always))
+        return max(largest, always + min(self.kept * (update - always), KEPT_BYTES / GIB))
 
     def moment_gib(self, moment: Moment) -> float:
         """What is there at a moment, in a worker that takes part in it."""

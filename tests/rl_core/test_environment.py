@@ -47,6 +47,25 @@ def test_torch_knows_each_setting_of_its_allocator(setting: str) -> None:
         torch._C._accelerator_setAllocatorSettings(before)
 
 
+# Prints the MiB of resident memory after 300 and after 900 products of bfloat16 matrices, no two of one shape.
+MEMORY_AFTER_PRODUCTS = """
+import torch
+weight = torch.ones(64, 64, dtype=torch.bfloat16)
+for rows in range(1, 901):
+    torch.nn.functional.linear(torch.ones(rows, 64, dtype=torch.bfloat16), weight)
+    if rows in (300, 900):
+        print(int(open("/proc/self/statm").read().split()[1]) * 4 // 1024)
+"""
+
+
+def test_what_is_kept_of_products_is_bounded() -> None:
+    """Otherwise the 600 later shapes take 350 MiB, where oneDNN computes in bfloat16."""
+    command = [sys.executable, "-c", MEMORY_AFTER_PRODUCTS]
+    done = subprocess.run(command, env={**os.environ, **ALLOCATOR}, capture_output=True, text=True, check=True)
+    first, last = map(int, done.stdout.split())
+    assert last - first < 30
+
+
 # Prints how many threads Intel's OpenMP runtime has seen after a product that torch spreads over two threads.
 THREADS_OF_INTEL_OPENMP = """
 from rl_core.environment import share_cores

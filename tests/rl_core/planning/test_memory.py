@@ -11,7 +11,7 @@ from rl_core.planning.memory import (
     KEPT_ON_CPU,
     memory_forecast,
 )
-from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, UPDATE
+from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, KEPT_BYTES, UPDATE
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, vision_kept_bytes
@@ -43,6 +43,18 @@ SEVEN_BILLION = ModelSizes(
         for layer in range(28)
         for name, ends in LINEAR_LAYERS.items()
     },
+)
+
+TINY = replace(
+    SEVEN_BILLION,
+    parameters=2_000_000,
+    num_layers=2,
+    hidden_size=64,
+    intermediate_size=128,
+    query_size=64,
+    key_value_size=32,
+    vocab_size=400,
+    linear_layers={},
 )
 
 
@@ -153,11 +165,14 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Con
         assert (weights.moments == ALWAYS) == engine
     at_rest = sum(row.gib for row in on_cpu.rows_of("always"))
     masters = 4 * 8_292_166_656 / GIB
-    kept = KEPT_ON_CPU * (on_cpu.phase_gib("update") - at_rest)
+    kept = KEPT_BYTES / GIB  # of an update of many GiB
     assert on_cpu.phase_gib("save") == pytest.approx(at_rest + max(masters, kept)), "weights become float32 ones"
     single = memory_forecast(configure("model.dtype=float32", waits), SEVEN_BILLION)
     at_rest = sum(row.gib for row in single.rows_of("always"))
-    assert single.phase_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (single.phase_gib("update") - at_rest))
+    assert single.phase_gib("save") == pytest.approx(at_rest + kept)
+    tiny = memory_forecast(configure("model.dtype=float32", "actor.global_batch_size=1", waits), TINY)
+    at_rest = sum(row.gib for row in tiny.rows_of("always"))
+    assert tiny.phase_gib("save") == pytest.approx(at_rest + KEPT_ON_CPU * (tiny.phase_gib("update") - at_rest))
     engine = sum(row.gib for row in on_gpu.rows_of("generate"))
     assert engine == pytest.approx(0.5 * 140.5, abs=0.01), "the engine takes its share of what torch sees of the GPU"
     assert on_gpu.phase_gib("save") == sum(row.gib for row in on_gpu.rows_of("always"))

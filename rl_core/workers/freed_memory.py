@@ -1,0 +1,39 @@
+"""Gives the memory of freed tensors back to the system, on a CPU."""
+
+import ctypes
+import resource
+from pathlib import Path
+from typing import Final
+
+from rl_core.device import computing_device
+from rl_core.planning.memory_rows import KEPT_BYTES
+
+_STATM: Final = Path("/proc/self/statm")
+
+
+class FreedMemory:
+    """What this process has freed, and glibc keeps.
+
+    glibc keeps freed blocks of less than 32 MiB (M_MMAP_THRESHOLD_MAX), and fills their gaps badly with tensors of
+    other sizes, before 2.38 not even with aligned ones of the same size. A worker whose micro-batches differ in length
+    would therefore grow with every step.
+    """
+
+    def __init__(self) -> None:
+        self._on_cpu = computing_device().type == "cpu"
+        self._resident = _resident_bytes()
+
+    def give_back(self) -> None:
+        """Do so where the process has grown by more than KEPT_BYTES since the last time. Does nothing on a GPU, whose
+        memory has an allocator of its own."""
+        if not self._on_cpu:
+            return
+        self._resident = min(self._resident, _resident_bytes())  # a cold start's optimizer goes at its end
+        if _resident_bytes() - self._resident > KEPT_BYTES:
+            ctypes.CDLL(None).malloc_trim(0)
+            self._resident = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    """The second number of /proc/self/statm (man 5 proc), in pages."""
+    return int(_STATM.read_text().split()[1]) * resource.getpagesize()

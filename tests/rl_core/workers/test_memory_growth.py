@@ -1,0 +1,86 @@
+"""A worker on a CPU does not grow, though its micro-batches differ in length from step to step."""
+
+import os
+import resource
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_core.config.loading import load_config
+from rl_core.data.prepared import PreparedDataset
+from rl_core.distributed.place import RankPlace
+from rl_core.environment import ALLOCATOR
+from rl_core.training.batches import OptimizerBatch, UpdateBatch
+from rl_core.types import Prompt, TrainGroup
+from tests.rl_core.builders import make_train_group
+from tests.rl_core.distributed.spmd import run_ranks
+from tests.rl_core.small_run import SMALL, prepare
+from tests.rl_core.workers.rank_life import Rank
+from tests.rl_core.workers.trials import PLAIN_TOKENS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+STEPS, WARM_UP = 25, 10
+LONGEST = 96
+MIB = 1 << 20
+
+MODEL = (
+    "model.source={type: tiny, hidden_size: 576, num_heads: 9, num_key_value_heads: 3, intermediate_size: 1536, "
+    "num_layers: 12, vision_hidden_size: 144}"
+)
+COMMON = (MODEL, "model.dtype=bfloat16", "actor.micro_batch_size_per_device_for_update=8", "data.train.size=8")
+
+
+def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]:
+    """MiB of resident memory after each of so many updates."""
+    os.environ.update(ALLOCATOR)
+    rank = Rank.open(place, root, overrides)
+    worker, generator = rank.worker, np.random.default_rng(place.rank)
+    worker.load("policy", rank.run.initial_model)
+    if worker.trainer.config.critic is not None:
+        worker.load("critic", rank.run.initial_model)
+    dataset = PreparedDataset.open(rank.run.data, "train")
+    sizes = []
+    for _ in range(STEPS):
+        groups = [group_of(dataset[row], generator) for row in range(place.rank, 8, place.size)]
+        everything = [group for own in worker.ranks.gather(groups) for group in own]
+        totals = OptimizerBatch.of(everything, longest_response=LONGEST).totals
+        batch = OptimizerBatch(groups=groups, totals=totals)
+        critic = [batch] if worker.trainer.critic is not None else []
+        worker.update(UpdateBatch(policy=[batch], critic=critic, kl_coef=None, check_agreement=False))
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        sizes.append(pages * resource.getpagesize() / MIB)
+    worker.close()
+    return sizes
+
+
+def group_of(prompt: Prompt, generator: np.random.Generator) -> TrainGroup:
+    """Made-up responses of any length."""
+    made = make_train_group(prompt.uid, lengths=tuple(generator.integers(1, LONGEST + 1, 8).tolist()))
+    samples = []
+    for sample in made.samples:
+        length = len(sample.rollout.response_ids)
+        rollout = replace(sample.rollout, response_ids=generator.integers(0, PLAIN_TOKENS, length).astype(np.int32))
+        noise = generator.normal(size=(2, length)).astype(np.float32)
+        samples.append(replace(sample, rollout=rollout, values=noise[0], returns=noise[1]))
+    return TrainGroup(prompt=prompt, samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("size", "overrides"),
+    [
+        pytest.param(1, (), id="all weights"),
+        pytest.param(2, (), id="two workers"),
+        pytest.param(1, ("algorithm.advantage.type=gae", "critic={}"), id="with a critic"),
+        pytest.param(1, ("model.lora={rank: 16}",), id="LoRA"),
+    ],
+)
+def test_memory_stays_as_it_is_after_the_first_steps(size: int, overrides: tuple[str, ...], tmp_path: Path) -> None:
+    every = [*COMMON, f"rollout.max_response_length={LONGEST}", *overrides]
+    prepare(load_config(SMALL, every), tmp_path / "run")
+    for sizes in run_ranks(grown, tmp_path, tmp_path / "run", every, size=size):
+        per_step = np.polyfit(range(WARM_UP, STEPS), sizes[WARM_UP:], 1)[0]
+        assert per_step < 5.0, f"{per_step:.1f} MiB a step: {[round(mib) for mib in sizes]}"
