@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 GIB: Final = 1 << 30
 
 KEPT_BYTES: Final = 1 << 29
-"""Freed memory that a worker on a CPU keeps at most (rl_core.workers.freed_memory): the pages of a small model's
+"""Freed memory that a worker on a CPU keeps at most (rl_core.training.freed_memory): the pages of a small model's
 update, whose return would cost some percent of a step."""
 
 Moment = Literal[

@@ -14,6 +14,7 @@ import torch
 from rl_core.distributed.ranks import Ranks
 from rl_core.models.packing import TreeInput
 from rl_core.progress import TALLY
+from rl_core.training.freed_memory import FREED
 from rl_core.training.microbatches import response_tokens, trees_of
 from rl_core.types import Group, Prompt, TrainGroup
 
@@ -66,9 +67,11 @@ def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> li
 
 
 def counted(passes: Iterable[RankPass[AnyGroup]], ranks: Ranks) -> Iterator[RankPass[AnyGroup]]:
-    """The passes, of which each counts as soon as it is computed; those of a learner count once."""
+    """The passes, of which each counts as soon as it is computed; those of a learner count once. Each begins without
+    the memory that the one before has freed."""
     for one in passes:
         yield one
+        FREED.give_back()
         if ranks.leads_learner:
             TALLY.passed += one.num_tokens
 

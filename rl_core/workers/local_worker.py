@@ -22,11 +22,11 @@ from rl_core.progress import Progress, SilentProgress
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.training.batches import UpdateBatch, UpdateResult
+from rl_core.training.freed_memory import FREED
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.folders import Opening
-from rl_core.workers.freed_memory import FreedMemory
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.usage import Usage, UsageMeter
 
@@ -68,7 +68,6 @@ class LocalWorker(WorkerGroup):
         self._config = config
         self._folders = folders
         self._progress = progress or SilentProgress()
-        self._freed = FreedMemory()
         self._meter = UsageMeter(self.trainer.device, unmapped_bytes=self.generator.unmapped_bytes)
 
     @property
@@ -90,7 +89,7 @@ class LocalWorker(WorkerGroup):
 
     @override
     def sleep(self) -> None:
-        self._freed.give_back()
+        FREED.give_back()
         self._meter.memory.enter("update")  # notes what generation takes of a GPU while the engine still has it
         with self._meter.time.at("sync"):
             self.generator.sleep()
@@ -110,16 +109,12 @@ class LocalWorker(WorkerGroup):
     @override
     def update(self, batch: UpdateBatch) -> UpdateResult:
         with self._meter.time.at("update"):
-            result = self._trainer_with_device().update(batch)
-            self._freed.give_back()
-            return result
+            return self._trainer_with_device().update(batch)
 
     @override
     def imitate(self, examples: Sequence[SupervisedExample]) -> Mapping[str, float]:
         with self._meter.time.at("update"):
-            metrics = self._trainer_with_device().imitate(examples)
-            self._freed.give_back()
-            return metrics
+            return self._trainer_with_device().imitate(examples)
 
     @override
     def load(self, what: Loaded, folder: Path) -> None:

@@ -13,9 +13,9 @@ from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.vllm_engine import VllmEngine
+from rl_core.training.freed_memory import FREED
 from rl_core.types import GenerationRequest, Rollout, Sampling
 from rl_core.workers.folders import Opening
-from rl_core.workers.freed_memory import FreedMemory
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.usage import Usage, UsageMeter
 from rl_core.workers.weight_link import LinkPlace, WeightLink
@@ -39,7 +39,6 @@ class GeneratingWorker:
         self._config = config
         self._folders = opening.folders
         self._generator = Generator(self._start_engine)
-        self._freed = FreedMemory()
         self._meter = UsageMeter(self.device, unmapped_bytes=self._generator.unmapped_bytes)
         self._meter.memory.enter("generate")
         self._link: WeightLink | None = None
@@ -56,7 +55,7 @@ class GeneratingWorker:
 
     def wake(self) -> None:
         """Start the engine, if it does not run yet."""
-        self._freed.give_back()
+        FREED.give_back()
         with self._meter.time.at("sync"):
             self._generator.wake()
 

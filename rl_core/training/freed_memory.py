@@ -15,18 +15,18 @@ class FreedMemory:
     """What this process has freed, and glibc keeps.
 
     glibc keeps freed blocks of less than 32 MiB (M_MMAP_THRESHOLD_MAX), and fills their gaps badly with tensors of
-    other sizes, before 2.38 not even with aligned ones of the same size. A worker whose micro-batches differ in length
-    would therefore grow with every step.
+    other sizes, before 2.38 not even with aligned ones of the same size. A process whose micro-batches differ in length
+    would therefore grow with every step. That malloc gives every large block back by itself (a fixed
+    M_MMAP_THRESHOLD) costs more: its pages must be cleared for each tensor anew.
     """
 
     def __init__(self) -> None:
-        self._on_cpu = computing_device().type == "cpu"
         self._resident = _resident_bytes()
 
     def give_back(self) -> None:
         """Do so where the process has grown by more than KEPT_BYTES since the last time. Does nothing on a GPU, whose
         memory has an allocator of its own."""
-        if not self._on_cpu:
+        if computing_device().type != "cpu":
             return
         self._resident = min(self._resident, _resident_bytes())  # a cold start's optimizer goes at its end
         if _resident_bytes() - self._resident > KEPT_BYTES:
@@ -37,3 +37,7 @@ class FreedMemory:
 def _resident_bytes() -> int:
     """The second number of /proc/self/statm (man 5 proc), in pages."""
     return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+
+
+FREED: Final = FreedMemory()
+"""That of this process."""

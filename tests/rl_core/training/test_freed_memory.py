@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rl_core.planning.memory_rows import KEPT_BYTES
-from rl_core.workers.freed_memory import FreedMemory, _resident_bytes
+from rl_core.training.freed_memory import FreedMemory, _resident_bytes
 
 BLOCK = 1 << 20
 SMALL = 1 << 12
