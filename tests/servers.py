@@ -1,13 +1,14 @@
 """Processes of a test that others reach: started, waited for, and gone at its end; MLflow's server above all."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -16,10 +17,13 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """A port of the loopback address that nobody listens on. It lies below those that Linux gives to connections, one
+    of which might have it before the server that it is for."""
+    while True:
+        port = 15_000 + secrets.randbelow(17_000)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = 240.0) -> None:

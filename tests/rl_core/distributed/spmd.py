@@ -5,7 +5,6 @@ import os
 import pickle
 import select
 import signal
-import socket
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_core.distributed.place import RankPlace
+from tests.servers import free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,9 +101,3 @@ def _launch(folder: Path, timeout: float) -> None:
             os.killpg(launcher.pid, signal.SIGKILL)
             launcher.wait()
             _launcher.cache_clear()
-
-
-def free_port() -> int:
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return int(any_socket.getsockname()[1])

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from rl_core.loop.step_metrics import token_means
-from tests.rl_core.distributed.spmd import free_port, run_ranks
+from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import relative_difference, write_small_model
 from tests.rl_core.training.rank_updates import Case, Found, compute, on_ranks
+from tests.servers import free_port
 
 pytestmark = pytest.mark.timeout(1500)  # each launch imports torch in several processes
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from rl_core.distributed.place import Layout
-from tests.rl_core.distributed.spmd import free_port, run_ranks
+from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import write_small_model
 from tests.rl_core.training.first_passes import Kind, Order, Passes, in_every_order
+from tests.servers import free_port
 
 PASSES = ("reference", "old", "values", "update")
 ROTATED = [PASSES[first:] + PASSES[:first] for first in range(len(PASSES))]

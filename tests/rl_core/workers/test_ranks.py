@@ -11,11 +11,12 @@ import torch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.models.loading import load_model
 from rl_core.training.batches import OptimizerStepReport, UpdateResult
-from tests.rl_core.distributed.spmd import free_port, run_ranks
+from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import model_config, relative_difference
 from tests.rl_core.small_run import prepare, small_config
 from tests.rl_core.workers.rank_life import Carried, Life, carry, live
 from tests.rl_core.workers.rank_troubles import Troubles, troubles
+from tests.servers import free_port
 
 pytestmark = pytest.mark.timeout(900)  # each launch imports torch in several processes
 
