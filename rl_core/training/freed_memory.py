@@ -1,14 +1,12 @@
 """Gives the memory of freed tensors back to the system, on a CPU."""
 
 import ctypes
-import resource
-from pathlib import Path
 from typing import Final
+
+import psutil
 
 from rl_core.device import computing_device
 from rl_core.planning.memory_rows import KEPT_BYTES
-
-_STATM: Final = Path("/proc/self/statm")
 
 
 class FreedMemory:
@@ -28,15 +26,15 @@ class FreedMemory:
         memory has an allocator of its own."""
         if computing_device().type != "cpu":
             return
-        self._resident = min(self._resident, _resident_bytes())  # a cold start's optimizer goes at its end
-        if _resident_bytes() - self._resident > KEPT_BYTES:
+        resident = _resident_bytes()
+        self._resident = min(self._resident, resident)  # a cold start's optimizer goes at its end
+        if resident - self._resident > KEPT_BYTES:
             ctypes.CDLL(None).malloc_trim(0)
             self._resident = _resident_bytes()
 
 
 def _resident_bytes() -> int:
-    """The second number of /proc/self/statm (man 5 proc), in pages."""
-    return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+    return int(psutil.Process().memory_info().rss)
 
 
 FREED: Final = FreedMemory()

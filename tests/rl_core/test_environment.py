@@ -49,12 +49,12 @@ def test_torch_knows_each_setting_of_its_allocator(setting: str) -> None:
 
 # Prints the MiB of resident memory after 300 and after 900 products of bfloat16 matrices, no two of one shape.
 MEMORY_AFTER_PRODUCTS = """
-import torch
+import psutil, torch
 weight = torch.ones(64, 64, dtype=torch.bfloat16)
 for rows in range(1, 901):
     torch.nn.functional.linear(torch.ones(rows, 64, dtype=torch.bfloat16), weight)
     if rows in (300, 900):
-        print(int(open("/proc/self/statm").read().split()[1]) * 4 // 1024)
+        print(psutil.Process().memory_info().rss >> 20)
 """
 
 

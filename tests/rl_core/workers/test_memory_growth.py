@@ -1,12 +1,12 @@
 """A worker on a CPU does not grow, though its micro-batches differ in length from step to step."""
 
 import os
-import resource
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from rl_core.config.loading import load_config
@@ -51,8 +51,7 @@ def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]
         batch = OptimizerBatch(groups=groups, totals=totals)
         critic = [batch] if worker.trainer.critic is not None else []
         worker.update(UpdateBatch(policy=[batch], critic=critic, kl_coef=None, check_agreement=False))
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        sizes.append(pages * resource.getpagesize() / MIB)
+        sizes.append(psutil.Process().memory_info().rss / MIB)
     worker.close()
     return sizes
 
