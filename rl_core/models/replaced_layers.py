@@ -1,11 +1,16 @@
 """Layers that take the place of transformers' own. They hold the same parameter objects under the same names, so that
 checkpoints, tied weights, sharding and adapters are not affected."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+
+_PART: Final = 4096
+"""Words of the vocabulary whose weights are copied at a time."""
 
 
 def use_patch_projections(model: PreTrainedModel) -> None:
@@ -58,15 +63,39 @@ class Float32Head(nn.Module):
         return logits.view(*hidden.shape[:-1], -1)
 
 
+def float32_product(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """[K, width] and [V, width] bfloat16 -> [K, V] float32 hidden @ weight.T.
+
+    Only CUDA has this product. On a CPU float32 copies are multiplied, and oneDNN may round their numbers to bfloat16,
+    which they are already, for the processor's bfloat16 units. The weight is copied in parts that stay in its caches.
+    """
+    if hidden.is_cuda:
+        return torch.mm(hidden, weight.t(), out_dtype=torch.float32)
+    rows, product = hidden.float(), torch.empty(len(hidden), len(weight))
+    with _bfloat16_units():
+        for part, place in zip(torch.split(weight, _PART), torch.split(product, _PART, dim=1), strict=True):
+            place.copy_(torch.mm(rows, part.float().t()))
+    return product
+
+
+@contextmanager
+def _bfloat16_units() -> Iterator[None]:
+    """Let oneDNN round the numbers of float32 products to bfloat16; it adds in float32 all the same."""
+    products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set by torch in place of the module
+    before, products.fp32_precision = products.fp32_precision, "bf16"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
+
+
 class _Float32Product(torch.autograd.Function):
     """hidden @ weight.T in float32. The gradient of the logits is rounded to bfloat16, as an ordinary layer's is."""
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(hidden, weight)
-        if hidden.is_cuda:
-            return torch.mm(hidden, weight.t(), out_dtype=torch.float32)
-        return torch.mm(hidden.float(), weight.float().t())  # only CUDA has the product without a float32 copy
+        return float32_product(hidden, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:

@@ -50,9 +50,19 @@ class RankPass(Generic[AnyGroup]):
         torch.autograd.backward(terms)
 
 
-def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[RankPass[AnyGroup]]:
-    """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it. A rank with
-    all weights needs nobody for its passes, and computes its micro-batches as they are."""
+def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> Iterator[RankPass[AnyGroup]]:
+    """The passes for this rank's micro-batches, as many as the rank with the most has. Every rank calls it. Each pass
+    counts as soon as it is computed, those of a learner once, and each begins without the memory that the one before
+    has freed."""
+    for one in _planned(microbatches, ranks):
+        yield one
+        FREED.give_back()
+        if ranks.leads_learner:
+            TALLY.passed += one.num_tokens
+
+
+def _planned(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[RankPass[AnyGroup]]:
+    """A rank with all weights needs nobody for its passes, and computes its micro-batches as they are."""
     if ranks.shards is None:
         return [RankPass(groups=groups, fillers=()) for groups in microbatches]
     own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
@@ -64,16 +74,6 @@ def equal_passes(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> li
         groups = microbatches[number] if number < len(own) else ()
         passes.append(RankPass(groups=groups, fillers=fillers(_at(own, number), wanted, candidates)))
     return passes
-
-
-def counted(passes: Iterable[RankPass[AnyGroup]], ranks: Ranks) -> Iterator[RankPass[AnyGroup]]:
-    """The passes, of which each counts as soon as it is computed; those of a learner count once. Each begins without
-    the memory that the one before has freed."""
-    for one in passes:
-        yield one
-        FREED.give_back()
-        if ranks.leads_learner:
-            TALLY.passed += one.num_tokens
 
 
 def _at(shown: Sequence[Media], number: int) -> Media | None:

@@ -12,7 +12,7 @@ from rl_core.models.packing import PackedTrees, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.models.value import ValueModel
-from rl_core.training.equal_passes import counted, equal_passes
+from rl_core.training.equal_passes import equal_passes
 from rl_core.training.microbatches import split_into_microbatches
 from rl_core.types import Float32Array, Group, RolloutKey
 
@@ -77,7 +77,7 @@ def _by_token(
     ranks: Ranks,
 ) -> list[list[Float32Array]]:
     found: dict[RolloutKey, Float32Array] = {}
-    for one in counted(equal_passes(split_into_microbatches(groups, token_budget=token_budget), ranks), ranks):
+    for one in equal_passes(split_into_microbatches(groups, token_budget=token_budget), ranks):
         packed = pack_trees(one.trees, pixels=pixels, model_config=model.config, device=model.device)
         flat = values(packed)[: one.num_tokens].float().cpu().numpy()
         rollouts = [rollout for group in one.groups for rollout in group.rollouts]

@@ -19,7 +19,7 @@ from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import AgreementMeter
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.equal_passes import RankPass, counted, equal_passes
+from rl_core.training.equal_passes import RankPass, equal_passes
 from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import PolicyObjective, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
@@ -80,7 +80,7 @@ class PolicyUpdate:
         with timer.phase("forward_backward"):
             microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
             passes = equal_passes(microbatches, self._ranks)
-            sums = [self.backward(one, totals=batch.totals, meter=meter) for one in counted(passes, self._ranks)]
+            sums = [self.backward(one, totals=batch.totals, meter=meter) for one in passes]
             if self._ranks.replicas is not None:
                 finish_kernels(self._policy.device)  # or the exchange would be counted with what it waits for
         if self._ranks.replicas is not None:

@@ -11,7 +11,7 @@ from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
-from rl_core.training.equal_passes import counted, equal_passes
+from rl_core.training.equal_passes import equal_passes
 from rl_core.training.microbatches import fill_batches, tree_tokens
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import Group, Rollout, SupervisedExample
@@ -31,8 +31,7 @@ def imitate(
     total_tokens = sum(len(example.target_ids) for example in examples)
     loss_sum = torch.zeros(())
     own = [_as_group(example) for example in examples[ranks.learner :: ranks.learners]]
-    passes = equal_passes(fill_batches(own, size=tree_tokens, token_budget=token_budget), ranks)
-    for one in counted(passes, ranks):
+    for one in equal_passes(fill_batches(own, size=tree_tokens, token_budget=token_budget), ranks):
         packed = pack_trees(one.trees, pixels=pixels, model_config=policy.config, device=policy.device)
         log_probs = policy(packed, temperature=1.0).log_probs
         loss = -log_probs[: one.num_tokens].sum() / total_tokens

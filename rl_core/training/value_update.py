@@ -14,7 +14,7 @@ from rl_core.models.packing import pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel
 from rl_core.training.batches import OptimizerBatch, OptimizerStepReport, TokenSums
-from rl_core.training.equal_passes import RankPass, counted, equal_passes
+from rl_core.training.equal_passes import RankPass, equal_passes
 from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import concatenated, loss_weights, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
@@ -52,7 +52,7 @@ class ValueUpdate:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the critic's parameters."""
         microbatches = split_into_microbatches(batch.groups, token_budget=self._token_budget)
         passes = equal_passes(microbatches, self._ranks)
-        sums = [self.backward(one, totals=batch.totals) for one in counted(passes, self._ranks)]
+        sums = [self.backward(one, totals=batch.totals) for one in passes]
         sum_gradients(self._critic, self._ranks)
         return [found for found in sums if found is not None]
 

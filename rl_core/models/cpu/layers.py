@@ -156,9 +156,12 @@ def _turned(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, direc
 
 
 def attend_trees(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
-    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
+    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`. In float32 at least: the kernel's
+    backward pass takes four times as long in bfloat16 where rows have tens of tokens, and nowhere less."""
+    precision = torch.promote_types(query.dtype, torch.float32)
     form = tree_products if is_short(layout) else tree_shared_prompt
-    return form(query, *states, layout=layout, scale=scale)
+    exact = (part.to(precision) for part in (query, *states))
+    return form(*exact, layout=layout, scale=scale).to(query.dtype)
 
 
 def attend_patches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:

@@ -34,13 +34,12 @@ def is_short(layout: TreeLayout) -> bool:
 def tree_products(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
 ) -> torch.Tensor:
-    """Tree attention by products of matrices, in float32 at least, as the kernel computes it; arguments and result are
-    those of `rl_core.models.tree_attention.tree_sdpa`."""
+    """Tree attention by products of matrices; arguments and result are those of
+    `rl_core.models.tree_attention.tree_sdpa`."""
     index = _index(layout, query.shape[1], key.shape[1])
-    precision = torch.promote_types(query.dtype, torch.float32)
-    later_in_prompt, later_in_response, unused = (mask.to(precision) for mask in index.masks)
-    queries = index.query.slots(query.to(precision) * scale)
-    keys, values = (index.key.slots(states.to(precision)) for states in (key, value))
+    later_in_prompt, later_in_response, unused = (mask.to(query.dtype) for mask in index.masks)
+    queries = index.query.slots(query * scale)
+    keys, values = (index.key.slots(states) for states in (key, value))
 
     in_prompt = torch.baddbmm(later_in_prompt, queries.prompts, keys.prompts.mT).softmax(-1)
     to_prompt = torch.baddbmm(unused, queries.responses, keys.prompts.mT)
@@ -49,7 +48,7 @@ def tree_products(
     to_prompt, to_itself = torch.split(weights, [to_prompt.shape[-1], to_itself.shape[-1]], dim=-1)
     from_prompt = _grouped_as(queries.by_response, torch.bmm(to_prompt, values.prompts))
     responses = torch.baddbmm(from_prompt, _grouped_as(queries.by_response, to_itself), values.by_response)
-    return index.query.tokens(torch.bmm(in_prompt, values.prompts), responses).to(query.dtype)
+    return index.query.tokens(torch.bmm(in_prompt, values.prompts), responses)
 
 
 def _grouped_as(other: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

@@ -4,12 +4,13 @@ which are nearer to the exact ones, with an ordinary layer's gradients."""
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.models.loading import load_model
-from rl_core.models.replaced_layers import Float32Head, PatchProjection
+from rl_core.models.replaced_layers import Float32Head, PatchProjection, float32_product
 
 WIDTH, VOCABULARY = 64, 300
 
@@ -43,6 +44,19 @@ def test_logits_are_the_exact_ones_up_to_float32_rounding() -> None:
     assert logits.dtype == torch.float32
     torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-5)
     assert (head(hidden).double() - exact).abs().max() > 100 * (logits.double() - exact).abs().max()
+
+
+@pytest.mark.parametrize("words", [4095, 4096, 9001])
+@pytest.mark.parametrize("precision", ["none", "ieee"])
+def test_the_float32_product_of_a_large_vocabulary_is_exact_and_leaves_other_products_as_they_are(
+    words: int, precision: str
+) -> None:
+    generator = torch.Generator().manual_seed(words)
+    hidden, weight = (torch.randn(count, 576, generator=generator).bfloat16() for count in (33, words))
+    torch.backends.mkldnn.matmul.fp32_precision = precision
+    product = float32_product(hidden, weight)
+    assert torch.backends.mkldnn.matmul.fp32_precision == precision
+    torch.testing.assert_close(product.double(), hidden.double() @ weight.double().t(), rtol=1e-5, atol=1e-4)
 
 
 def test_gradients_are_those_of_the_ordinary_layer() -> None:

@@ -43,7 +43,7 @@ def test_every_pass_shows_the_same_on_all_ranks(ranks: list[list[Media]]) -> Non
 
 def test_a_rank_that_is_alone_computes_its_micro_batches_as_they_are() -> None:
     microbatches = [[make_group("a"), make_group("b")], [make_group("c", lengths=(2,))]]
-    passes = equal_passes(microbatches, LONE)
+    passes = list(equal_passes(microbatches, LONE))
     assert [one.groups for one in passes] == microbatches
     assert not any(one.fillers for one in passes)
     assert [one.num_tokens for one in passes] == [8, 2]
