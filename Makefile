@@ -74,7 +74,7 @@ lint: $(STAMP)-dev ## format, style, types, the contracts between the packages, 
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml compose.gpu.yaml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
-test-slow: $(STAMP)-dev ## the long proofs, and the laws on examples that no run has drawn before
+test-slow: $(STAMP)-dev $(REAL_MODEL) ## the long proofs, and the laws on examples that no run has drawn before
 	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile search
 
 test-gpu: $(STAMP)-dev ## what must hold on a GPU; the same checks as `sightline doctor --device`
@@ -86,7 +86,7 @@ rehearse: $(REHEARSAL_STAMP) ## run the real CUDA builds of torch and vLLM on a 
 mutations: $(STAMP)-dev ## make ten named mistakes and see that tests notice each
 	$(BIN)/python -m tests.mutations
 
-chaos: $(STAMP)-dev ## end N runs at random moments and two in each file replacement; compare with unbroken ones
+chaos: $(STAMP)-dev $(REAL_MODEL) ## end N runs at random moments and two in each file replacement; compare with unbroken ones
 	$(BIN)/python -m tests.e2e.chaos --n $(N)
 
 chaos-cluster: $(STAMP)-dev ## kill workers and machines of a cluster at random moments; compare with an unbroken run

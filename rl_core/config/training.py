@@ -84,6 +84,13 @@ class ColdStartConfig(Section):
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
 
+    @property
+    def form_of_answers(self) -> str | None:
+        """The template that makes a response of a training row's answer; None where only rows of their own, whose
+        answers are whole responses, are imitated."""
+        imitates_responses = self.source is not None and self.target_template == "{{ answer }}"
+        return None if imitates_responses else self.target_template
+
     @override
     def problems(self) -> Iterator[Problem]:
         if self.optim.lr_warmup_steps >= self.steps:

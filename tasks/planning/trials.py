@@ -76,12 +76,11 @@ def reward_problems(config: RunConfig) -> list[Problem]:
     # Imported here: plans do not call the reward.
     from rl_core.rewards.trial import try_on_ground_truth
 
-    template = config.cold_start.target_template if config.cold_start else None
     filtering = config.algorithm.online_filtering
     trial = try_on_ground_truth(
         config.reward,
         prompts,
-        target_template=template,
+        target_template=config.cold_start.form_of_answers if config.cold_start else None,
         accuracy_key=config.evaluation.accuracy_key,
         filter_key=filtering.component if filtering else None,
     )

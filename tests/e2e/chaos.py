@@ -35,6 +35,8 @@ from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (
     QUICKSTART,
     QUICKSTART_IN_SHORT,
+    REAL_MODEL,
+    REAL_MODEL_IN_SHORT,
     REPOSITORY,
     SMALL,
     command,
@@ -128,6 +130,13 @@ def split_geometry(generator: random.Random) -> list[str]:
     return [*one_step_off_geometry(generator), "cluster={devices: 2, placement: split, device: cpu}"]
 
 
+def real_model_geometry(generator: random.Random) -> list[str]:
+    """Of the real model: all weights, adapters, or two workers."""
+    kinds = ("cluster.devices=1", "model.lora={rank: 8}", "cluster={devices: 2, device: cpu}")
+    drawn = [f"trainer.save_freq={generator.randint(1, 2)}", f"trainer.val_freq={generator.choice([-1, 1])}"]
+    return [*REAL_MODEL_IN_SHORT, *drawn, generator.choice(kinds)]
+
+
 PROFILES = (
     Profile(name="small", config=SMALL, overrides=small_geometry, in_each_replacement=True),
     Profile(
@@ -142,6 +151,7 @@ PROFILES = (
     Profile(name="two-workers", config=QUICKSTART, overrides=two_worker_geometry, share=0.1, runs_each=2, most_kills=3),
     Profile(name="one-step-off", config=SMALL, overrides=one_step_off_geometry, share=0.5),
     Profile(name="split", config=SMALL, overrides=split_geometry, share=0.2),
+    Profile(name="real-model", config=REAL_MODEL, overrides=real_model_geometry, share=0.2, runs_each=2),
 )
 
 

@@ -23,6 +23,12 @@ QUICKSTART_IN_SHORT = (
 )
 """Steps of the quickstart's size whose model has hardly learnt to end its responses: nearly all have all their tokens,
 the others make the groups uneven."""
+REAL_MODEL = REPOSITORY / "configs" / "word_problems" / "smollm2.yaml"
+REAL_MODEL_IN_SHORT = (
+    *("data.rollout_batch_size=4", "actor.global_batch_size=4", "rollout.max_response_length=32"),
+    *("data.validation.kwargs.count=16", "cold_start.steps=2", "cold_start.batch_size=4", "trainer.max_steps=3"),
+)
+"""Three steps of a real model in bfloat16, and all other stages; `make models/smollm2-135m-instruct` makes it."""
 RESULTS = (
     *("metrics.jsonl", "rollouts/*.parquet", "validations/*.parquet"),
     *("evaluations/**/*", "merged/*.safetensors", "checkpoints/**/*", "model/**/*.safetensors"),

@@ -62,6 +62,16 @@ def test_a_reward_that_calls_the_truth_wrong_is_a_warning(tmp_path: Path) -> Non
     assert [problem.fatal for problem in problems] == [False]
 
 
+def test_a_cold_start_on_whole_responses_says_nothing_of_the_form_of_answers(tmp_path: Path) -> None:
+    """Its rows of their own are imitated as they are, and the default template would make a wrong response of a row."""
+    rows = training_rows(tmp_path, GOOD | {"problem": "<image> two?", "images": ["a.png"]})
+    other = "cold_start.source={type: counting, size: 8, scene_seed: 3}"
+    plain = 'cold_start.target_template="{{ answer }}"'
+    assert reward_problems(small(rows, other, plain)) == []
+    (warning,) = reward_problems(small(rows, plain, "cold_start.source=null"))
+    assert "calls the true answer wrong" in str(warning)
+
+
 def test_every_source_that_is_judged_is_tried(tmp_path: Path) -> None:
     (tmp_path / "words.jsonl").write_text(json.dumps({"problem": "?", "answer": "many"}) + "\n")
     words = f"{{type: local, path: {tmp_path}/words.jsonl}}"
