@@ -6,7 +6,7 @@ layer after its load is known. Otherwise weights go the ordinary way. For a smal
 the time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -38,6 +38,11 @@ class View(NamedTuple):
         """`part` as a view of `whole`, which has the same storage."""
         offset = part.storage_offset() - whole.storage_offset()
         return cls(tuple(part.shape), part.stride(), int(offset))
+
+    @property
+    def is_expanded(self) -> bool:
+        """Whether it has numbers of the tensor several times."""
+        return any(size > 1 and stride == 0 for size, stride in zip(self.size, self.stride, strict=True))
 
     def within(self, whole: torch.Tensor) -> torch.Tensor:
         """This part of a tensor."""
@@ -219,11 +224,14 @@ class _Layer:
         return is_dropped and _covers_once([copy.target for copy in self._copies if copy.slot[1] == name], shape)
 
 
-def _covers_once(parts: Iterable[View], shape: tuple[int, ...]) -> bool:
+def _covers_once(parts: Sequence[View], shape: tuple[int, ...]) -> bool:
     """Whether the parts of a tensor of this shape have each of its numbers, and none of them twice."""
-    places = torch.arange(prod(shape)).view(shape)
-    covered = [part.within(places).flatten() for part in parts]
-    return bool(covered) and torch.equal(torch.cat(covered).sort().values, places.flatten())
+    if any(part.is_expanded for part in parts):
+        return False
+    is_covered = torch.zeros(shape, dtype=torch.bool)
+    for part in parts:
+        part.within(is_covered).fill_(True)
+    return sum(prod(part.size) for part in parts) == is_covered.numel() and bool(is_covered.all())
 
 
 def _all(copies: dict[str, list[Copy]]) -> Iterator[Copy]:
