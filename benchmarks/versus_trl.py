@@ -54,21 +54,23 @@ def pin_to_cores(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def prepared_work(folder: Path, threads: int, settings: Sequence[str] = ()) -> Path:
-    """The folder with rows and weights of the quickstart as configured now; made when it is not there. `settings`, each
-    KEY=VALUE, replace values of its config."""
-    work = folder / digest_of(load_config(CONFIG, settings))
+def prepared_work(folder: Path, threads: int, settings: Sequence[str] = (), config: Path = CONFIG) -> Path:
+    """The folder with rows and weights of the config as it is now; made when it is not there. `settings`, each
+    KEY=VALUE, replace values of it."""
+    work = folder / digest_of(load_config(config, settings))
     if not (work / "model" / "base").is_dir():
         print(f"preparing rows and cold-started weights in {work}", flush=True)
-        run_module(sys.executable, "preparation", [str(work), *settings], threads=threads, log=None)
+        run_module(sys.executable, "preparation", [str(config), str(work), *settings], threads=threads, log=None)
     return work
 
 
-def run_side(side: str, python: str, *, work: Path, seed: int, steps: int, threads: int) -> SideResult:
-    """Run one side in a process of its own and read what it leaves."""
+def run_side(
+    side: str, python: str, *, work: Path, seed: int, steps: int, threads: int, more: Sequence[str] = ()
+) -> SideResult:
+    """Run one side in a process of its own, with these further options, and read what it leaves."""
     out = work / f"{side}-{seed}.json"
     options = {"--work": work, "--seed": seed, "--steps": steps, "--threads": threads, "--out": out}
-    words = [str(word) for option in options.items() for word in option]
+    words = [*(str(word) for option in options.items() for word in option), *more]
     run_module(python, f"{side}_side", words, threads=threads, log=work / f"{side}-{seed}.log")
     return SideResult.read(out)
 

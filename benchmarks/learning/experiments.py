@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 COUNTING: Final = Path(__file__).with_name("counting.yaml")
-QUICKSTART: Final = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+CONFIGS: Final = Path(__file__).parents[2] / "configs"
+QUICKSTART: Final = CONFIGS / "quickstart.yaml"
+WORD_PROBLEMS: Final = CONFIGS / "word_problems" / "smollm2.yaml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {
         **_QUICKSTART,
+        "word-problems": Experiment(config=WORD_PROBLEMS),
         **{name: Experiment(config=COUNTING, overrides=overrides, threads=1) for name, overrides in ALGORITHMS.items()},
     }
 )

@@ -78,9 +78,10 @@ def package_versions(*names: str) -> dict[str, str]:
 
 
 def parse_side() -> argparse.Namespace:
-    """The command line of a side: --work, --seed, --steps, --threads, --out, and Sightline's --workers, --sharding and
-    further settings."""
+    """The command line of a side: --work, --seed, --steps, --threads, --out, the config that both sides follow with
+    changes of it, Sightline's --workers and --sharding, and TRL's --micro-batch in samples."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
@@ -88,5 +89,6 @@ def parse_side() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--sharding", default="full")
+    parser.add_argument("--micro-batch", type=int)
     parser.add_argument("--set", dest="settings", nargs="*", default=[], metavar="KEY=VALUE")
     return parser.parse_args()

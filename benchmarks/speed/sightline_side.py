@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_versions, parse_side
+from benchmarks.speed.side import SideResult, StepClock, package_versions, parse_side
 from rl_core.config.loading import load_config
 from rl_core.loop.session import open_session
 from rl_core.progress import Advance, Now, SilentProgress
@@ -31,7 +31,7 @@ class ClockProgress(SilentProgress):
 def main() -> None:
     arguments = parse_side()
     config = load_config(
-        CONFIG,
+        arguments.config,
         [
             f"seed={arguments.seed}",
             f"trainer.max_steps={arguments.steps}",

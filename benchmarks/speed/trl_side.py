@@ -7,10 +7,16 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    PreTrainedModel,
+    TrainerCallback,
+)
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.speed.side import CONFIG, SideResult, StepClock, package_versions, parse_side
+from benchmarks.speed.side import SideResult, StepClock, package_versions, parse_side
 from rl_core.config.loading import load_config
 from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
@@ -18,7 +24,7 @@ from rl_core.config.training import OptimConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import PromptTemplate
-from rl_core.models.loading import banned_token_ids
+from rl_core.models.loading import banned_token_ids, has_vision, load_architecture
 from rl_core.rewards.calling import load_scorer
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
@@ -86,33 +92,36 @@ def ordered_prompts(dataset: PreparedDataset, config: RunConfig, steps: int) -> 
 
 
 def conversations(prompts: Sequence[Prompt], dataset: PreparedDataset, template: PromptTemplate) -> Dataset:
-    """Rows as TRL takes them. Images are decoded once, before the clock starts: TRL fetches every row 32 times."""
-    images = [dataset.images.image(prompt.image_uids[0]) for prompt in prompts]
+    """Rows as TRL takes them, with at most one image each. Images are decoded once, before the clock starts: TRL
+    fetches every row 32 times."""
+    images = [[dataset.images.image(uid) for uid in prompt.image_uids] for prompt in prompts]
     texts = [template.render(prompt.question).replace(IMAGE_PLACE, "") for prompt in prompts]
 
     def fetch(batch: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
         rows = list(batch["row"])
-        return {
-            "prompt": [[{"role": "user", "content": texts[row]}] for row in rows],
-            "images": [[images[row]] for row in rows],
-            "row": rows,
-        }
+        shown = {"images": [images[row] for row in rows]} if images[0] else {}
+        return {"prompt": [[{"role": "user", "content": texts[row]}] for row in rows], **shown, "row": rows}
 
     return Dataset.from_dict({"row": list(range(len(prompts)))}).with_transform(fetch)
 
 
-def trl_config(config: RunConfig, *, steps: int, base_model: Path, output: Path) -> GRPOConfig:
-    """TRL's settings for what Sightline's config says; anything else is the fastest choice that was found."""
+def trl_config(
+    config: RunConfig, *, steps: int, base_model: Path, output: Path, micro_batch: int | None = None
+) -> GRPOConfig:
+    """TRL's settings for what Sightline's config says; anything else is the fastest choice that was found. A
+    micro-batch has so many samples, all of an optimizer step where it is not given."""
     group = config.rollout.n
+    samples = config.actor.global_batch_size * group
+    accumulated = samples // (micro_batch or samples)
     optimizer_steps = config.data.rollout_batch_size // config.actor.global_batch_size
     optim = config.actor.optim
     return GRPOConfig(
         output_dir=str(output),
         seed=config.seed,
         max_steps=steps * optimizer_steps,
-        per_device_train_batch_size=config.actor.global_batch_size * group,
-        gradient_accumulation_steps=1,
-        steps_per_generation=optimizer_steps,
+        per_device_train_batch_size=samples // accumulated,
+        gradient_accumulation_steps=accumulated,
+        steps_per_generation=optimizer_steps * accumulated,
         num_generations=group,
         max_completion_length=config.rollout.max_response_length,
         temperature=config.rollout.temperature,
@@ -133,7 +142,7 @@ def trl_config(config: RunConfig, *, steps: int, base_model: Path, output: Path)
         loss_type="bnpo",
         scale_rewards="group",
         use_cpu=True,
-        bf16=False,
+        bf16=config.model.dtype == "bfloat16",
         gradient_checkpointing=False,
         logging_strategy="no",
         save_strategy="no",
@@ -146,7 +155,7 @@ def trl_config(config: RunConfig, *, steps: int, base_model: Path, output: Path)
 def main() -> None:
     arguments = parse_side()
     torch.set_num_threads(arguments.threads)
-    config = load_config(CONFIG, [f"seed={arguments.seed}"])
+    config = load_config(arguments.config, [f"seed={arguments.seed}", *arguments.settings])
     run = RunDirectory(arguments.work)
     dataset = PreparedDataset.open(run.data, "train")
     prompts = ordered_prompts(dataset, config, arguments.steps)
@@ -155,10 +164,16 @@ def main() -> None:
     callback = ClockCallback(config.data.rollout_batch_size // config.actor.global_batch_size)
     trainer = SameRateTrainer(
         optim=config.actor.optim,
-        model=AutoModelForImageTextToText.from_pretrained(run.base_model, dtype=torch.float32),
+        model=load_model(run.base_model, config),
         processing_class=AutoProcessor.from_pretrained(run.base_model, padding_side="left"),
         reward_funcs=reward,
-        args=trl_config(config, steps=arguments.steps, base_model=run.base_model, output=arguments.work / "trl"),
+        args=trl_config(
+            config,
+            steps=arguments.steps,
+            base_model=run.base_model,
+            output=arguments.work / "trl",
+            micro_batch=arguments.micro_batch,
+        ),
         train_dataset=rows,
         callbacks=[callback],
     )
@@ -175,13 +190,23 @@ def main() -> None:
     ).write(arguments.out)
 
 
+def load_model(folder: Path, config: RunConfig) -> PreTrainedModel:
+    """Weights in float32, as Sightline's optimizer has them; with bfloat16, TRL computes in it by autocast."""
+    factory = AutoModelForImageTextToText if has_vision(load_architecture(folder)) else AutoModelForCausalLM
+    model: PreTrainedModel = factory.from_pretrained(folder, dtype=torch.float32)
+    return model
+
+
 def check_token_ids(trainer: GRPOTrainer, rows: Dataset, prompts: Sequence[Prompt]) -> None:
     """Both sides must see the same prompt, to the token. Raises ValueError where they do not."""
     first = rows[0]
-    content = [{"type": "image", "image": first["images"][0]}, {"type": "text", "text": first["prompt"][0]["content"]}]
+    text = first["prompt"][0]["content"]
+    shown = [{"type": "image", "image": image} for image in first.get("images", [])]
+    content = [*shown, {"type": "text", "text": text}] if shown else text
     token_ids = trainer.processing_class.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True, return_dict=True
-    )["input_ids"][0]
+    )["input_ids"]
+    token_ids = token_ids[0] if shown else token_ids  # a processor of images answers with a batch
     if token_ids != prompts[0].token_ids.tolist():
         raise ValueError(f"TRL reads {token_ids}, Sightline {prompts[0].token_ids.tolist()}")
 
