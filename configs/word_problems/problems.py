@@ -100,6 +100,9 @@ KINDS = (
             "{name} has {a} {things} and buys {b} more. How many {things} does {name} have now?",
             "{name} has {a} {things} and {other} has {b}. How many {things} do they have together?",
             "On Monday {name} found {a} {things}, and on Tuesday {b}. How many {things} did {name} find in all?",
+            "There are {a} {things} in one drawer and {b} in another. How many {things} are in both drawers?",
+            "{name} put {a} {things} into a basket, and {other} added {b}. How many {things} are in the basket?",
+            "{name} collected {a} {things} last year and {b} this year. What is the total number of {things}?",
         ),
         held_out=(
             "A shelf holds {a} {things}. {name} puts {b} more on it. How many {things} are on the shelf now?",
@@ -112,6 +115,9 @@ KINDS = (
             "{name} had {a} {things} and gave {b} of them to {other}. How many {things} does {name} have left?",
             "There were {a} {things} in a bag. {name} took out {b}. How many {things} are still in the bag?",
             "{name} has {a} {things}, {other} has {b}. How many more {things} does {name} have than {other}?",
+            "{name} bought {a} {things} and used {b} of them. How many {things} remain for {name}?",
+            "{name} needs {a} {things} and has {b}. How many more {things} does {name} need?",
+            "Of {a} {things} on a table, {b} belong to {name}. How many {things} do not belong to {name}?",
         ),
         held_out=(
             "Of {a} {things} that {name} collected, {b} got lost. How many {things} remain?",
@@ -124,6 +130,9 @@ KINDS = (
             "{name} has {a} boxes with {b} {things} in each. How many {things} does {name} have?",
             "{name} gives {b} {things} to each of {a} friends. How many {things} does {name} give away?",
             "There are {a} rows of {b} {things}. How many {things} are there?",
+            "Each of {a} shelves holds {b} {things}. How many {things} do the shelves hold together?",
+            "{name} buys {a} packs of {b} {things}. How many {things} does {name} buy?",
+            "{name} makes {b} {things} an hour. How many {things} does {name} make in {a} hours?",
         ),
         held_out=(
             "Every day {name} sells {b} {things}. How many {things} does {name} sell in {a} days?",
@@ -135,6 +144,10 @@ KINDS = (
         trained=(
             "{name} had {a} {things}, got {b} more and then lost {c}. How many {things} does {name} have now?",
             "{name} and {other} have {a} and {b} {things}. Together they sell {c}. How many {things} are left?",
+            "A box had {a} {things}. {name} put in {b} and {other} took out {c}. How many {things} are in the box?",
+            "{name} found {a} {things} and bought {b}, but {c} broke. How many whole {things} does {name} have?",
+            "On a shelf were {a} {things}. {b} came and {c} were sold. How many {things} were on the shelf then?",
+            "{name} started with {a} {things}, received {b} and gave {c} to {other}. How many {things} remain?",
         ),
         held_out=(
             "A shop has {a} {things}. It receives {b} and sells {c} to {name}. How many {things} does it have then?",
@@ -145,6 +158,10 @@ KINDS = (
         trained=(
             "{name} has {a} bags of {b} {things} and {c} single ones. How many {things} does {name} have?",
             "{name} fills {a} boxes with {b} {things} each and has {c} left over. How many {things} were there?",
+            "In each of {a} rooms are {b} {things}, and {c} are in the hall. How many {things} are there in all?",
+            "{name} bought {a} packs of {b} {things} and found {c} more. How many {things} does {name} have?",
+            "{a} friends bring {b} {things} each, and {name} brings {c}. How many {things} do they bring together?",
+            "There are {a} rows of {b} {things} and {c} beside them. How many {things} are there?",
         ),
         held_out=("On each of {a} tables lie {b} {things}, and {c} on the floor. How many {things} can {name} see?",),
     ),
