@@ -2,7 +2,8 @@
 
 The same prompts, sampling parameters and seeds go through vLLM's own class `LLM`, which gets decoded PIL images, and
 through our engine, which decodes them itself. Both sides wait in a process of their own and generate in turn; their
-responses must be equal to the token. docs/benchmarks.md says more. Writes a file with `--output`.
+responses must be equal to the token, in bfloat16 nearly all of them, because their logits are added in other orders.
+docs/benchmarks.md says more. Writes a file with `--output`.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
@@ -28,8 +30,10 @@ from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.types import GenerationRequest, Sampling
 
-CONFIG = Path("configs/quickstart.yaml")
+QUICKSTART = Path("configs/quickstart.yaml")
 WARM_UP_ROUNDS = 2
+MOST_DIFFERENT = 0.05
+"""Share of the responses of bfloat16 that may differ."""
 
 Responses = Mapping[tuple[str, int], list[int]]
 """Prompt and sample -> the tokens of the response."""
@@ -45,8 +49,8 @@ def main() -> None:
     if not (arguments.work / "model" / "base").exists():
         from benchmarks.starting_point import make_starting_point  # loads torch, before which `share_cores` must run
 
-        make_starting_point(load_config(CONFIG), RunDirectory(arguments.work))
-    seconds = measured(arguments.work, arguments.rounds)
+        make_starting_point(load_config(arguments.config), RunDirectory(arguments.work))
+    seconds = measured(arguments.work, arguments.config, arguments.rounds)
     ratios = [bare / ours for ours, bare in zip(seconds["sightline"], seconds["vllm"], strict=True)]
     for name, values in seconds.items():
         print(f"{name:10} {median(values):.4f} s in the median of {len(values)} rounds")
@@ -62,16 +66,18 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=Path, default=QUICKSTART)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--work", type=Path, default=Path("runs/generation"), help="rows and weights; made if missing")
     parser.add_argument("--output", type=Path)
     return parser.parse_args()
 
 
-def measured(work: Path, rounds: int) -> dict[str, list[float]]:
+def measured(work: Path, config: Path, rounds: int) -> dict[str, list[float]]:
     """Seconds of each round, by side. The first rounds, which start the sides up, are not counted."""
     sides = {"sightline": open_sightline, "vllm": open_bare}
-    pipes = {name: start(open_side, work) for name, open_side in sides.items()}
+    most_different = MOST_DIFFERENT if load_config(config).model.dtype == "bfloat16" else 0.0
+    pipes = {name: start(open_side, work, config) for name, open_side in sides.items()}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(WARM_UP_ROUNDS + rounds):
         answers = {}
@@ -79,25 +85,28 @@ def measured(work: Path, rounds: int) -> dict[str, list[float]]:
             pipes[name].send(number)
             taken, answers[name] = pipes[name].recv()
             seconds[name].append(taken)
-        assert answers["sightline"] == answers["vllm"], f"round {number}: the two sides gave different responses"
+        different = [key for key, tokens in answers["sightline"].items() if tokens != answers["vllm"][key]]
+        assert len(different) <= most_different * len(answers["vllm"]), (
+            f"round {number}: other responses to {different}"
+        )
     for pipe in pipes.values():
         pipe.send(None)
     return {name: values[WARM_UP_ROUNDS:] for name, values in seconds.items()}
 
 
-def start(open_side: Callable[[Path, RunConfig], Generate], work: Path) -> Connection:
+def start(open_side: Callable[[Path, RunConfig], Generate], work: Path, config: Path) -> Connection:
     """Start a side's process; returns its end of the pipe once it can answer."""
     here, there = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    context.Process(target=serve, args=(there, open_side, work), daemon=True).start()
+    context.Process(target=serve, args=(there, open_side, work, config), daemon=True).start()
     assert here.recv() == "ready"
     return here
 
 
-def serve(pipe: Connection, open_side: Callable[[Path, RunConfig], Generate], work: Path) -> None:
+def serve(pipe: Connection, open_side: Callable[[Path, RunConfig], Generate], work: Path, path: Path) -> None:
     """Answer rounds until None comes. Each round has prompts of its own, so that no cache knows them."""
     share_cores()
-    config = load_config(CONFIG)
+    config = load_config(path)
     generate = open_side(work, config)
     prompts = PreparedDataset.open(work / "data", "train")
     sampling = Sampling(temperature=config.rollout.temperature, max_tokens=config.rollout.max_response_length)
@@ -160,12 +169,15 @@ def open_bare(work: Path, config: RunConfig) -> Generate:
 
     def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> tuple[float, Responses]:
         images = {uid: data.images.image(uid) for request in requests for uid in request.prompt.image_uids}
-        prompts = [
-            {
-                "prompt_token_ids": request.prompt.engine_token_ids.tolist(),
-                "multi_modal_data": {"image": [images[uid] for uid in request.prompt.image_uids]},
-                "multi_modal_uuids": {"image": list(request.prompt.image_uids)},
-            }
+
+        def shown(uids: Sequence[str]) -> dict[str, Any]:
+            if not uids:
+                return {}
+            pictures = [images[uid] for uid in uids]
+            return {"multi_modal_data": {"image": pictures}, "multi_modal_uuids": {"image": list(uids)}}
+
+        prompts: Any = [
+            {"prompt_token_ids": request.prompt.engine_token_ids.tolist()} | shown(request.prompt.image_uids)
             for request in requests
         ]
         start = time.perf_counter()

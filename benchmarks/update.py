@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=1)
     parser.add_argument("--width", type=int, default=256, help="of the hidden states; heads have 32 numbers")
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--model", type=Path, help="a language model's folder, in place of tiny random models")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -76,8 +77,10 @@ def main() -> None:
     peak = product_flops(torch.device(options.device), getattr(torch, options.dtype))
     results = []
     for kind, family in FAMILIES.items():
+        if kind == "image" and options.model:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            sides = Sides(Path(folder), family, options)
+            sides = Sides(options.model or _tiny_model(Path(folder), family, options), family, options)
             for n in (5, 8):
                 for times in (1, 2, 4):
                     size = options.response
@@ -88,23 +91,27 @@ def main() -> None:
         options.output.write_text(json.dumps(facts | {"product_flops": peak, "results": results}, indent=1) + "\n")
 
 
+def _tiny_model(folder: Path, family: str, options: argparse.Namespace) -> Path:
+    heads = options.width // 32
+    source = TinyModel(
+        type="tiny",
+        family=family,  # type: ignore[arg-type]
+        hidden_size=options.width,
+        num_layers=options.layers,
+        num_heads=heads,
+        num_key_value_heads=max(1, heads // 2),
+        intermediate_size=2 * options.width,
+        vision_depth=4,
+        vision_hidden_size=options.width,
+    )
+    build_tiny_model(source, folder, corpus=CORPUS, seed=1)
+    return folder
+
+
 class Sides:
     """The policy, and the same weights in transformers' own model."""
 
     def __init__(self, folder: Path, family: str, options: argparse.Namespace) -> None:
-        heads = options.width // 32
-        source = TinyModel(
-            type="tiny",
-            family=family,  # type: ignore[arg-type]
-            hidden_size=options.width,
-            num_layers=options.layers,
-            num_heads=heads,
-            num_key_value_heads=max(1, heads // 2),
-            intermediate_size=2 * options.width,
-            vision_depth=4,
-            vision_hidden_size=options.width,
-        )
-        build_tiny_model(source, folder, corpus=CORPUS, seed=1)
         self.bench = Bench.load(folder, dtype=options.dtype)
         self.bench.policy.to(options.device)
         factory = AutoModelForCausalLM if family == FAMILIES["text"] else AutoModelForImageTextToText
