@@ -16,7 +16,7 @@ from rl_core.run_directory import RunDirectory
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Held-out greedy accuracy of one run, measured now and then.
+    """Held-out accuracy of one run in the mode of its validations, measured now and then.
 
     Attributes:
         steps: Training steps after which it was measured; 0 is the cold start.
@@ -97,7 +97,7 @@ def plot(learned: Sequence[Learned], path: Path) -> None:
         axes.plot(steps, [fmean(values) for values in at_steps], color=colour, label=label, linewidth=1.6)
         lowest, highest = ([bound(values) for values in at_steps] for bound in (min, max))
         axes.fill_between(steps, lowest, highest, color=colour, alpha=0.12, linewidth=0)
-    axes.set(xlabel="training step", ylabel="held-out greedy accuracy", ylim=(0, 1))
+    axes.set(xlabel="training step", ylabel="held-out accuracy", ylim=(0, 1))
     axes.grid(alpha=0.25)
     axes.legend(ncols=2, fontsize=9, frameon=False, loc="lower right")
     figure.savefig(path, dpi=150, metadata={"Software": None})
