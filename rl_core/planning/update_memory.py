@@ -200,10 +200,14 @@ def _norm_copies(config: RunConfig, *, on_gpu: bool) -> int:
 
 
 def _attention_numbers(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
-    """Queries, outputs, keys and values. The kernels for bfloat16 take prompts and responses one after the other, which
-    costs another array of outputs, and copies of the prompt's keys and values for each response."""
+    """Queries, outputs, keys and values. In bfloat16 the kernels of a GPU take prompts and responses one after the
+    other, which costs another array of outputs, and copies of the prompt's keys and values for each response; on a CPU
+    attention is in float32, which counts twice (rl_core.models.cpu.layers), and its output is rounded."""
+    numbers = 2 * sizes.query_size + 2 * sizes.key_value_size
     if config.model.dtype == "float32":
-        return 2 * sizes.query_size + 2 * sizes.key_value_size
+        return numbers
+    if not passing.on_gpu:
+        return 2 * numbers + sizes.query_size
     return 3 * sizes.query_size + int(2 * (1 + passing.keys) * sizes.key_value_size)
 
 

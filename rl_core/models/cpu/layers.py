@@ -156,8 +156,8 @@ def _turned(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, direc
 
 
 def attend_trees(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
-    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`. In float32 at least: the kernel's
-    backward pass takes four times as long in bfloat16 where rows have tens of tokens, and nowhere less."""
+    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`. In float32 at least: in
+    bfloat16 the kernel's backward pass takes four times as long where rows have tens of tokens."""
     precision = torch.promote_types(query.dtype, torch.float32)
     form = tree_products if is_short(layout) else tree_shared_prompt
     exact = (part.to(precision) for part in (query, *states))
