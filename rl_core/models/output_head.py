@@ -94,11 +94,16 @@ def token_log_probs(
 
 def _log_softmax(hidden: torch.Tensor, rows: HeadRows, temperature: float) -> torch.Tensor:
     """[chunk, V] float32."""
-    return torch.log_softmax((rows.head(hidden).float() + rows.logit_bias).div_(temperature), dim=-1)
+    logits = rows.head(hidden).float().add_(rows.logit_bias)
+    if temperature != 1.0:
+        logits = logits.div_(temperature)  # whose backward pass takes another array of logits
+    return torch.log_softmax(logits, dim=-1)
 
 
 def _entropy(scores: torch.Tensor) -> torch.Tensor:
-    return -(scores.exp() * scores).sum(dim=-1)
+    exponentials = scores.exp()
+    products = exponentials * scores if scores.requires_grad else exponentials.mul_(scores)
+    return -products.sum(dim=-1)
 
 
 def _kl(scores: torch.Tensor, ref_scores: torch.Tensor) -> torch.Tensor:
