@@ -118,9 +118,32 @@ GEOQA_R1V: Final = _R1V(
     ),
 )
 
+# This project's own, of configs/word_problems.
+WORD_PROBLEMS: Final = Protocol(
+    name="word-problems@1",
+    summary="arithmetic word problems in sentences that are not trained on; of configs/word_problems/problems.py",
+    items=None,
+    columns=Columns(),
+    num_items=200,
+    prompt="{{ content }} Reply with the number inside <answer></answer>.",
+    max_prompt_length=96,
+    min_pixels=3136,  # of no meaning without images, and the defaults
+    max_pixels=4_194_304,
+    answering=Answering(temperature=1.0, top_p=0.95, n=2, max_response_length=48),
+    judging=Judging(function="count", rule="the number in <answer></answer> is the truth; over all items"),
+)
+
 PROTOCOLS: Final[Mapping[str, Protocol]] = {
     protocol.name: protocol
-    for protocol in (GEO3K_EASYR1, CLEVR_COUNT_EASYR1, GEOQA_EASYR1, MATH12K_EASYR1, SUPERCLEVR_R1V, GEOQA_R1V)
+    for protocol in (
+        GEO3K_EASYR1,
+        CLEVR_COUNT_EASYR1,
+        GEOQA_EASYR1,
+        MATH12K_EASYR1,
+        SUPERCLEVR_R1V,
+        GEOQA_R1V,
+        WORD_PROBLEMS,
+    )
 }
 
 
