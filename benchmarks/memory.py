@@ -12,7 +12,6 @@ such blocks would have taken.
 import argparse
 import ctypes
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import psutil
 
 from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
@@ -146,7 +146,7 @@ class MemoryInUse:
 
     def _watch(self) -> None:
         while not self._ended.wait(WATCH_SECONDS):
-            resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+            resident = psutil.Process().memory_info().rss
             self.most_gib = max(self.most_gib, (resident - self._mallinfo2().fordblks) / GIB)
 
 

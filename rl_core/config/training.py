@@ -68,12 +68,15 @@ class OptimConfig(Section):
             )
 
 
+_ANSWER_ALONE: Final = "{{ answer }}"
+
+
 class ColdStartConfig(Section):
     """A short supervised stage before RL that teaches the form of an answer."""
 
     source: Source | None = None
     """Rows to imitate; null takes the training rows."""
-    target_template: str = "{{ answer }}"
+    target_template: str = _ANSWER_ALONE
     """Jinja template (variables `answer`, `question`) of the response to imitate."""
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
@@ -88,7 +91,7 @@ class ColdStartConfig(Section):
     def form_of_answers(self) -> str | None:
         """The template that makes a response of a training row's answer; None where only rows of their own, whose
         answers are whole responses, are imitated."""
-        imitates_responses = self.source is not None and self.target_template == "{{ answer }}"
+        imitates_responses = self.source is not None and self.target_template == _ANSWER_ALONE
         return None if imitates_responses else self.target_template
 
     @override

@@ -1,7 +1,7 @@
 """The layers that take the place of transformers' own: patch projections, and the float32 logits of a bfloat16 model,
 which are nearer to the exact ones, with an ordinary layer's gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,14 +46,21 @@ def test_logits_are_the_exact_ones_up_to_float32_rounding() -> None:
     assert (head(hidden).double() - exact).abs().max() > 100 * (logits.double() - exact).abs().max()
 
 
+@pytest.fixture(params=["none", "ieee"])
+def precision(request: pytest.FixtureRequest) -> Iterator[str]:
+    """That of all float32 products, which torch has no other way to put back."""
+    products = torch.backends.mkldnn.matmul
+    before, products.fp32_precision = products.fp32_precision, request.param
+    yield request.param
+    products.fp32_precision = before
+
+
 @pytest.mark.parametrize("words", [4095, 4096, 9001])
-@pytest.mark.parametrize("precision", ["none", "ieee"])
 def test_the_float32_product_of_a_large_vocabulary_is_exact_and_leaves_other_products_as_they_are(
     words: int, precision: str
 ) -> None:
     generator = torch.Generator().manual_seed(words)
     hidden, weight = (torch.randn(count, 576, generator=generator).bfloat16() for count in (33, words))
-    torch.backends.mkldnn.matmul.fp32_precision = precision
     product = float32_product(hidden, weight)
     assert torch.backends.mkldnn.matmul.fp32_precision == precision
     torch.testing.assert_close(product.double(), hidden.double() @ weight.double().t(), rtol=1e-5, atol=1e-4)

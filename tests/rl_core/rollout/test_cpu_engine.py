@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.v1.request import Request
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
+from rl_core.rollout.cpu import float32_logits
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 
@@ -52,6 +54,12 @@ def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_ENGINE, "off")
     with pytest.raises(ValueError, match="SIGHTLINE_CPU_ENGINE=off in the environment: set it to 0"):
         takes_cpu_code(CPU_ENGINE)
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
+def test_a_started_engine_takes_the_float32_logits() -> None:
+    assert LogitsProcessor._apply_head is float32_logits.logits
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)

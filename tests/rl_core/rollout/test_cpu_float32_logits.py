@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
 from rl_core.rollout.cpu import float32_logits
@@ -21,8 +20,3 @@ def test_the_logits_are_those_of_vllm(rows: int, has_bias: bool) -> None:
     found = float32_logits.logits(processor, head, hidden, bias)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, float32_logits._apply_head(processor, head, hidden, bias), rtol=1e-5, atol=1e-5)
-
-
-def test_engines_take_it() -> None:
-    float32_logits.use_float32_product()
-    assert LogitsProcessor._apply_head is float32_logits.logits
