@@ -1,30 +1,50 @@
 """A step of a real model beside TRL's: `python -m benchmarks.versus_trl_real`, after `make bench-trl` and `make real`.
 
-SmolLM2-135M on word problems: 16 prompts with 8 responses of up to 128 tokens. TRL is first tried in each number format
-with micro-batches of several sizes, a run each, and its fastest setting then runs in pairs with Sightline, either side
-first in turn. A run's first step, which has start-up costs, is left out. Writes a file with `--output`.
+SmolLM2-135M on word problems: 16 prompts with 8 responses of up to 128 tokens. TRL is first tried in several
+settings, a step each: number format, samples of a micro-batch, and what generates (`generate` of transformers, its
+continuous batching, or vLLM in TRL's process). The fastest then runs in pairs with Sightline, each side first in turn.
+Sightline's first step is left out, because it holds the start of the generator; TRL's has nothing of note that its
+second has not. Writes a file with `--output`.
 """
 
 import argparse
 import json
 import sys
-from itertools import product
 from pathlib import Path
 from statistics import median
+from subprocess import CalledProcessError
+from typing import NamedTuple
 
 from benchmarks.speed.report import machine_facts
 from benchmarks.versus_trl import pin_to_cores, prepared_work, run_side
 
 CONFIG = Path("configs/word_problems/smollm2.yaml")
 SETTINGS = ("rollout.max_response_length=128", "cold_start.steps=1", "cold_start.batch_size=1")
-FORMATS = ("bfloat16", "float32")
+
+
+class Setting(NamedTuple):
+    """Of TRL: number format, samples of a micro-batch, and what generates."""
+
+    dtype: str
+    micro_batch: int
+    generation: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}, micro-batches of {self.micro_batch}, {self.generation}"
+
+
+TRIED = (
+    Setting("bfloat16", 16, "padded"),
+    Setting("bfloat16", 32, "padded"),
+    Setting("bfloat16", 16, "continuous"),
+    Setting("bfloat16", 16, "vllm"),
+    Setting("float32", 16, "padded"),
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--steps", type=int, default=2, help="of each run; the first is left out")
-    parser.add_argument("--micro-batches", type=int, nargs="+", default=[16, 32, 64], help="samples, tried with TRL")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("runs/versus-trl-real"))
     parser.add_argument("--trl-python", type=Path, default=Path(".venv-trl/bin/python"))
@@ -34,40 +54,49 @@ def main() -> None:
     facts = machine_facts("benchmarks.versus_trl_real", sys.argv[1:])
     work = prepared_work(arguments.work, arguments.threads, SETTINGS, CONFIG)
 
-    def seconds(side: str, seed: int, *, dtype: str = "bfloat16", micro_batch: int = 0) -> float:
-        """Of a step: the median of those after the first."""
-        words = ["--config", str(CONFIG), "--set", *SETTINGS, f"model.dtype={dtype}"]
+    def ours(seed: int) -> float:
         result = run_side(
-            side,
-            str(arguments.trl_python) if side == "trl" else sys.executable,
+            "sightline", sys.executable, work=work, seed=seed, steps=2, threads=arguments.threads, more=words
+        )
+        return result.seconds(2, 2)
+
+    def theirs(seed: int, setting: Setting) -> float:
+        changed = [*words, f"model.dtype={setting.dtype}", "--micro-batch", str(setting.micro_batch)]
+        result = run_side(
+            "trl",
+            str(arguments.trl_python),
             work=work,
             seed=seed,
-            steps=arguments.steps,
+            steps=1,
             threads=arguments.threads,
-            more=[*words, "--micro-batch", str(micro_batch)] if micro_batch else words,
+            more=[*changed, "--generation", setting.generation],
         )
-        return median(result.seconds(step, step) for step in range(2, arguments.steps + 1))
+        return result.seconds(1, 1)
 
-    tried = {}
-    for dtype, micro_batch in product(FORMATS, arguments.micro_batches):
-        tried[dtype, micro_batch] = seconds("trl", 1, dtype=dtype, micro_batch=micro_batch)
-        print(f"TRL in {dtype}, micro-batches of {micro_batch}: {tried[dtype, micro_batch]:.1f} s a step", flush=True)
-    dtype, micro_batch = min(tried, key=tried.__getitem__)
+    words = ["--config", str(CONFIG), "--set", *SETTINGS]
+    tried: dict[Setting, float] = {}
+    for setting in TRIED:
+        try:
+            tried[setting] = theirs(1, setting)
+        except CalledProcessError as error:
+            print(f"TRL in {setting}: ends with exit code {error.returncode}, see the log in {work}", flush=True)
+            continue
+        print(f"TRL in {setting}: {tried[setting]:.1f} s a step", flush=True)
+    fastest = min(tried, key=tried.__getitem__)
     found: dict[str, list[float]] = {"sightline": [], "trl": []}
     for number, seed in enumerate(arguments.seeds):
         for side in sorted(found, reverse=number % 2 == 1):
-            of_trl = {"dtype": dtype, "micro_batch": micro_batch} if side == "trl" else {}
-            found[side].append(seconds(side, seed, **of_trl))
+            found[side].append(ours(seed) if side == "sightline" else theirs(seed, fastest))
         print(f"seed {seed}: {found['sightline'][-1]:.1f} s a step, TRL {found['trl'][-1]:.1f} s", flush=True)
-    ratios = [theirs / ours for ours, theirs in zip(found["sightline"], found["trl"], strict=True)]
+    ratios = [trl / sightline for sightline, trl in zip(found["sightline"], found["trl"], strict=True)]
     print(f"Sightline takes {median(ratios):.2f} times the samples a second of TRL (median of the pairs)")
     if arguments.output:
         result = facts | {
             "settings": SETTINGS,
             "trl_seconds_of_a_step_in_each_setting": {
-                f"{dtype}, {size}": round(s, 1) for (dtype, size), s in tried.items()
+                str(setting): round(tried[setting], 1) if setting in tried else "fails" for setting in TRIED
             },
-            "trl_setting": f"{dtype}, micro-batches of {micro_batch}",
+            "trl_setting": str(fastest),
             "seconds_of_a_step": {side: [round(s, 1) for s in each] for side, each in found.items()},
             "ratios": [round(ratio, 2) for ratio in ratios],
             "ratio_median": round(median(ratios), 2),

@@ -79,7 +79,7 @@ def package_versions(*names: str) -> dict[str, str]:
 
 def parse_side() -> argparse.Namespace:
     """The command line of a side: --work, --seed, --steps, --threads, --out, the config that both sides follow with
-    changes of it, Sightline's --workers and --sharding, and TRL's --micro-batch in samples."""
+    changes of it, Sightline's --workers and --sharding, TRL's --micro-batch in samples, and its --generation."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--work", type=Path, required=True)
@@ -90,5 +90,6 @@ def parse_side() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--sharding", default="full")
     parser.add_argument("--micro-batch", type=int)
+    parser.add_argument("--generation", choices=["padded", "continuous", "vllm"], default="padded")
     parser.add_argument("--set", dest="settings", nargs="*", default=[], metavar="KEY=VALUE")
     return parser.parse_args()

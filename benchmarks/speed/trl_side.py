@@ -106,7 +106,13 @@ def conversations(prompts: Sequence[Prompt], dataset: PreparedDataset, template:
 
 
 def trl_config(
-    config: RunConfig, *, steps: int, base_model: Path, output: Path, micro_batch: int | None = None
+    config: RunConfig,
+    *,
+    steps: int,
+    base_model: Path,
+    output: Path,
+    micro_batch: int | None = None,
+    generation: str = "padded",
 ) -> GRPOConfig:
     """TRL's settings for what Sightline's config says; anything else is the fastest choice that was found. A
     micro-batch has so many samples, all of an optimizer step where it is not given."""
@@ -141,6 +147,9 @@ def trl_config(
         beta=0.0,
         loss_type="bnpo",
         scale_rewards="group",
+        use_transformers_continuous_batching=generation == "continuous",
+        use_vllm=generation == "vllm",
+        vllm_mode="colocate",
         use_cpu=True,
         bf16=config.model.dtype == "bfloat16",
         gradient_checkpointing=False,
@@ -173,6 +182,7 @@ def main() -> None:
             base_model=run.base_model,
             output=arguments.work / "trl",
             micro_batch=arguments.micro_batch,
+            generation=arguments.generation,
         ),
         train_dataset=rows,
         callbacks=[callback],

@@ -25,8 +25,8 @@ from pretended_card_plain_forms import PLAIN_FORMS, PLAIN_FUNCTIONS
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 _MOST_BYTES = int(float(os.environ.get("PRETENDED_CARD_COMPUTE_MIB", "256")) * 2**20)
-# Inductor clears a cache of 50 MiB before each of hundreds of timings.
-_MOST_BYTES_TO_FILL = 2**24
+# Inductor fills this much, the card's L2 cache, before each of hundreds of timings.
+_BYTES_OF_THE_CACHE = 50 * 2**20
 # vLLM's second model runner with its sampler, and the normalisation of pixels.
 _INTERPRETED = ("vllm.v1.worker.gpu.", "vllm.model_executor.layers.fusion.mm_input_norm")
 
@@ -175,15 +175,15 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
     real = torch.library.get_kernel(name, "CUDA")
     is_on_the_host_alone = name in _ON_THE_HOST_ALONE
     has_results = not any(argument.alias_info for argument in operation._schema.returns)
-    most_bytes = _MOST_BYTES_TO_FILL if name in _FILLING else _MOST_BYTES
-    if name in _WITH_A_CACHE or is_on_the_host_alone:
-        most_bytes = math.inf
+    most_bytes = math.inf if name in _WITH_A_CACHE or is_on_the_host_alone else _MOST_BYTES
     has_form = name in PLAIN_FORMS or torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     tensors = [at for at, argument in enumerate(operation._schema.arguments) if str(argument.type) == "Tensor"]
 
     def kernel(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         args = _without_numbers(args, tensors)
-        computes = _bytes_of((args, kwargs)) <= most_bytes and not torch.cuda.is_current_stream_capturing()
+        size = _bytes_of((args, kwargs))
+        is_wanted = size <= most_bytes and not (name in _FILLING and size == _BYTES_OF_THE_CACHE)
+        computes = is_wanted and not torch.cuda.is_current_stream_capturing()
         if is_on_the_host_alone and computes:
             with _plain_torch():
                 host = _host_call(operation, args, kwargs)
