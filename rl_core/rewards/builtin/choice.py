@@ -1,23 +1,33 @@
-"""Multiple choice: whether the response chooses the right letter."""
+"""Multiple choice: whether the response chooses the right letter, or all of the right letters and no other."""
 
 import re
 
 from rl_core.rewards.sample import RewardSample
 
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_BOX = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
-_LETTER = re.compile(r"\s*\(?([A-Za-z])(?:[).:,]|\s*$)")  # "B", "(b)", "B. a circle"; not "Because" or "a circle"
-_LETTER_ALONE = re.compile(r"\s*\(?([A-Za-z])\)?[.:,]?\s*")
+_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+
+_MARKUP = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm)\b|\\[()\[\]]|[*$`_{}]")
+_ANNOUNCED = re.compile(r"(?:the\s+)?(?:(?:correct\s+|final\s+)?(?:answer|option|choice)s?)(?:\s+is|\s+are)?(?:\s*:\s*|\s+)", re.I)
+_LETTER = r"\(?(?<![A-Za-z])[A-Za-z](?![A-Za-z])\)?"
+_LIST = re.compile(rf"{_LETTER}(?:(?:[\s,;/&+.]|\band\b|\bor\b)*{_LETTER})*\s*[.:,]?", re.I)
+_RUN = re.compile(r"[A-Z]{2,}")  # "ABD"
+# "B. a circle" and "B, a circle", but neither "A. or B" nor "A: a circle, B: a square" nor "A, maybe B".
+_MARKED_TEXT = r"\s*(?:[.:-]|–|—|(?<=\))|(?=\())\s*(?!(?:and|or|&)\b)(?!.*(?<![A-Za-z])[A-Z][).:])"
+_TEXT_AFTER_COMMA = r"\s*,\s*(?!(?:and|or|&)\b)(?!.*(?<![A-Za-z])[A-Z](?![A-Za-z]))"
+_EXPLAINED = re.compile(rf"({_LETTER})(?:{_MARKED_TEXT}|{_TEXT_AFTER_COMMA})\S.*", re.DOTALL)
 
 
 def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str, float]:
     r"""overall = (1 - format_weight) * accuracy + format_weight * format.
 
-    The letter is read from the last `<answer></answer>` (from a `\boxed{}` in it, if there is one), else from the last
-    `\boxed{}`, else from a response that is a letter alone. Format is 1 if the letter was read from one of the first
-    two. Case does not matter. The ground truth is a letter alone or a letter followed by its text ("B. a circle").
+    The choice is read from the last `<answer></answer>` (from a `\boxed{}` in it, if there is one), else from the last
+    `\boxed{}`, else from a response that is letters alone. Format is 1 if it was read from one of the first two. Case,
+    markup (`**B**`, `$B$`, `\text{B}`), parentheses and a text after a single letter ("B. a circle") do not matter.
+    The ground truth is written in the same ways; with several letters ("A,C", "A and C", "AC") all of them have to be
+    chosen, and a response that names a letter too many is wrong.
     """
-    truth = _read(_LETTER.match(sample.ground_truth_text))
+    truth = _letters(sample.ground_truth_text)
     if truth is None:
         raise ValueError(f"the ground truth {sample.ground_truth_text!r} is not a choice; `choice` cannot judge it")
     given = parse(sample.response)
@@ -28,9 +38,9 @@ def compute_score(sample: RewardSample, format_weight: float = 0.1) -> dict[str,
 
 
 def parse(response: str) -> str | None:
-    """The chosen letter, in upper case; None if there is none."""
+    """The chosen letters in upper case and in order, such as "B" or "A,C"; None if there are none."""
     marked = _marked(response)
-    return _read(_LETTER_ALONE.fullmatch(response) if marked is None else _LETTER.match(marked))
+    return _letters(response, explained=False) if marked is None else _letters(marked)
 
 
 def exemplar(answer: str) -> str:
@@ -45,5 +55,18 @@ def _marked(response: str) -> str | None:
     return marked[-1] if marked else None
 
 
-def _read(match: re.Match[str] | None) -> str | None:
-    return match.group(1).upper() if match else None
+def _letters(text: str, *, explained: bool = True) -> str | None:
+    """The letters of a text that holds nothing else, or, if `explained`, a single letter and a text after it."""
+    plain = _MARKUP.sub("", text).strip()
+    plain = plain[match.end() :] if (match := _ANNOUNCED.match(plain)) else plain
+    if _LIST.fullmatch(plain):
+        return _joined(re.findall(_LETTER, plain))
+    if _RUN.fullmatch(plain) and list(plain) == sorted(set(plain)):
+        return _joined(plain)
+    if explained and (match := _EXPLAINED.fullmatch(plain)):
+        return _joined([match.group(1)])
+    return None
+
+
+def _joined(letters: list[str] | str) -> str:
+    return ",".join(sorted({letter.strip("()").upper() for letter in letters}))

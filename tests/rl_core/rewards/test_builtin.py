@@ -158,11 +158,35 @@ def test_geoqa_verifies_formulas_and_else_compares_text(response: str, truth: st
         ("B is the one", "B", 0, 0),
         ("A circle", "A", 0, 0),
         ("<answer>Because</answer>", "B", 0, 0),
+        ("<answer>**B**</answer>", "B", 1, 1),
+        ("<answer>$B$</answer>", "B", 1, 1),
+        ("\\boxed{\\mathrm{B}}", "(b)", 1, 1),
+        ("<answer>Option B: a circle</answer>", "B", 1, 1),
+        ("<answer>B - a circle</answer>", "B", 1, 1),
+        ("The answer is B.", "B", 1, 0),
+        ("<answer>A, B</answer>", "A", 0, 1),
+        ("<answer>A) or B)</answer>", "A", 0, 1),
+        ("<answer>A, or maybe B</answer>", "A", 0, 0),
+        ("<answer>A: a circle, B: a square</answer>", "A", 0, 0),
+        ("<answer>C) vitamin C</answer>", "C. vitamin C", 1, 1),
     ],
 )
-def test_choice_reads_one_letter(response: str, truth: str, accuracy: int, form: int) -> None:
+def test_choice_reads_a_letter(response: str, truth: str, accuracy: int, form: int) -> None:
     expected = {"overall": pytest.approx(0.9 * accuracy + 0.1 * form), "accuracy": accuracy, "format": form}
     assert score("choice", response, truth) == expected
+
+
+@given(
+    chosen=st.sets(st.sampled_from("ABCDE"), min_size=1),
+    truth=st.sets(st.sampled_from("ABCDE"), min_size=1),
+    separators=st.tuples(*[st.sampled_from([",", ", ", " and ", "; ", "/", ".", " "])] * 2),
+    mark=st.sampled_from(["<answer>{}</answer>", "\\boxed{{{}}}", "**{}**", "{}."]),
+)
+def test_choice_wants_all_of_the_right_letters_and_no_other(
+    chosen: set[str], truth: set[str], separators: tuple[str, str], mark: str
+) -> None:
+    written, expected = (between.join(sorted(each)) for each, between in zip((chosen, truth), separators, strict=True))
+    assert score("choice", mark.format(written), expected)["accuracy"] == float(chosen == truth)
 
 
 def test_choice_names_a_ground_truth_that_is_no_choice() -> None:
