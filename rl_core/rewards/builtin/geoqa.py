@@ -1,6 +1,6 @@
 """The reward of R1-V's GeoQA runs (`grpo.py` of Deep-Agent/R1-V, 2025): math-verify first, then equal text."""
 
-from rl_core.rewards.forms import has_tagged_form, one_line_answer
+from rl_core.rewards.forms import answer_or_whole, has_tagged_form
 from rl_core.rewards.grading import silence_limit_warning
 from rl_core.rewards.sample import RewardSample
 
@@ -20,9 +20,9 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
 
 
 def parse(response: str) -> str | None:
-    """The first answer in tags on a single line; None if there is none, although the accuracy is then judged by the
-    whole response."""
-    return one_line_answer(response)
+    """The first answer in tags on a single line; where there is none, the whole response, which is then judged. None
+    if that is blank."""
+    return answer_or_whole(response) or None
 
 
 def exemplar(answer: str) -> str:
@@ -41,7 +41,4 @@ def _verified(response: str, ground_truth: str) -> bool:
 
 
 def _same_text(sample: RewardSample) -> bool:
-    given, truth = one_line_answer(sample.response), one_line_answer(sample.ground_truth_text)
-    return (sample.response.strip() if given is None else given) == (
-        sample.ground_truth_text.strip() if truth is None else truth
-    )
+    return answer_or_whole(sample.response) == answer_or_whole(sample.ground_truth_text)

@@ -1,6 +1,6 @@
 """The reward for answers in tags published as EasyR1's `r1v.py`."""
 
-from rl_core.rewards.forms import has_tagged_form, one_line_answer
+from rl_core.rewards.forms import answer_or_whole, has_tagged_form
 from rl_core.rewards.grading import grader_named
 from rl_core.rewards.sample import RewardSample
 
@@ -20,9 +20,9 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str 
 
 
 def parse(response: str) -> str | None:
-    """The first answer in tags on a single line; None if there is none, although the accuracy is then judged by the
-    whole response."""
-    return one_line_answer(response)
+    """The first answer in tags on a single line; where there is none, the whole response, which is then judged. None
+    if that is blank."""
+    return answer_or_whole(response) or None
 
 
 def exemplar(answer: str) -> str:
@@ -32,9 +32,7 @@ def exemplar(answer: str) -> str:
 
 def _accuracy(response: str, ground_truth: str, grader: str) -> float:
     equal = grader_named(grader)
-    answer = one_line_answer(response)
-    given = response.strip() if answer is None else answer
     try:
-        return float(equal(given, ground_truth.strip()))
+        return float(equal(answer_or_whole(response), ground_truth.strip()))
     except Exception:  # noqa: BLE001 - as published: an answer on which the grader fails is wrong
         return 0.0

@@ -102,8 +102,9 @@ def test_count_names_a_ground_truth_that_is_no_number() -> None:
         (math.parse, r"\boxed{1 / 2}", "1/2"),
         (math.parse, r"\boxed{1", None),
         (r1v.parse, "<answer> 5 </answer><answer>6</answer>", "5"),
-        (r1v.parse, "<answer>\n5</answer>", None),
-        (r1v.parse, "5", None),
+        (r1v.parse, "<answer>\n5</answer>", "<answer>\n5</answer>"),
+        (r1v.parse, " 5 ", "5"),
+        (r1v.parse, " ", None),
         (count.parse, "<answer>five</answer> <answer>5</answer>", "5"),
         (count.parse, "<answer>five</answer>", None),
     ],
@@ -174,6 +175,18 @@ def test_geoqa_verifies_formulas_and_else_compares_text(response: str, truth: st
 def test_choice_reads_a_letter(response: str, truth: str, accuracy: int, form: int) -> None:
     expected = {"overall": pytest.approx(0.9 * accuracy + 0.1 * form), "accuracy": accuracy, "format": form}
     assert score("choice", response, truth) == expected
+
+
+@pytest.mark.parametrize("name", [*JUDGES, "choice"])
+@given(answer=st.sampled_from(["3", "B"]), before=st.sampled_from(["", "so ", "<think>4</think> ", "Answer: A\n"]))
+def test_what_is_right_has_an_answer_that_can_be_counted_for_the_majority(name: str, answer: str, before: str) -> None:
+    module = importlib.import_module(BUILTIN[name])
+    forms = [answer, f"<answer>{answer}</answer>", f"\\boxed{{{answer}}}", f"Answer: {answer}", f"**{answer}**"]
+    truths = {"count": "3", "choice": "B"}
+    for form in forms:
+        result = score(name, before + form, truths.get(name, answer))
+        right = result.get("accuracy_normalized", result["accuracy"]) >= 0.5
+        assert not right or module.parse(before + form) is not None, (before + form, result)
 
 
 @given(
