@@ -8,12 +8,14 @@ _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 _MARKUP = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm)\b|\\[()\[\]]|[*$`_{}]")
-_ANNOUNCED = re.compile(r"(?:the\s+)?(?:(?:correct\s+|final\s+)?(?:answer|option|choice)s?)(?:\s+is|\s+are)?(?:\s*:\s*|\s+)", re.I)
+_ANNOUNCED = re.compile(  # "The correct answer is", "Option", "Answer:"
+    r"(?:the\s+)?(?:correct\s+|final\s+)?(?:answer|option|choice)s?(?:\s+is|\s+are)?(?:\s*:\s*|\s+)", re.I
+)
 _LETTER = r"\(?(?<![A-Za-z])[A-Za-z](?![A-Za-z])\)?"
 _LIST = re.compile(rf"{_LETTER}(?:(?:[\s,;/&+.]|\band\b|\bor\b)*{_LETTER})*\s*[.:,]?", re.I)
 _RUN = re.compile(r"[A-Z]{2,}")  # "ABD"
 # "B. a circle" and "B, a circle", but neither "A. or B" nor "A: a circle, B: a square" nor "A, maybe B".
-_MARKED_TEXT = r"\s*(?:[.:-]|–|—|(?<=\))|(?=\())\s*(?!(?:and|or|&)\b)(?!.*(?<![A-Za-z])[A-Z][).:])"
+_MARKED_TEXT = r"\s*(?:[.:\-\u2013\u2014]|(?<=\))|(?=\())\s*(?!(?:and|or|&)\b)(?!.*(?<![A-Za-z])[A-Z][).:])"
 _TEXT_AFTER_COMMA = r"\s*,\s*(?!(?:and|or|&)\b)(?!.*(?<![A-Za-z])[A-Z](?![A-Za-z]))"
 _EXPLAINED = re.compile(rf"({_LETTER})(?:{_MARKED_TEXT}|{_TEXT_AFTER_COMMA})\S.*", re.DOTALL)
 
