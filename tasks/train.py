@@ -51,6 +51,7 @@ def is_worth_retrying(error: object) -> bool:
     requested."""
     from rl_core.loop.collecting import StaleWeights
     from rl_core.loop.draws import TooFewInformativeGroups, TooManyFailedRewards
+    from rl_core.loop.learning_signal import NoSignal
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
     from rl_core.training.probing import ProbeMismatch
@@ -59,6 +60,7 @@ def is_worth_retrying(error: object) -> bool:
         Interrupted,
         AgreementError,
         NonFiniteGradients,
+        NoSignal,
         ProbeMismatch,
         RunLockLost,
         StaleWeights,

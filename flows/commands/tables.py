@@ -27,6 +27,8 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     console.print()
     console.print(_accuracy_table(summary))
     console.print(_reward_line(summary), highlight=False)
+    for doubt in RunFacts(run).doubts:
+        say(console, doubt, label="[yellow]look[/yellow]")
     console.print(_stage_table(summary))
     console.print(speed_line(summary), highlight=False)
     console.print(_where_table(summary))

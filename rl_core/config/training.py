@@ -228,6 +228,9 @@ class TrainerConfig(Section):
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
+    stop_without_signal: int | None = Field(default=None, ge=1)
+    """The run ends after this many steps in a row from which nothing can be learned, because all rewards, or all
+    rewards of each group, are equal, or the learning rate is 0. Without it the run warns from the second one on."""
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """Learning: from scored rollouts to new weights."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,8 +16,6 @@ from rl_core.training.batches import update_batch
 from rl_core.training.microbatches import response_tokens
 from rl_core.types import Group, TrainGroup
 from rl_core.workers.protocol import WorkerGroup
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +50,6 @@ def learn(
     batch = update_batch(experience.groups, collected.prompts, step=step, config=config, kl_coef=kl_coef)
     if sampled_now:
         batch = replace(batch, check_agreement=False)
-    if not batch.policy and step >= config.trainer.critic_warmup:
-        logger.warning(
-            "step %d changes no weights of the policy: every response was cut at rollout.max_response_length %d, and "
-            "algorithm.overlong_filtering leaves such responses out; raise the length, or set the filtering to false",
-            step,
-            config.rollout.max_response_length,
-        )
     with timer.phase("update", batch.response_tokens):
         result = workers.update(batch)
     timer.split("update", result.seconds)

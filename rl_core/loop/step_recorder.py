@@ -88,6 +88,10 @@ class StepRecorder:
         """Write the responses of a validation before the first step, and its metrics line."""
         self._logs.log_step(step, self._write_validation(step, validation))
 
+    def log_event(self, kind: str, **facts: object) -> None:
+        """Write an incident."""
+        self._logs.log_event(kind, **facts)
+
     def start_over(self) -> None:
         """Remove all records but the rollouts, which are not generated again; for a run without a checkpoint."""
         self._logs.rewind(-1)

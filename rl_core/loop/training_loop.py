@@ -16,6 +16,7 @@ from rl_core.digests import FileRecord
 from rl_core.durations import duration
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
+from rl_core.loop.learning_signal import SignalWatch
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.step_timer import StepTimer
 from rl_core.loop.validation import Validation, Validator
@@ -71,6 +72,7 @@ class TrainingLoop:
         self._batches = BatchQueue(
             config, workers=parts.workers, rewards=parts.rewards, loader=parts.loader, recorder=parts.recorder
         )
+        self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.log_event)
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
         self._is_saved = True  # or there is nothing to save
@@ -84,6 +86,7 @@ class TrainingLoop:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
             Interrupted: a stop was requested; a checkpoint was written first.
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
+            NoSignal: `trainer.stop_without_signal` steps in a row taught nothing.
         """
         first, last = epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
         progress, stop = self._parts.progress, self._parts.stop
@@ -170,6 +173,7 @@ class TrainingLoop:
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
+        self._signal.see(record)
         # Read once: a signal that comes after this takes effect in the next step, or after it, with its checkpoint.
         stopping = parts.stop.signum is not None
         self._is_saved = stopping or self._is_due(step)

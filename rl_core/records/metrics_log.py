@@ -22,6 +22,9 @@ SETTINGS_EVENT: Final = "settings"
 """The kind of the event that tells what `auto` became: `chosen` and `why`, in `changed` what was different before, and
 the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
 
+NO_SIGNAL_EVENT: Final = "no-signal"
+"""The kind of the event that a run has taught nothing for several steps: `step`, `steps` (how many in a row), `why`."""
+
 _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
 

@@ -20,9 +20,9 @@ from tasks.cache.stage_parts import parts_of
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that describe their own run, so that they cannot be taken over from another one."""
 
-_KEEPING: Final = {"save_limit", "async_save", "offload"}
-"""Keys of `trainer` that decide only what is kept where, on the disk and in the host's memory, and when checkpoints are
-written. They may be changed while a run goes on."""
+_KEEPING: Final = {"save_limit", "async_save", "offload", "stop_without_signal"}
+"""Keys of `trainer` that decide only what is kept where, on the disk and in the host's memory, when checkpoints are
+written, and when a run gives up. They may be changed while a run goes on."""
 
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""

@@ -12,6 +12,7 @@ from rl_core.records.rollout_files import RolloutRecord, read_rollouts
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.results.report_page import image_uri
+from tasks.results.run_facts import silent_steps
 from tasks.results.validation_history import StepAnswers, validated_steps, validation_history
 from tasks.results.worker_rows import worker_rows
 
@@ -69,7 +70,8 @@ def steps_page(run: RunDirectory) -> str:
         ]
         for record in reversed(records)
     ]
-    return f"# Steps\n\n{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
+    doubts = "".join(f"**{sentence}**\n\n" for sentence in silent_steps(run))
+    return f"# Steps\n\n{doubts}{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
 
 
 def _workers(timings: Sequence[Mapping[str, Any]]) -> str:

@@ -47,6 +47,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         base=facts.headline("base"),
         trained=facts.headline("trained"),
         comparison=facts.comparison(),
+        doubts=facts.doubts,
         facts=_key_figures(facts, trained),
         charts=charts(facts),
         evaluations=[

@@ -80,6 +80,7 @@ class ReportPage:
     base: EvaluationResult
     trained: EvaluationResult
     comparison: Comparison | None
+    doubts: Sequence[str]
     facts: Sequence[Fact]
     charts: Sequence[Chart]
     evaluations: Sequence[tuple[str, EvaluationResult]]

@@ -11,7 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, compare_items
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, read_evaluation, read_results
-from rl_core.records.metrics_log import read
+from rl_core.records.metrics_log import NO_SIGNAL_EVENT, read
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.code_version import PACKAGE, code_version
@@ -61,6 +61,14 @@ class RunFacts:
         """One mapping for each step."""
         return read(self.run.timings)
 
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the run may have learned nothing, in sentences; empty for most runs."""
+        found = silent_steps(self.run)
+        if self.is_evaluated and self.headline("base").accuracy == self.headline("trained").accuracy == 0.0:
+            found.append("No held-out answer is right, before the training and after it.")
+        return found
+
     @property
     def is_evaluated(self) -> bool:
         """Whether its trained model was evaluated."""
@@ -94,6 +102,15 @@ class RunFacts:
         """The trained model against the base model; None where no mode has one response an item."""
         pair = self.paired_items()
         return compare_items(*pair) if pair else None
+
+
+def silent_steps(run: RunDirectory) -> list[str]:
+    """From which step on a run learned nothing, and why, as it was said while it happened; a sentence for a cause."""
+    events = [event for event in read(run.events) if event["kind"] == NO_SIGNAL_EVENT]
+    first: dict[str, int] = {}
+    for event in events:
+        first.setdefault(event["why"], event["step"] - event["steps"] + 1)
+    return [f"From step {step} on nothing was learned: {why}." for why, step in first.items()]
 
 
 def stage_order(stage: str) -> tuple[int, str]:

@@ -33,6 +33,7 @@ from rl_core.evaluation.items import read_items
 from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
 from rl_core.loop.draws import TooManyFailedRewards, check_failed_share
+from rl_core.loop.learning_signal import NoSignal
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
 from rl_core.loop.validation import Validator
@@ -507,6 +508,20 @@ def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypa
     monkeypatch.setattr(training_loop, "learn", never_finite)
     with pytest.raises(NonFiniteGradients, match="step 1"):
         open_loop(tmp_path).train_epoch(1)
+
+
+def test_a_run_whose_rewards_are_all_equal_says_so_and_ends_where_it_is_asked_to(
+    open_loop, tmp_path, validating, caplog
+) -> None:
+    (tmp_path / "constant.py").write_text("def score(sample):\n    return {'overall': 0.25, 'accuracy': 0.0}\n")
+    reward = validating.reward.model_copy(update={"function": f"{tmp_path / 'constant.py'}:score"})
+    trainer = validating.trainer.model_copy(update={"val_freq": -1, "stop_without_signal": 3})
+    config = validating.model_copy(update={"reward": reward, "trainer": trainer})
+    with RewardPool(reward) as pool, pytest.raises(NoSignal, match="step 3: 3 steps in a row"):
+        open_loop(tmp_path, config=config, pool=pool).train_epoch(1)
+    (event,) = (event for event in read(tmp_path / "events.jsonl") if event["kind"] == "no-signal")
+    assert event["step"] == 2 and event["why"] in caplog.text
+    assert "the reward is 0.25 for every response" in event["why"] or "cut at rollout" in event["why"]
 
 
 def test_too_many_failed_rewards_name_the_first_reasons() -> None:

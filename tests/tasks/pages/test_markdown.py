@@ -105,6 +105,15 @@ def test_the_steps_are_followed_by_what_each_of_several_workers_did(tmp_path: Pa
     assert page.endswith("| 1 | CPU, here | 25% | 50% | 0% | 25% |  |\n")
 
 
+def test_steps_that_taught_nothing_are_named_above_the_steps(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    with RunLock(run.lock):
+        logs = RunLogs(run)
+        for step in (4, 9):
+            logs.log_event("no-signal", step=step, steps=2, why="the reward is 0 for every response")
+    assert "# Steps\n\n**From step 3 on nothing was learned: the reward is 0 for every response.**" in steps_page(run)
+
+
 def test_links_name_what_there_is() -> None:
     run = RunDirectory(Path("runs/x"))
     page = links_page(run, mlflow={"this run": "http://m"}, resume="sightline run --resume x")

@@ -86,6 +86,7 @@ def page(**changes) -> ReportPage:
         "finished_at": "2026-01-01 00:00 UTC",
         "base": low,
         "trained": high,
+        "doubts": ["From step 3 on nothing was learned: the reward is 0 for every response."],
         "comparison": compare_answers(*({f"{n}": n < right for n in range(400)} for right in (80, 390))),
         "facts": [Fact(label="Steps", value="64")],
         "charts": [REWARD, EMPTY],
@@ -148,6 +149,12 @@ def test_a_worse_model_is_not_shown_in_green() -> None:
     lower = measured(0.1, 0.05, 0.15)
     assert 'class="to lower"' in render(page(trained=lower))
     assert 'class="to lower"' not in render(page())
+
+
+def test_why_a_run_may_have_learned_nothing_stands_above_its_figures() -> None:
+    html = render(page())
+    assert html.index("From step 3 on nothing was learned") < html.index("Held-out accuracy</p>")
+    assert "doubt" not in render(page(doubts=[])).partition("</style>")[2]
 
 
 def test_what_a_model_said_is_text_and_never_markup() -> None:
