@@ -1,5 +1,7 @@
 """Tries a user's loss, estimator or filter on made-up inputs, before anything expensive starts."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -21,9 +23,8 @@ def loss_problem(custom: CustomLoss) -> str | None:
     count = sum(_LENGTHS)
     old, advantages = torch.randn(count, generator=generator) - 1.0, torch.randn(count, generator=generator)
     log_probs = (old + 0.1 * torch.randn(count, generator=generator)).requires_grad_()
-    tokens = ResponseTokens(log_probs=log_probs, old_log_probs=old, advantages=advantages, lengths=_LENGTHS)
     try:
-        per_token = custom.loss(tokens).per_token
+        per_token = custom.loss(_tokens(log_probs, old, advantages)).per_token
     except ValueError as error:
         return f"tried on {count} made-up tokens: {error}"
     if not per_token.requires_grad:
@@ -35,6 +36,30 @@ def loss_problem(custom: CustomLoss) -> str | None:
     return None
 
 
+def loss_doubts(custom: CustomLoss) -> list[str]:
+    """What is unusual about a loss without problems, and may be meant so: where the policy still is the one that
+    sampled, a step down the loss does not make good tokens likelier and bad ones less likely; or a response's loss
+    depends on another response."""
+    old = torch.full((sum(_LENGTHS),), -1.0)
+    log_probs = old.clone().requires_grad_()
+    doubts = []
+    for sign, wanted in ((1.0, "likelier"), (-1.0, "less likely")):
+        tokens = _tokens(log_probs, old, torch.full_like(old, sign))
+        (gradient,) = torch.autograd.grad(custom.loss(tokens).per_token.sum(), log_probs)
+        if not (sign * gradient < 0).all():
+            doubts.append(f"does not make tokens with advantage {sign:g} {wanted}")
+    per_token = custom.loss(_tokens(log_probs, old, torch.linspace(-1.0, 1.0, len(old)))).per_token
+    first = _LENGTHS[0]
+    (gradient,) = torch.autograd.grad(per_token[:first].sum(), log_probs)
+    if gradient[first:].any():
+        doubts.append("lets a response's loss depend on the log-probs of other responses of its micro-batch")
+    return [f"{custom.function} {doubt}" for doubt in doubts]
+
+
+def _tokens(log_probs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor) -> ResponseTokens:
+    return ResponseTokens(log_probs=log_probs, old_log_probs=old, advantages=advantages, lengths=_LENGTHS)
+
+
 def advantage_problem(custom: CustomAdvantage) -> str | None:
     """What is wrong with an estimator, tried on two groups, one of them with equal rewards."""
     scores = ((1.0, 0.0, 0.5), (1.0, 1.0, 1.0))
@@ -44,6 +69,23 @@ def advantage_problem(custom: CustomAdvantage) -> str | None:
     except ValueError as error:
         return f"tried on {len(scores)} made-up groups of {len(_LENGTHS)} rollouts: {error}"
     return None
+
+
+def advantage_doubts(custom: CustomAdvantage) -> list[str]:
+    """What is unusual about an estimator without problems, and may be meant so: equal rewards have an advantage, or the
+    order of the responses matters."""
+
+    def advantages(scores: Sequence[float]) -> list[float]:
+        group = [_at_the_end(2, score) for score in scores]
+        return [float(part.sum()) for part in custom.advantages(AdvantageInputs(token_rewards=[group]))[0]]
+
+    doubts = []
+    if not np.allclose(advantages((1.0, 1.0, 1.0)), 0.0, atol=1e-6):
+        doubts.append("gives responses with equal rewards an advantage that is not 0, so that chance is learned")
+    scores = (1.0, 0.0, 0.5)
+    if not np.allclose(advantages(scores)[::-1], advantages(scores[::-1])):
+        doubts.append("gives a response another advantage when the order of the responses is another one")
+    return [f"{custom.function} {doubt}" for doubt in doubts]
 
 
 def filter_problem(custom: CustomFilter, scores: GroupScores) -> str | None:

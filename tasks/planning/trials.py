@@ -31,6 +31,7 @@ _ROWS_TRIED = 8
 _NO_LIMIT = 1 << 20
 
 _FIX = "correct the function, or its arguments in kwargs"
+_FIX_UNLESS_MEANT = "nothing, if it is meant so; else correct the function"
 
 _OF_THE_REWARD = (
     "reward",
@@ -116,16 +117,22 @@ def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
     if not tried:
         return
     # Imported here: it loads torch, which before the training only functions of the user need.
-    from rl_core.algorithms.trial import advantage_problem, loss_problem
+    from rl_core.algorithms.trial import advantage_doubts, advantage_problem, loss_doubts, loss_problem
 
     for key, custom in tried.items():
-        what = None
+        what, doubts = None, list[str]()
         if isinstance(custom, CustomLoss):
             what = loss_problem(custom)
+            doubts = loss_doubts(custom) if what is None else []
         elif isinstance(custom, CustomAdvantage):
             what = advantage_problem(custom)
+            doubts = advantage_doubts(custom) if what is None else []
         if what is not None:
             yield Problem(where=key, what=what, fix=_FIX)
+        for doubt in doubts:
+            yield Problem(
+                where=key, what=doubt, fix="nothing, if it is meant so; else correct the function", fatal=False
+            )
 
 
 def _asked(source: DataSource) -> list[Prompt]:

@@ -12,7 +12,13 @@ from rl_core.algorithms.estimators import CustomAdvantage
 from rl_core.algorithms.filters import CustomFilter
 from rl_core.algorithms.losses import CustomLoss, PPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
-from rl_core.algorithms.trial import advantage_problem, filter_problem, loss_problem
+from rl_core.algorithms.trial import (
+    advantage_doubts,
+    advantage_problem,
+    filter_problem,
+    loss_doubts,
+    loss_problem,
+)
 
 EXAMPLES = Path(__file__).parents[3] / "configs" / "extensions"
 IMPORTS = "import torch\nfrom rl_core.algorithms.policy_loss import PolicyLoss\n"
@@ -106,6 +112,37 @@ def test_a_loss_is_tried_on_made_up_tokens(tmp_path: Path, body: str, told: str 
 
 
 @pytest.mark.parametrize(
+    ("per_token", "told"),
+    [
+        ("-tokens.advantages * tokens.log_ratio.exp()", []),
+        ("tokens.advantages * tokens.log_ratio.exp()", ["advantage 1 likelier", "advantage -1 less likely"]),
+        ("-tokens.advantages.abs() * tokens.log_probs", ["advantage -1 less likely"]),
+        ("-tokens.advantages * (tokens.log_probs + tokens.log_probs.mean())", ["other responses"]),
+    ],
+)
+def test_what_breaks_a_law_of_losses_is_said(tmp_path: Path, per_token: str, told: list[str]) -> None:
+    body = f"def mine(tokens):\n    return PolicyLoss(per_token={per_token})\n"
+    found = loss_doubts(CustomLoss(function=function(tmp_path, body)))
+    assert len(found) == len(told)
+    assert all(words in doubt for words, doubt in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("[[r - sum(x.sum() for x in group) / len(group) / len(r) for r in group] for group in rewards]", []),
+        ("rewards", ["equal rewards an advantage that is not 0"]),
+        ("[[(r - group[0]) for r in group] for group in rewards]", ["when the order of the responses"]),
+    ],
+)
+def test_what_breaks_a_law_of_estimators_is_said(tmp_path: Path, body: str, told: list[str]) -> None:
+    text = f"def mine(inputs):\n    rewards = inputs.token_rewards\n    return {body}\n"
+    found = advantage_doubts(CustomAdvantage(function=function(tmp_path, text)))
+    assert len(found) == len(told)
+    assert all(words in doubt for words, doubt in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
     ("body", "told"),
     [
         ("return [[0.5 * rewards for rewards in group] for group in inputs.token_rewards]", ""),
@@ -145,8 +182,10 @@ def test_a_filter_is_tried_on_scores(tmp_path: Path, body: str, told: str) -> No
 
 
 def test_the_examples_pass_their_trials() -> None:
-    assert loss_problem(CustomLoss(function=f"{EXAMPLES / 'loss.py'}:truncated", kwargs={"limit": 1.5})) is None
-    assert advantage_problem(CustomAdvantage(function=f"{EXAMPLES / 'advantage.py'}:above_median")) is None
+    loss = CustomLoss(function=f"{EXAMPLES / 'loss.py'}:truncated", kwargs={"limit": 1.5})
+    estimator = CustomAdvantage(function=f"{EXAMPLES / 'advantage.py'}:above_median")
+    assert (loss_problem(loss), loss_doubts(loss)) == (None, [])
+    assert (advantage_problem(estimator), advantage_doubts(estimator)) == (None, [])
     keeps = CustomFilter(function=f"{EXAMPLES / 'filter.py'}:differs")
     assert filter_problem(keeps, {"overall": np.array([0.0, 1.0])}) is None
     assert keeps.keeps({"overall": np.array([0.0, 1.0])}) and not keeps.keeps({"overall": np.full(3, 0.1)})
