@@ -11,6 +11,7 @@ from typing import Any, Final, Union, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rl_core.config.algorithm import DEFAULT_TYPES
+from rl_core.config.other_names import OTHER_NAMES
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
 from rl_core.files import read_utf8, why_no_file
@@ -21,6 +22,7 @@ from rl_core.wording import MOST_SHOWN, shortened
 Tree = dict[str, Any]
 
 _LONGEST_REFUSAL: Final = 400
+_MOST_PLACES: Final = 3
 
 
 class ConfigError(ValueError):
@@ -176,7 +178,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
     keys, section = resolve_location(problem["loc"])
     key = ".".join(shortened(redact(part)) for part in keys)
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_suggestion(keys[-1], section)}"
+        return f"{key}: unknown key; {_suggestion(keys, section)}"
     message = shortened(redact(str(problem["msg"])).removeprefix("Value error, "), _LONGEST_REFUSAL)
     if problem["type"] == SECRET_ERROR:
         return f"{key}: {message}"
@@ -196,10 +198,46 @@ def _advice(problem: Mapping[str, Any]) -> str:
     return "; a text that looks like a number or a truth value is written in quotes" if is_written_as_number else ""
 
 
-def _suggestion(key: str, section: type[BaseModel]) -> str:
-    names = list(section.model_fields)
-    close = difflib.get_close_matches(key[:MOST_SHOWN], names, n=1, cutoff=0.6)
-    return f"; did you mean `{close[0]}`?" if close else f"; valid keys here: {', '.join(names)}"
+def _suggestion(keys: Sequence[str], section: type[BaseModel]) -> str:
+    """What to write in the place of an unknown key: the type of section that has it, what another project calls so, a
+    key of the section that is written nearly so, or keys of this name elsewhere, the nearest ones first."""
+    name, names = keys[-1], list(section.model_fields)
+    if types_with_it := _types_with(name, keys[:-1]):
+        return f"it belongs to {TYPE}: {' or '.join(types_with_it)}; set `{'.'.join(keys[:-1])}.{TYPE}` too"
+    if name in OTHER_NAMES:
+        leaf = OTHER_NAMES[name].partition("`")[2].partition("`")[0].rpartition(".")[2]
+        return f"did you mean `{leaf}`?" if leaf in names else f"here it is {OTHER_NAMES[name]}"
+    if close := difflib.get_close_matches(name[:MOST_SHOWN], names, n=1, cutoff=0.6):
+        return f"did you mean `{close[0]}`?"
+    elsewhere = sorted(_paths_of(name, RunConfig), key=lambda path: path.split(".")[0] != keys[0])
+    if elsewhere:
+        return f"did you mean {' or '.join(f'`{path}`' for path in elsewhere[:_MOST_PLACES])}?"
+    return f"valid keys here: {', '.join(names)}"
+
+
+def _types_with(name: str, keys: Sequence[str]) -> list[str]:
+    """The types of the section at these keys that have a key of this name."""
+    candidates: list[type[BaseModel]] = [RunConfig]
+    for key in keys:
+        candidates = [
+            inner
+            for section in candidates
+            if key in section.model_fields
+            for inner in _models_in(section.model_fields[key].annotation)
+        ]
+    return [f"{tag}" for section in candidates if name in section.model_fields for tag in _tags_of(section)]
+
+
+def _paths_of(name: str, section: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[str]:
+    """The dotted keys in a section, and in the sections inside it, whose last name is this one; each once."""
+    found: dict[str, None] = {}
+    for key, field in section.model_fields.items():
+        if key == name and above:
+            found[".".join((*above, key))] = None
+        if get_origin(field.annotation) is not dict:
+            for inner in _models_in(field.annotation):
+                found |= dict.fromkeys(_paths_of(name, inner, (*above, key)))
+    yield from found
 
 
 def resolve_location(location: Sequence[str | int]) -> tuple[list[str], type[BaseModel]]:

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import re
 import subprocess
 import sys
 import types
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from rl_core.config.loading import ConfigError, dump_config, load_config, validate_config
+from rl_core.config.other_names import OTHER_NAMES
 from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import dump_yaml, parse_yaml
 from rl_core.digests import digest_of
@@ -197,6 +199,16 @@ def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, 
             "cold_start={steps: 1, source: {type: local, pat: x}}",
             "cold_start.source.pat: unknown key; did you mean `path`?",
         ),
+        ("lr=1", "lr: unknown key; did you mean `cold_start.optim.lr` or `actor.optim.lr` or `critic.optim.lr`?"),
+        ("actor.lr=1", "actor.lr: unknown key; did you mean `actor.optim.lr` or"),
+        ("learning_rate=1", "learning_rate: unknown key; here it is `actor.optim.lr`"),
+        ("cold_start={steps: 1, optim: {learning_rate: 1}}", "learning_rate: unknown key; did you mean `lr`?"),
+        ("gradient_accumulation_steps=2", "here it is `actor.global_batch_size`, prompts of an optimizer step"),
+        ("model.source.path=x", "unknown key; it belongs to type: pretrained; set `model.source.type` too"),
+        (
+            "algorithm.advantage={type: rloo, lam: 1}",
+            "algorithm.advantage.lam: unknown key; it belongs to type: gae; set `algorithm.advantage.type` too",
+        ),
         ("data.train.size=0", "data.train.size: Input should be greater than or equal to 1 (got 0)"),
         ("actor.optim.lr=.nan", "actor.optim.lr: Input should be a finite number (got nan)"),
         ("evaluation.modes=[gredy]", "evaluation.modes.0: Input should be 'greedy' or 'sampled' (got 'gredy')"),
@@ -209,6 +221,15 @@ def test_a_refused_key_is_named_as_the_user_wrote_it(small: Path, override: str,
     with pytest.raises(ConfigError) as refusal:
         load_config(small, [override])
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_what_another_project_calls_so_is_a_key_here(small: Path, name: str) -> None:
+    """The message of each key that the table names would be another one if there were no such key."""
+    for key in re.findall(r"`([\w.]+)", OTHER_NAMES[name]):
+        with pytest.raises(ConfigError) as refusal:
+            load_config(small, ["model.source={type: pretrained, path: x}", f"{key}={{surely: [no value]}}"])
+        assert f"{key}: unknown key" not in str(refusal.value)
 
 
 def test_a_key_below_a_name_of_the_users_own_is_named_with_it(small: Path) -> None:
