@@ -9,7 +9,9 @@ from flows.printing import command_line, say
 from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
 from sightline_tools.easyr1.importer import Imported, Note, import_easyr1
+from sightline_tools.easyr1.script import training_words
 
+_SCRIPT = ".sh"
 _CONFIG = "config="
 """The word before the file on EasyR1's command line."""
 
@@ -29,7 +31,15 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
 
 
 def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The file among the arguments, if there is one, and all other arguments."""
+    """The config among the arguments, if there is one, and all other arguments. A script stands for the words of its
+    training, which names the config from a folder above it."""
+    scripts = [Path(one) for one in arguments if one.endswith(_SCRIPT) and Path(one).is_file()]
+    if scripts:
+        script, rest = scripts[0], [one for one in arguments if one != str(scripts[0])]
+        path, changes = _parts(training_words(script))
+        folders = [Path(), *script.absolute().parents]
+        found = next((each / path for each in folders if (each / path).is_file()), path) if path else None
+        return found, [*changes, *rest]
     files = [one for one in arguments if "=" not in one or Path(one).is_file()]
     named = [one for one in arguments if one.startswith(_CONFIG) and one not in files]
     paths = [*files, *(one.removeprefix(_CONFIG) for one in named)]

@@ -17,7 +17,8 @@ from sightline_tools.easyr1.keys_worker import WORKER
 
 INTRODUCTION = """# From EasyR1
 
-`sightline import easyr1` writes a config for Sightline from a config of EasyR1, and prints what differs.
+`sightline import easyr1` writes a config for Sightline from a config of EasyR1, or from a script that starts a training
+(`examples/X.sh`), and prints what differs.
 
 ```
 sightline import easyr1 examples/config.yaml worker.actor.model.model_path=Qwen/Qwen2.5-VL-3B-Instruct \\

@@ -55,6 +55,52 @@ def test_the_command_line_of_easyr1_is_understood(example: Path, tmp_path: Path,
     assert (tmp_path / "new.yaml").read_text().startswith("# From EasyR1: config.yaml data.format_prompt=own.jinja ")
 
 
+SCRIPT = """#!/bin/bash
+set -x
+export PYTHONUNBUFFERED=1
+
+MODEL=Qwen/Qwen2.5-VL-3B-Instruct  # replace it with your local file path
+PROMPT=\"\"\"Think first.
+Then put $1 in a box.\"\"\"
+
+python3 -m verl.trainer.main \\
+    config=examples/config.yaml \\
+    data.format_prompt=own.jinja worker.reward.reward_function="own.py:score" \\
+    worker.actor.model.model_path=${MODEL} \\
+    trainer.experiment_name=${NAME:-from_a_script} \\
+    trainer.n_gpus_per_node=1 "$@"
+"""
+
+
+def test_the_script_of_an_experiment_is_read(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples").mkdir()
+    example.rename(tmp_path / "examples" / "config.yaml")
+    script = tmp_path / "examples" / "qwen.sh"
+    script.write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path / "examples")
+    shown = CliRunner().invoke(app, ["import", "easyr1", "qwen.sh", "data.seed=5", "--out", "new.yaml"])
+    assert shown.exit_code == 0, shown.output
+    config = load_config(tmp_path / "examples" / "new.yaml")
+    assert config.model.source.path == "Qwen/Qwen2.5-VL-3B-Instruct"
+    reward = f"{tmp_path / 'own.py'}:score"
+    assert (config.experiment, config.seed, config.reward.function) == ("from-a-script", 5, reward)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("echo nothing\n", "calls `python3 -m verl.trainer.main` 0 times"),
+        ("python3 -m verl.trainer.main a=$B\n", "the variable $B has no value in the script"),
+        ("echo 'open\n", "is no shell script that can be read"),
+    ],
+)
+def test_a_script_that_says_no_training_is_refused_by_its_name(tmp_path: Path, text: str, told: str) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text(text)
+    refused = CliRunner().invoke(app, ["import", "easyr1", str(script), "--out", str(tmp_path / "new.yaml")])
+    assert str(script) in str(refused.exception) and told in str(refused.exception)
+
+
 def test_without_a_file_everything_is_easyr1s_default(example: Path, tmp_path: Path) -> None:
     data = ["data.train_files=a/b", "data.val_files=a/b@test", "worker.actor.model.model_path=o/m"]
     shown = CliRunner().invoke(app, ["import", "easyr1", *FILES, *data, "--out", "new.yaml"])
