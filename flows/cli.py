@@ -77,7 +77,8 @@ def run(
 @app.command()
 def init(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file, a folder, or a dataset of the hub: owner/name[@split].")
+        str,
+        typer.Argument(metavar="DATA", help="A file, a folder, or a dataset of the hub: owner/name[:config][@split]."),
     ],
     validation: Annotated[
         str | None,

@@ -38,6 +38,8 @@ class HubSource(TableSource):
     type: Literal["hub"]
     name: str = Field(pattern=SPLIT_NAME)
     """`owner/name@split`."""
+    config: str | None = None
+    """Name of the configuration (also called subset), such as `main`, of a dataset that has several."""
     revision: str | None = None
     """Branch, tag or commit; name a commit to make the run reproducible."""
     columns: Columns = Columns()
@@ -52,6 +54,7 @@ class HubSource(TableSource):
         revision does not exist, or the hub cannot be reached."""
         return HubReader(
             place=self.name,
+            config=self.config,
             revision=self.revision,
             columns=self.columns,
             media_dir=self.media_dir,
@@ -94,6 +97,7 @@ class HubReader(TableReader):
     `owner/name` works as well. Raises ValueError where dataset, split or revision does not exist or cannot be
     reached."""
 
+    config: str | None
     revision: str | None
 
     def __post_init__(self) -> None:
@@ -129,7 +133,7 @@ class HubReader(TableReader):
 
     @cached_property
     def _dataset(self) -> "Dataset":
-        return _load(self.place, self.revision)
+        return _load(self.place, self.config, self.revision)
 
     @cached_property
     def _caches(self) -> tuple[Path, ...]:
@@ -140,13 +144,23 @@ class HubReader(TableReader):
         return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
 
 
-def split_names(repository: str) -> list[str]:
-    """The splits of a dataset. Raises ValueError where it does not exist or cannot be reached."""
+def config_names(repository: str) -> list[str]:
+    """The configurations of a dataset. Raises ValueError where it does not exist or cannot be reached."""
+    return _names("get_dataset_config_names", repository)
+
+
+def split_names(repository: str, config: str | None = None) -> list[str]:
+    """The splits of a dataset, or of one of its configurations. Raises ValueError where it does not exist or cannot be
+    reached."""
+    return _names("get_dataset_split_names", repository, config)
+
+
+def _names(function: str, repository: str, *arguments: str | None) -> list[str]:
     import datasets
 
     try:
         revision = None if Path(repository).is_dir() else resolve_commit(repository, None)
-        names: list[str] = datasets.get_dataset_split_names(repository, revision=revision)
+        names: list[str] = getattr(datasets, function)(repository, *arguments, revision=revision)
     except (OSError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
         raise ValueError(f"dataset {repository}: {error}") from None
     return names
@@ -177,8 +191,8 @@ def resolve_commit(repository: str, revision: str | None) -> str:
         raise ValueError(f"dataset {repository}: the hub refuses it: {error}") from None
 
 
-def _load(place: str, revision: str | None) -> "Dataset":
-    """The split `owner/name@split`, at the resolved commit."""
+def _load(place: str, config: str | None, revision: str | None) -> "Dataset":
+    """The split `owner/name@split` of a configuration, at the resolved commit."""
     import datasets
 
     repository, _, split = place.rpartition("@")
@@ -186,8 +200,13 @@ def _load(place: str, revision: str | None) -> "Dataset":
     try:
         if commit is None:
             check_splits(files_below(Path(repository)))
-        dataset = datasets.load_dataset(repository, split=split, revision=commit)
+        dataset = datasets.load_dataset(repository, config, split=split, revision=commit)
     except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
+        several = [] if config else config_names(repository)
+        if len(several) > 1:
+            raise ValueError(
+                f"data source {place} has several configurations: set `config` to one of {', '.join(several)}"
+            ) from None
         raise ValueError(f"data source {place}: {error}") from None
     if commit is not None:
         _check_commit(dataset, place, commit)

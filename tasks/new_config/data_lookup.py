@@ -5,11 +5,11 @@ from pathlib import Path
 
 from rl_core.files import files_named
 from rl_core.sources.file_kinds import FILE_KINDS
-from rl_core.sources.hub import HubSource, resolve_commit, split_names
+from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names
 from rl_core.sources.local import LocalSource
 from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[^@\s]+)?", re.ASCII)
+_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<config>[\w.-]+))?(@(?P<split>[^@\s]+))?", re.ASCII)
 _FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
 
 
@@ -18,8 +18,9 @@ def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
     where there is no such file or folder, and the hub cannot be reached or has no such data set."""
     if not _is_on_hub(data):
         return LocalSource(type="local", path=data, media_dir=media_dir)
-    name = data if "@" in data else f"{data}@{_training_split(split_names(data))}"
-    source = HubSource(type="hub", name=name, media_dir=media_dir)
+    repository, config, split = _on_hub(data)
+    name = f"{repository}@{split or _training_split(split_names(repository, config))}"
+    source = HubSource(type="hub", name=name, config=config, media_dir=media_dir)
     return source.model_copy(update={"revision": resolve_commit(source.repository_name, None)})
 
 
@@ -29,12 +30,26 @@ def find_pair(data: str) -> tuple[str, str] | None:
     if not _is_on_hub(data):
         pair = find_split(Path(data))
         return None if pair is None else (str(pair[0]), str(pair[1]))
-    if "@" in data:
+    repository, config, split = _on_hub(data)
+    if split:
         return None
-    splits = split_names(data)
+    splits = split_names(repository, config)
     held_out = next((name for name in HELD_OUT_NAMES if name in splits), None)
     train = _training_split(splits)
     return None if held_out in (None, train) else (f"{data}@{train}", f"{data}@{held_out}")
+
+
+def _on_hub(data: str) -> tuple[str, str | None, str | None]:
+    """Repository, configuration and split of a name. Raises ValueError where it has neither of the latter, and the data
+    set has several configurations."""
+    found = _HUB_NAME.fullmatch(data)
+    assert found is not None, "a name of the hub"
+    repository, config, split = found["repository"], found["config"], found["split"]
+    several = [] if config or split else config_names(repository)
+    if len(several) > 1:
+        names = ", ".join(f"{repository}:{name}" for name in several)
+        raise ValueError(f"the data set {repository} has several configurations; name one of them: {names}")
+    return repository, config, split
 
 
 def training_data(data: str) -> str:
@@ -55,5 +70,6 @@ def _is_on_hub(data: str) -> bool:
     if _HUB_NAME.fullmatch(data) and not data.endswith(_FILE_ENDINGS):
         return True
     raise ValueError(
-        f"there is no file or folder {data}; a data set of the hub is named owner/name, or owner/name@split"
+        f"there is no file or folder {data}; a data set of the hub is named owner/name, with :configuration and @split "
+        "where they are needed"
     )

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rl_core.sources.columns import Columns
-from rl_core.sources.hub import HubSource, resolve_commit, split_names
+from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 
@@ -120,3 +120,17 @@ def test_the_splits_of_a_data_set_are_known_without_reading_it(dataset_folder):
     assert split_names(str(dataset_folder)) == ["train", "test"]
     with pytest.raises(ValueError, match="the hub cannot be reached and the cache does not know"):
         split_names("owner/name")
+
+
+def test_a_data_set_with_several_configurations_wants_one_of_them_named(tmp_path):
+    for config, answer in (("main", "1"), ("socratic", "2")):
+        (tmp_path / config).mkdir()
+        (tmp_path / config / "train.jsonl").write_text(f'{{"problem": "?", "answer": "{answer}"}}\n')
+    listed = [f'- config_name: {name}\n  data_files: "{name}/*.jsonl"\n' for name in ("main", "socratic")]
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{''.join(listed)}---\n")
+    (row,) = hub(f"{tmp_path}@train", config="socratic", columns=Columns(image_key=None)).open()
+    assert row.answer == "2"
+    with pytest.raises(ValueError, match="several configurations: set `config` to one of main, socratic"):
+        hub(f"{tmp_path}@train").open()
+    assert config_names(str(tmp_path)) == ["main", "socratic"]
+    assert split_names(str(tmp_path), "main") == ["train"]
