@@ -7,6 +7,7 @@ from rich.console import Console
 
 from flows.printing import command_line, say
 from rl_core.config.data import DataConfig
+from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
 from rl_core.sources.rows import BadRow
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
@@ -95,6 +96,9 @@ def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Conso
     console.print("\n[bold]the first prompt[/bold]")
     say(console, first.text, style="cyan")
     say(console, f"answer: {first.answer_text}")
+    if opens_thoughts(first.text):
+        counted = "responses begin inside the thoughts, and the built-in rewards count this <think> as theirs"
+        say(console, f"the chat template ends the prompt with <think>: {counted}", label="[yellow]look[/yellow]")
     spread = f"{lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}"
     say(console, spread, label="\n[bold]prompt lengths[/bold]")
     scores = ", ".join(f"{score:g}" for score in trial.scores) or "none"

@@ -2,10 +2,25 @@
 
 import re
 
+from rl_core.rewards.sample import RewardSample
+
 _SPACED_SIGN = re.compile(r"\s*(<|>|/)\s*")
 _BOXED = re.compile(r"<think>.*</think>.*\\boxed\{.*\}.*", re.DOTALL)
 _TAGGED = re.compile(r"<think>.*?</think>\s*<answer>.*?</answer>", re.DOTALL)
 _ONE_LINE_ANSWER = re.compile(r"<answer>(.*?)</answer>")  # as published by R1-V, `.` stops at a line break
+
+_OPENED = "<think>"
+
+
+def whole_response(sample: RewardSample) -> str:
+    """The response, with the `<think>` that the chat template may have written before it at the end of the prompt: what
+    has the form. The answer is read from what the model itself has written."""
+    return f"{_OPENED}{sample.response}" if opens_thoughts(sample.prompt) else sample.response
+
+
+def opens_thoughts(prompt: str) -> bool:
+    """Whether a prompt ends with an open `<think>`."""
+    return prompt.rstrip().endswith(_OPENED)
 
 
 def tighten(response: str) -> str:

@@ -1,6 +1,6 @@
 """The reward of R1-V's GeoQA runs (`grpo.py` of Deep-Agent/R1-V, 2025): math-verify first, then equal text."""
 
-from rl_core.rewards.forms import answer_or_whole, has_tagged_form
+from rl_core.rewards.forms import answer_or_whole, has_tagged_form, whole_response
 from rl_core.rewards.grading import silence_limit_warning
 from rl_core.rewards.sample import RewardSample
 
@@ -13,7 +13,7 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
     published; or if the answer between the tags (without tags, the whole response) equals the text of the ground truth.
     The ground truth may have `<answer>` tags of its own, as in R1-V's data.
     """
-    format_score = float(has_tagged_form(sample.response))
+    format_score = float(has_tagged_form(whole_response(sample)))
     accuracy = float(_verified(sample.response, sample.ground_truth_text) or _same_text(sample))
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}

@@ -1,6 +1,6 @@
 """The reward for answers in tags published as EasyR1's `r1v.py`."""
 
-from rl_core.rewards.forms import answer_or_whole, has_tagged_form
+from rl_core.rewards.forms import answer_or_whole, has_tagged_form, whole_response
 from rl_core.rewards.grading import grader_named
 from rl_core.rewards.sample import RewardSample
 
@@ -9,11 +9,11 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5, grader: str 
     """overall = (1 - format_weight) * accuracy + format_weight * format.
 
     Format is 1 if the response is `<think>...</think><answer>...</answer>` and nothing else, except white space in
-    between. Accuracy is judged by the first answer whose tags are on the same line, or by the whole response if there
-    is none: a bare "5" has accuracy 1 and format 0, an answer on a line between its tags format 1 and accuracy 0. The
-    published numbers were computed with the grader mathruler.
+    between; a `<think>` at the end of the prompt is the response's. Accuracy is judged by the first answer whose tags
+    are on the same line, or by the whole response if there is none: a bare "5" has accuracy 1 and format 0, an answer
+    on a line between its tags format 1 and accuracy 0. The published numbers were computed with the grader mathruler.
     """
-    format_score = float(has_tagged_form(sample.response))
+    format_score = float(has_tagged_form(whole_response(sample)))
     accuracy = _accuracy(sample.response, sample.ground_truth_text, grader)
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}

@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from flows.cli import app
 from rl_core.config.loading import load_config
+from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.models.tiny import build_tiny_model
 from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import png_bytes, write_video
 
@@ -111,6 +113,22 @@ def test_videos(init: Init, tmp_path: Path) -> None:
     said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
     assert "videos are put before it (images_first)" in said
     assert all(row.question == "<video>How bright?" for row in rows_of(config))
+
+
+def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path: Path) -> None:
+    rows = jsonl(
+        tmp_path / "rows.jsonl", [{"problem": f"What is {n} plus {n}?", "answer": f"{2 * n}"} for n in range(9)]
+    )
+    thinking = tmp_path / "thinking"
+    source = TinyModel(type="tiny", family="qwen2_5", num_layers=1)
+    build_tiny_model(source, thinking, corpus=["What is 1 plus 1? 2"], seed=1)
+    said, _ = init(rows, "--model", str(thinking))
+    assert "ends the prompt with <think>" not in said
+    template = thinking / "chat_template.jinja"
+    template.write_text(template.read_text().replace("assistant\\n' -", "assistant\\n<think>\\n' -"))
+    said, _ = init(rows, "--model", str(thinking), "--force")
+    assert "look the chat template ends the prompt with <think>: responses begin inside the thoughts, and the" in said
+    assert "on the first true answers: 1, 1" in said
 
 
 def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable[..., Result], tmp_path: Path) -> None:

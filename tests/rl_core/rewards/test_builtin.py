@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,37 @@ def test_choice_wants_all_of_the_right_letters_and_no_other(
 def test_choice_names_a_ground_truth_that_is_no_choice() -> None:
     with pytest.raises(ValueError, match="'circle' is not a choice"):
         score("choice", "<answer>B</answer>", "circle")
+
+
+THINKING = {"format": [{"form": "tagged"}, {"form": "boxed"}], "geoqa": [{}], "math": [{}], "r1v": [{}]}
+"""[reward] -> its arguments in turn; those that ask for `<think>...</think>`."""
+PIECES = st.sampled_from(
+    ["3", "<think>", "</think>", "\n", " ", "<answer>", "</answer>", "<answer>3</answer>", "\\boxed{3}"]
+)
+
+
+@pytest.mark.parametrize(("name", "kwargs"), [(name, kwargs) for name, many in THINKING.items() for kwargs in many])
+@given(response=st.lists(PIECES, max_size=6).map("".join), space=st.sampled_from(["", "\n", " \n\n"]))
+def test_the_opening_tag_that_the_chat_template_writes_is_the_responses(
+    name: str, kwargs: dict, response: str, space: str
+) -> None:
+    compute_score = importlib.import_module(BUILTIN[name]).compute_score
+    plain, tag = make_sample(response), make_sample(f"<think>{response}")
+    after_tag = replace(plain, prompt=f"{plain.prompt}<|im_end|>\n<|im_start|>assistant\n<think>{space}")
+    form = "overall" if name == "format" else "format"
+    found, written = compute_score(after_tag, **kwargs), compute_score(tag, **kwargs)
+    assert found[form] == written[form]
+    assert found.get("accuracy") == compute_score(plain, **kwargs).get("accuracy")
+    closed = replace(plain, prompt=f"{plain.prompt} <think>{space}</think>")
+    assert compute_score(closed, **kwargs) == compute_score(plain, **kwargs)
+
+
+def test_r1v_gives_a_thinking_models_response_its_full_score() -> None:
+    sample = replace(
+        make_sample("two and one\n</think>\n<answer>3</answer>"), prompt="<|im_start|>assistant\n<think>\n"
+    )
+    assert r1v.compute_score(sample) == {"overall": 1.0, "format": 1.0, "accuracy": 1.0}
+    assert r1v.compute_score(replace(sample, prompt="<|im_start|>assistant\n"))["format"] == 0.0
 
 
 @pytest.mark.parametrize(
