@@ -3,9 +3,10 @@ files, and rendered for a limited time."""
 
 import signal
 import threading
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import jinja2
 import jinja2.ext
@@ -60,10 +61,31 @@ def target_template(source: str) -> TextTemplate:
 
 def check_chat_template(source: str) -> None:
     """Check that a chat template can be compiled as in transformers. Raises ValueError."""
+    _compiled(source, _chat_environment())
+
+
+def render_chat(source: str, messages: Sequence[Mapping[str, str]], tokens: Mapping[str, str]) -> str:
+    """A chat as transformers renders it, without a prompt for the next turn; `tokens` are `eos_token` and the like.
+    Raises ValueError where the template cannot be compiled, or refuses the chat."""
+    template, _ = _compiled(source, _chat_environment())
+    try:
+        with _limited_time():
+            return template.render(messages=messages, add_generation_prompt=False, **tokens)
+    except _MISTAKES as error:
+        raise ValueError(f"the chat template cannot be rendered: {shortened(str(error))}") from None
+
+
+def _chat_environment() -> SandboxedEnvironment:
+    """With the settings and functions that transformers gives a chat template."""
     environment = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationBlocks]
     )
-    _compiled(source, environment)
+    environment.globals |= {"raise_exception": _refuse_chat, "strftime_now": time.strftime}
+    return environment
+
+
+def _refuse_chat(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
 
 
 def _compiled(source: str, environment: SandboxedEnvironment) -> tuple[jinja2.Template, frozenset[str]]:

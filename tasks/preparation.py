@@ -10,7 +10,10 @@ from rl_core.data.manifest import DataManifest, preparation_fingerprint
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.files import committed_folder, link_or_copy, read_utf8
-from rl_core.planning.model_sizes import check_architecture
+from rl_core.planning.model_sizes import check_architecture, check_no_adapter
+from rl_core.planning.model_tokens import ModelTokens
+from rl_core.planning.token_rules import problems_with_tokens
+from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 from rl_core.templates import target_template
@@ -50,9 +53,9 @@ prompts, so that the format becomes few tokens."""
 
 def write_initial_model(config: RunConfig, folder: Path) -> None:
     """Fill an empty folder with the configured model: a tiny model is built, the files of a checkpoint are linked, and
-    either gets the configured chat template. Raises ValueError where the sizes of a tiny model do not fit together, or
-    the checkpoint is of an architecture that Sightline does not train. Raises OSError where the checkpoint cannot be
-    read or downloaded."""
+    either gets the configured chat template. Raises ValueError where the sizes of a tiny model do not fit together, the
+    checkpoint is of an architecture that Sightline does not train, or an adapter, none of its tokens ends a response,
+    or a text of the config holds a control token. Raises OSError where the checkpoint cannot be read or downloaded."""
     source = config.model.source
     if isinstance(source, TinyModel):
         from rl_core.models.tiny import build_tiny_model
@@ -65,11 +68,13 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
         check_architecture(folder / "config.json")  # before anything loads it
     if config.data.override_chat_template is not None:
         replace_chat_template(folder, read_utf8(Path(config.data.override_chat_template)))
+    # A plan knows these problems too, but not of a checkpoint that has to be downloaded.
+    raise_if_fatal(list(problems_with_tokens(config, ModelTokens.read(folder))))
 
 
 def _checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
     """The files of a checkpoint's folder, which is downloaded first when it is on the hub. Raises OSError when there is
-    neither a folder nor a checkpoint of that name."""
+    neither a folder nor a checkpoint of that name, and ValueError where it is an adapter."""
     folder = Path(source.path)
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
@@ -82,6 +87,7 @@ def _checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
                 f"model.source.path: there is no folder {source.path}, and the hub gave no checkpoint of that name "
                 f"({reason}); correct the path or model.source.revision, or see that this machine reaches the hub"
             ) from error
+    check_no_adapter(folder)
     yield from (path for path in sorted(folder.iterdir()) if path.is_file())
 
 

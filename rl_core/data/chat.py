@@ -12,6 +12,7 @@ import numpy as np
 from rl_core.data.prompts import PromptTemplate, chat_content
 from rl_core.data.vision_tokens import ImageSize, VideoShape, VisionTokens
 from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
+from rl_core.planning.model_tokens import ModelTokens
 from rl_core.sources.rows import Turn
 from rl_core.types import Int32Array
 
@@ -68,15 +69,7 @@ class ChatRenderer:
         if self._chat_template is None:
             raise ValueError(f"the model in {model_folder} has no chat template (chat_template.jinja)")
         self.vision = VisionTokens(model_folder, self.tokenizer)
-        self._reserved = self.vision.reserved()
-        self._controls = _control_tokens(self.tokenizer, self._chat_template)
-
-    def check_question(self, question: str) -> None:
-        """Raises ValueError where the question contains the text of a special token: a vision token would have no
-        image, and a token of the chat template could begin a turn of another role."""
-        for purpose, tokens in (("its images", self._reserved), ("the form of its chats", self._controls)):
-            if found := [token for token in tokens if token in question]:
-                raise ValueError(f"the question contains {found[0]}, which the model reserves for {purpose}")
+        self.tokens = ModelTokens.read(model_folder)
 
     def render_all(
         self,
@@ -87,7 +80,7 @@ class ChatRenderer:
     ) -> list[RenderedPrompt]:
         """Many prompts at once, which is faster than one by one. A system turn in the history of a question replaces
         the configured system prompt. Raises ValueError where a prompt has not one place for each of its images and
-        videos, or the chat template refuses it."""
+        videos, a turn contains a control token, or the chat template refuses it."""
         if not questions:
             return []
         texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
@@ -102,6 +95,8 @@ class ChatRenderer:
         turns = [*history, Turn(role="user", content=self._template.render(question))]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
+        for turn in turns:
+            self.tokens.check_text(turn.content, name="the prompt")
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
         try:
             text: str = self.tokenizer.apply_chat_template(
@@ -129,13 +124,6 @@ class ChatRenderer:
             done = place + 1
         pieces.append(ids[done:])
         return RenderedPrompt(text=text, engine_token_ids=ids, token_ids=np.concatenate(pieces))
-
-
-def _control_tokens(tokenizer: "PreTrainedTokenizerBase", chat_template: str) -> tuple[str, ...]:
-    """Special tokens that the chat template writes, or that begin, end or pad a text."""
-    ends = {tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token}
-    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    return tuple(token for token in special if token in ends or token in chat_template)
 
 
 def _chat_template(folder: Path) -> str | None:

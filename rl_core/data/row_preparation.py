@@ -124,10 +124,10 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         return RejectedRow(kind="bad", row=row)
     if (length := _hopeless_length(row, limits)) is not None:
         return _overlong(row, length, limits)
-    column = row.question_column
+    column = row.answer_column
     try:
-        for text in (row.question, *(turn.content for turn in row.history)):
-            renderer.check_question(text)
+        # No response could equal it, because responses are decoded without these tokens, and a cold start trains it.
+        renderer.tokens.check_text(row.answer_text, name="the answer")
         column = row.image_column
         images = tuple(
             prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in row.images

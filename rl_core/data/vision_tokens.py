@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rl_core.planning.model_tokens import VISION_ID_FIELDS
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 ImageSize = tuple[int, int]
 """Width and height in pixels."""
 
-_VISION_KEYS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 # Families that write the time as text before every step of a video (Qwen3-VL, arXiv:2511.21631).
 _TIMED_FAMILIES = frozenset({"qwen3_vl", "qwen3_vl_moe"})
 
@@ -37,7 +37,7 @@ class VisionTokens:
         self._folder = model_folder
         self._tokenizer = tokenizer
         config = _config(model_folder)
-        self._ids = {key: config[key] for key in _VISION_KEYS if config.get(key) is not None}
+        self._ids = {key: config[key] for key in VISION_ID_FIELDS if config.get(key) is not None}
         self._is_timed = config.get("model_type") in _TIMED_FAMILIES
         self._image_processor = _processor(model_folder, "image") if self._ids else None
         self._video_processor = _processor(model_folder, "video") if self._ids else None
@@ -53,10 +53,6 @@ class VisionTokens:
     def video_token_id(self) -> int | None:
         """Placeholder token of a video; None for a text model."""
         return self._ids.get("video_token_id")
-
-    def reserved(self) -> tuple[str, ...]:
-        """The tokens whose text a question must not contain."""
-        return tuple(self._tokenizer.convert_ids_to_tokens(list(self._ids.values())))
 
     def _of_image(self, width: int, height: int) -> Int32Array:
         """[t x h x w / merge_size^2] placeholders of an image's patch grid. Raises ValueError where the model reads no

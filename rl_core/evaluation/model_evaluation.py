@@ -25,6 +25,7 @@ from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.models.loading import load_model, load_processor
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
+from rl_core.planning.model_sizes import check_no_adapter
 from rl_core.progress import Progress, SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.engine_spec import EngineSpec
@@ -59,9 +60,10 @@ class FoundModel:
 def find_model(name: str) -> Iterator[FoundModel]:
     """Find the model that `name` leads to: a folder with a config.json; the folder of a run, for its merged model; the
     folder of a checkpoint, which is exported into a temporary folder; else `owner/name[@revision]` on the hub. Raises
-    ValueError if it is none of these or the checkpoint is damaged, and OSError if the hub has no such model or cannot
-    be reached."""
+    ValueError if it is none of these or an adapter, or the checkpoint is damaged, and OSError if the hub has no such
+    model or cannot be reached."""
     path = Path(name)
+    check_no_adapter(path)
     run = RunDirectory(path)
     if (path / "config.json").is_file():
         yield FoundModel(folder=path, origin=f"folder {path}")
@@ -105,6 +107,7 @@ def _from_hub(name: str) -> FoundModel:
     if repository.count("/") != 1:
         raise ValueError(f"there is no folder {name}, and it is not an owner/name of the hub either")
     folder = Path(snapshot_download(repository, revision=revision or None, ignore_patterns=_OTHER_FORMATS))
+    check_no_adapter(folder)
     return FoundModel(folder=folder, origin=f"{repository} on the hub, commit {folder.name}")
 
 

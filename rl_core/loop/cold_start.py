@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 
 from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
+from rl_core.planning.model_tokens import ModelTokens
 from rl_core.progress import Progress
 from rl_core.templates import target_template
 from rl_core.training.optimizer import NonFiniteGradients
@@ -15,16 +16,17 @@ from rl_core.workers.protocol import WorkerGroup
 
 
 class TargetRenderer:
-    """Renders a prompt's answer into the response to imitate, including the end-of-sequence token."""
+    """Renders a prompt's answer into the response to imitate, with the token that ends it."""
 
     def __init__(self, template: str, *, model_folder: Path) -> None:
         self._template = target_template(template)
         self._tokenizer = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
+        self._end = ModelTokens.read(model_folder).response_ends().of_targets
 
     def example(self, prompt: Prompt) -> SupervisedExample:
         """What is to be imitated after this prompt."""
         text = self._template.render(answer=prompt.answer_text, question=prompt.question)
-        token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
+        token_ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._end]
         return SupervisedExample(prompt=prompt, target_ids=np.array(token_ids, dtype=np.int32))
 
 

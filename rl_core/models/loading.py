@@ -1,6 +1,5 @@
 """Loads and writes models as Hugging Face folders, and finds the token ids that end a response or are banned."""
 
-import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,10 +25,8 @@ from rl_core.device import CPU_MODEL, takes_cpu_code
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
-from rl_core.models.tiny_tokenizer import VISION_SPECIAL_TOKENS
 from rl_core.models.vision_tower import add_vision_index
-
-_VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+from rl_core.planning.model_tokens import VISION_ID_FIELDS, VISION_SPECIAL_TOKENS, ModelTokens
 
 # The files of tokenizer, processor and chat template; the model writes weights and config itself.
 _PROCESSOR_FILES = (
@@ -116,11 +113,15 @@ def write_hf_folder(
     folder: Path,
     weights: Iterable[tuple[str, torch.Tensor]] | None = None,
 ) -> None:
-    """Write weights (safetensors, adapters merged), config and generation config, and copy the files of tokenizer,
-    processor and chat template from `processor_folder`, byte for byte, so that the trained model gets prompts of the
-    same form as in training. `weights` are those of the model, unless they are given."""
+    """Write weights (safetensors, adapters merged), config, and a generation config that names every token that ends a
+    response. Copy the files of tokenizer, processor and chat template from `processor_folder`, byte for byte, so that
+    the trained model gets prompts of the same form as in training. `weights` are those of the model, unless they are
+    given."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = named_hf_weights(model) if weights is None else weights
+    ends = ModelTokens.read(processor_folder).response_ends()
+    if ends.difference is not None:  # other software reads the generation config alone
+        model.generation_config.eos_token_id = list(ends.ids)
     model.save_pretrained(folder, state_dict={name: weight.cpu() for name, weight in weights})
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor_folder.glob(pattern)):
@@ -128,16 +129,12 @@ def write_hf_folder(
 
 
 def stop_token_ids(folder: Path) -> tuple[int, ...]:
-    """The end-of-sequence ids of the generation config, or else of the model's config. Raises ValueError if neither has
-    one, so that a response would never end."""
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        fields = json.loads(path.read_text()) if path.exists() else {}
-        for place in (fields, fields.get("text_config") or {}):
-            ids = place.get("eos_token_id")
-            if ids is not None:
-                return tuple(ids) if isinstance(ids, list) else (ids,)
-    raise ValueError(f"{folder} has no eos_token_id in generation_config.json or config.json: add one")
+    """The ids that end a response. Raises ValueError if there is none that can be sampled."""
+    tokens = ModelTokens.read(folder)
+    try:
+        return tokens.response_ends().ids
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; name one as eos_token_id in its generation_config.json") from None
 
 
 def banned_token_ids(folder: Path) -> tuple[int, ...]:
@@ -148,7 +145,7 @@ def banned_token_ids(folder: Path) -> tuple[int, ...]:
         folder, config=architecture, trust_remote_code=False
     )
     vocabulary = tokenizer.get_vocab()
-    banned = {getattr(architecture, field, None) for field in _VISION_TOKEN_FIELDS}
+    banned = {getattr(architecture, field, None) for field in VISION_ID_FIELDS}
     banned |= {vocabulary.get(token) for token in VISION_SPECIAL_TOKENS}
     banned |= set(range(architecture.get_text_config().vocab_size)) - set(vocabulary.values())
     banned |= {tokenizer.pad_token_id} - set(stop_token_ids(folder))

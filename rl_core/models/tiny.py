@@ -24,15 +24,9 @@ from transformers import (
 )
 
 from rl_core.config.model import TinyModel
-from rl_core.models.tiny_tokenizer import (
-    CHAT_TEMPLATE,
-    IMAGE_TOKEN,
-    VIDEO_TOKEN,
-    VISION_END_TOKEN,
-    VISION_START_TOKEN,
-    train_tokenizer,
-)
+from rl_core.models.tiny_tokenizer import CHAT_TEMPLATE, train_tokenizer
 from rl_core.planning.model_fields import tiny_fields, vision_patch_size
+from rl_core.planning.model_tokens import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN
 from rl_core.randomness import keyed_seed
 
 _PROCESSORS: dict[

@@ -8,24 +8,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AddedToken, Qwen2Tokenizer
 
 from rl_core.planning.model_fields import MAX_POSITIONS
-
-PAD_TOKEN = "<|endoftext|>"
-TURN_START_TOKEN = "<|im_start|>"
-TURN_END_TOKEN = "<|im_end|>"
-VISION_START_TOKEN = "<|vision_start|>"
-VISION_END_TOKEN = "<|vision_end|>"
-VISION_PAD_TOKEN = "<|vision_pad|>"
-IMAGE_TOKEN = "<|image_pad|>"
-VIDEO_TOKEN = "<|video_pad|>"
-
-TEXT_SPECIAL_TOKENS = (PAD_TOKEN, TURN_START_TOKEN, TURN_END_TOKEN)
-VISION_SPECIAL_TOKENS = (
-    VISION_START_TOKEN,
-    VISION_END_TOKEN,
-    VISION_PAD_TOKEN,
-    IMAGE_TOKEN,
-    VIDEO_TOKEN,
-)
+from rl_core.planning.model_tokens import PAD_TOKEN, TEXT_SPECIAL_TOKENS, TURN_END_TOKEN, VISION_SPECIAL_TOKENS
 
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}

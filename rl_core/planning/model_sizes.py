@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from huggingface_hub import try_to_load_from_cache
 
-from rl_core.config.model import ModelSource, TinyModel
+from rl_core.config.model import ModelSource, PretrainedModel, TinyModel
 from rl_core.files import atomic_write_bytes, read_json
 from rl_core.planning.hub import is_folder, is_hub_path
 from rl_core.planning.model_fields import KNOWN_MODELS, tiny_fields
@@ -110,12 +110,19 @@ def config_fields(source: ModelSource) -> Fields | None:
     and is not known beforehand. Raises ValueError where there is none."""
     if isinstance(source, TinyModel):
         return tiny_fields(source, vocab_size=source.max_vocab_size)
+    folder = checkpoint_folder(source)
+    return KNOWN_MODELS.get(source.path) if folder is None else _read_fields(folder / "config.json")
+
+
+def checkpoint_folder(source: PretrainedModel) -> Path | None:
+    """The folder of a checkpoint on this machine; None for one of the hub that was never downloaded. Raises ValueError
+    where its path can be neither."""
     if is_folder(source.path):
-        return _read_fields(Path(source.path, "config.json"))
+        return Path(source.path)
     if not is_hub_path(source.path):
         raise ValueError(f"there is no folder {shortened(source.path)}")
     cached = try_to_load_from_cache(source.path, "config.json", revision=source.revision)
-    return _read_fields(Path(cached)) if isinstance(cached, str) else KNOWN_MODELS.get(source.path)
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def read_sizes(config_json: Path) -> ModelSizes | None:
@@ -138,7 +145,25 @@ def sizes_of_config(fields: Fields) -> ModelSizes | None:
     return ModelSizes(**{**described, "other_modules": frozenset(described["other_modules"])})
 
 
+def check_no_adapter(folder: Path) -> None:
+    """Raises ValueError where a folder holds a LoRA adapter: transformers would add it to the weights beside it, and
+    vLLM would not load either."""
+    adapter = folder / "adapter_config.json"
+    if not adapter.is_file():
+        return
+    base = read_json(adapter).get("base_model_name_or_path") or "a model that it does not name"
+    held = f"{folder} holds a LoRA adapter ({adapter.name}) of {shortened(base)}"
+    whole = {*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")} - {*folder.glob("adapter_*")}
+    if whole:
+        raise ValueError(
+            f"{held} beside whole weights, and only one of the two can be meant: remove its adapter_* files to take "
+            "the weights, or merge the adapter into its base"
+        )
+    raise ValueError(f"{held} and no whole weights: merge it first")
+
+
 def _read_fields(config_json: Path) -> Fields:
+    check_no_adapter(config_json.parent)
     if not config_json.is_file():
         raise ValueError(f"{config_json.parent} has no config.json, so it is no checkpoint")
     fields: Fields = json.loads(config_json.read_text())

@@ -92,6 +92,7 @@ class RowParser:
             extra=extra,
             origin=origin,
             question_column=keys.prompt_key,
+            answer_column=keys.answer_key,
             image_column=keys.image_key or "",
             video_column=keys.video_key or "",
         )

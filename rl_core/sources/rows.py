@@ -58,6 +58,7 @@ class Row:
     extra: dict[str, Any] = field(default_factory=dict)
     origin: str = ""
     question_column: str = "question"
+    answer_column: str = "answer"
     image_column: str = "images"
     video_column: str = "videos"
 

@@ -18,6 +18,7 @@ from rl_core.planning.machine_rules import unusable_gpu
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.rules import check_config
+from rl_core.planning.token_rules import token_problems
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
@@ -104,8 +105,11 @@ def disk_problems(config: RunConfig, run: RunDirectory) -> list[Problem]:
 
 
 def text_problems(config: RunConfig) -> list[Problem]:
-    """Problems of templates, reward functions and protocol names. No code of the user is run."""
-    return [*_template_problems(config), *_function_problems(config), *_protocol_problems(config)]
+    """Problems of templates and other texts, reward functions and protocol names. No code of the user is run."""
+    templates = list(_template_problems(config))
+    unread = {problem.where for problem in templates}
+    tokens = [problem for problem in token_problems(config) if problem.where not in unread]
+    return [*templates, *tokens, *_function_problems(config), *_protocol_problems(config)]
 
 
 def _template_problems(config: RunConfig) -> Iterator[Problem]:

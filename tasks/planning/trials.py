@@ -45,6 +45,7 @@ _OF_THE_ROWS = (
     "data.train",
     "data.validation",
     "cold_start.",
+    "data.system_prompt",
     "data.prompt_template",
     "data.override_chat",
     "model.source",

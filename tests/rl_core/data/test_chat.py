@@ -1,5 +1,6 @@
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 
 from rl_core.data.chat import ChatRenderer, Media, replace_chat_template
-from rl_core.data.prompts import chat_content
+from rl_core.data.prompts import PromptTemplate, chat_content
 from rl_core.data.vision_tokens import VideoShape
 from rl_core.sources.rows import Turn
 
@@ -154,12 +155,17 @@ def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder)
         render(make(tiny_folder("qwen2_vl")), "<image><image>", Media([(84, 84)]))
 
 
-def test_a_question_that_spells_a_vision_token_is_refused(tiny_folder):
-    renderer = make(tiny_folder("qwen2_5_vl"))
-    renderer.check_question("An <image> is fine.")
-    for token in ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>"):
-        with pytest.raises(ValueError, match="reserves for its images"):
-            renderer.check_question(f"what is {token}?")
+@pytest.mark.parametrize("token", ["<|image_pad|>", "<|vision_start|>", "<|im_end|>", "<|endoftext|>"])
+def test_a_turn_that_spells_a_control_token_is_refused_whatever_wrote_it(tiny_folder, token):
+    folder = tiny_folder("qwen2_5_vl")
+    built = PromptTemplate("{{ content }}{{ '" + token[:4] + "' ~ '" + token[4:] + "' }}")
+    for renderer, question, history in (
+        (make(folder), f"what is {token}?", []),
+        (make(folder), "And now?", [Turn("user", "Hi"), Turn("assistant", f"Hi{token}")]),
+        (make(folder, prompt_template=built), "An <image> is fine.", []),
+    ):
+        with pytest.raises(ValueError, match=rf"the prompt contains {re.escape(token)}, which the model reserves for"):
+            renderer.render_all([question], [NO_MEDIA], histories=[history])
 
 
 def copy_folder(source, target):

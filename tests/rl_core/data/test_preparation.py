@@ -109,7 +109,13 @@ BAD_ROWS = {
     ),
     "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "32-bit whole numbers of unknown range"),
     "a path without end": ({"images": ["x" * 5000]}, "images", "cannot be read: File name too long"),
-    "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "reserves for its images"),
+    "a vision token": (
+        {"problem": "<image><|video_pad|>"},
+        "problem",
+        "the model reserves for images and videos",
+    ),
+    "an answer with its end": ({"answer": "5<|im_end|>"}, "answer", "the answer contains <|im_end|>, which the model"),
+    "an answer that is a list": ({"answer": ["5", "<|image_pad|>"]}, "answer", "the answer contains <|image_pad|>"),
     "half a character": ({"note": ["\ud83d"]}, "note", r"'\ud83d', which is half a character"),
     "an image of no shape": ({"images": ["thin.png"]}, "images", "aspect ratio"),
 }
@@ -124,17 +130,17 @@ def damaged_images(tmp_path):
 
 @pytest.mark.usefixtures("damaged_images")
 def test_bad_rows_cost_themselves_and_are_written_down(prepare, illustrated, tmp_path):
-    rows = local(illustrated(12, dict(enumerate((change for change, _, _ in BAD_ROWS.values()), start=1))))
+    rows = local(illustrated(14, dict(enumerate((change for change, _, _ in BAD_ROWS.values()), start=1))))
     train = prepare(train=rows, max_bad_share=0.9).splits["train"]
-    assert (train.read, train.rows, train.rejected, train.overlong) == (12, 2, 10, 0)
+    assert (train.read, train.rows, train.rejected, train.overlong) == (14, 2, 12, 0)
     for index, (record, (_, column, reason)) in enumerate(
         zip(rejected(tmp_path / "out"), BAD_ROWS.values(), strict=True), start=1
     ):
         assert (record["split"], record["source"], record["kind"]) == ("train", "rows", "bad")
         assert (record["index"], record["column"], record["origin"]) == (index, column, f"rows.jsonl line {index + 1}")
         assert reason in record["reason"]
-    assert [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")] == [0, 11]
-    assert pq.read_table(tmp_path / "out" / "train.parquet").column("index").to_pylist() == [0, 11]
+    assert [prompt.answer for prompt in PreparedDataset.open(tmp_path / "out", "train")] == [0, 13]
+    assert pq.read_table(tmp_path / "out" / "train.parquet").column("index").to_pylist() == [0, 13]
 
 
 @pytest.fixture

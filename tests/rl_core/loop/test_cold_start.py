@@ -1,5 +1,8 @@
-"""The cold start stops when it learns nothing."""
+"""The cold start imitates responses that end, and stops when it learns nothing."""
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from rl_core.config.training import ColdStartConfig, OptimConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
+from rl_core.models.loading import stop_token_ids
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.training.optimizer import NonFiniteGradients
@@ -52,3 +56,18 @@ def test_gradients_that_are_never_finite_end_it(cold_worker: LocalWorker, prepar
         parameter.register_hook(spoil)
     with pytest.raises(NonFiniteGradients, match=r"cold start: 3 steps in a row .*lower cold_start\.optim\.lr"):
         start(cold_worker, prepared_run)
+
+
+def test_a_target_ends_with_a_token_that_stops_the_generator(prepared_run: RunDirectory, tmp_path: Path) -> None:
+    folder = shutil.copytree(prepared_run.initial_model, tmp_path / "model")
+    prompt = PreparedDataset.open(prepared_run.data, "train")[0]
+
+    def end() -> int:
+        return int(TargetRenderer("{{ answer }}", model_folder=folder).example(prompt).target_ids[-1])
+
+    (stop,) = stop_token_ids(folder)
+    assert end() == stop
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    for eos in ("<|image_pad|>", None):  # which cannot be sampled, or is not named
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": eos}))
+        assert end() == stop

@@ -43,7 +43,8 @@ def test_padding_that_ends_a_response_is_not_banned(model_folder: Callable[[str]
     path = folder / "generation_config.json"
     fields = json.loads(path.read_text())
     path.write_text(json.dumps(fields | {"eos_token_id": [fields["pad_token_id"], 5]}))
-    assert stop_token_ids(folder) == (fields["pad_token_id"], 5)
+    end = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<|im_end|>")
+    assert stop_token_ids(folder) == (fields["pad_token_id"], 5, end)
     assert fields["pad_token_id"] not in banned_token_ids(folder)
 
 
@@ -57,17 +58,31 @@ def test_the_end_of_a_turn_ends_a_response(family: str, model_folder: Callable[[
     assert stop_token_ids(folder) == (end,)  # from the model's config
 
 
-@pytest.mark.parametrize("own", [{"eos_token_id": None}, {}])
-@pytest.mark.parametrize("inner", [0, 7])
-def test_a_stop_token_of_the_language_model_is_found(own: dict[str, None], inner: int, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(own | {"text_config": {"eos_token_id": inner}}))
-    assert stop_token_ids(tmp_path) == (inner,)
+def test_a_model_that_never_stops_is_refused(model_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(model_folder("llama"), tmp_path / "model")
+    (folder / "generation_config.json").unlink()
+    for name, key in (("config.json", "eos_token_id"), ("tokenizer_config.json", "eos_token")):
+        fields = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(fields | {key: None}))
+    (folder / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    with pytest.raises(
+        ValueError, match=f"{folder}: no token that can be sampled ends a response .*; name one as eos_to"
+    ):
+        stop_token_ids(folder)
 
 
-def test_a_model_that_never_stops_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="eos_token_id"):
-        stop_token_ids(tmp_path)
+def test_a_folder_whose_ends_were_lost_is_written_with_all_of_them(
+    model_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model_folder("llama"), tmp_path / "model")
+    (folder / "generation_config.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    end, padding = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": padding}))
+    assert stop_token_ids(folder) == (padding, end)
+    assert padding not in banned_token_ids(folder)
+    write_hf_folder(load_model(folder, model_config(folder)), processor_folder=folder, folder=tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == [padding, end]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -53,6 +53,29 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path: Path) -> None:
         model_sizes(PretrainedModel(type="pretrained", path=str(tmp_path)))
 
 
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (
+            ["adapter_model.safetensors", "training_args.bin"],
+            "and no whole weights: merge it first",
+        ),
+        (["adapter_model.safetensors", "config.json"], "and no whole weights: merge it first"),
+        (
+            ["config.json", "model.safetensors"],
+            r"beside whole weights, .*: remove its adapter_\* files to take the weights",
+        ),
+        (["config.json", "pytorch_model-00001-of-00002.bin"], "beside whole weights"),
+    ],
+)
+def test_a_folder_with_an_adapter_is_refused(tmp_path: Path, others: list[str], words: str) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
+    for name in others:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ValueError, match=rf"holds a LoRA adapter \(adapter_config.json\) of owner/base {words}"):
+        model_sizes(PretrainedModel(type="pretrained", path=str(tmp_path)))
+
+
 def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet() -> None:
     assert model_sizes(PretrainedModel(type="pretrained", path="nobody/never-downloaded")) is None
 

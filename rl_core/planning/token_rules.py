@@ -1,0 +1,73 @@
+"""Rules between a config and the tokens of its model: what ends a response, and texts that would change the form of a
+chat."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rl_core.config.model import TinyModel
+from rl_core.config.run import RunConfig
+from rl_core.files import read_utf8
+from rl_core.planning.model_sizes import checkpoint_folder
+from rl_core.planning.model_tokens import ModelTokens
+from rl_core.problem import Problem
+
+
+def token_problems(config: RunConfig) -> Iterator[Problem]:
+    """The problems before there is a run; none with a checkpoint of the hub that was never downloaded, which shows them
+    when it is (`problems_with_tokens`)."""
+    try:
+        tokens = _planned_tokens(config)
+    except (ValueError, OSError):
+        return  # the size of the model and the chat template are read elsewhere, which names what is wrong
+    if tokens is not None:
+        yield from problems_with_tokens(config, tokens)
+
+
+def problems_with_tokens(config: RunConfig, tokens: ModelTokens) -> Iterator[Problem]:
+    """The problems with a model of these tokens. A text of the config that holds a control token is one problem, and no
+    bad row."""
+    if tokens.vocabulary:
+        yield from _end_problems(tokens)
+    for key, text in _texts(config).items():
+        try:
+            tokens.check_text(text, name="it")
+        except ValueError as error:
+            yield Problem(key, f"{error}", "write the text alone: the chat template adds what begins and ends turns")
+
+
+def _end_problems(tokens: ModelTokens) -> Iterator[Problem]:
+    key, fix = "model.source", "name the token that ends a turn as eos_token_id in its generation_config.json"
+    try:
+        ends = tokens.response_ends()
+    except ValueError as error:
+        yield Problem(key, str(error), fix)
+        return
+    if ends.difference is not None:
+        yield Problem(
+            key,
+            f"{ends.difference}; each of them ends one here, where it can be sampled",
+            "write all of them as eos_token_id in its generation_config.json, for other software too",
+            fatal=False,
+        )
+
+
+def _planned_tokens(config: RunConfig) -> ModelTokens | None:
+    source, named = config.model.source, config.data.override_chat_template
+    template = None if named is None else read_utf8(Path(named))
+    if isinstance(source, TinyModel):
+        return ModelTokens.of_tiny(with_vision=source.family.endswith("_vl"), chat_template=template)
+    folder = checkpoint_folder(source)
+    return None if folder is None else ModelTokens.read(folder, chat_template=template)
+
+
+def _texts(config: RunConfig) -> dict[str, str]:
+    """[key] -> a text of the config that goes into a prompt or a target. A file that cannot be read is named
+    elsewhere."""
+    texts = {"data.system_prompt": config.data.system_prompt or ""}
+    if config.data.prompt_template is not None:
+        with suppress(ValueError, OSError):
+            texts["data.prompt_template"] = read_utf8(Path(config.data.prompt_template))
+    if config.cold_start is not None:
+        texts["cold_start.target_template"] = config.cold_start.target_template
+    return texts
