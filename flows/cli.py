@@ -98,8 +98,13 @@ def init(
             help="Column with the answer; name the question's column if conversations end with the answer.",
         ),
     ] = None,
-    image_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the images.")] = None,
+    image_key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the images; '' for none.")
+    ] = None,
     video_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the videos.")] = None,
+    drop_shared: Annotated[
+        bool, typer.Option("--drop-shared", help="Leave out training rows that share an image with held-out ones.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
@@ -109,7 +114,9 @@ def init(
     from tasks.new_config.writing import InitOptions
 
     columns = NamedColumns(prompt_key=prompt_key, answer_key=answer_key, image_key=image_key, video_key=video_key)
-    options = InitOptions(validation=validation, model=model, columns=columns, media_dir=media_dir)
+    options = InitOptions(
+        validation=validation, model=model, columns=columns, media_dir=media_dir, drop_shared=drop_shared
+    )
     raise typer.Exit(init_config(data, options, Console(), out=out, force=force))
 
 

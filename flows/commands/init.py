@@ -9,8 +9,9 @@ from flows.printing import command_line, say
 from rl_core.config.data import DataConfig
 from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
-from rl_core.sources.rows import BadRow
+from rl_core.sources.rows import BadRow, cut_text
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
+from tasks.new_config.held_out import Split
 from tasks.new_config.writing import (
     InitOptions,
     Proposal,
@@ -24,6 +25,8 @@ from tasks.new_config.writing import (
 
 _FIRST_LIMIT = 1024
 _NAMED_ROWS = 10
+_FEW_ANSWERS = 12
+_LONGEST_ANSWER = 30
 _MAX_BAD_SHARE: float = DataConfig.model_fields["max_bad_share"].default
 
 
@@ -46,6 +49,7 @@ def _init(data: str, options: InitOptions, console: Console, *, out: Path) -> No
     folder = out.with_suffix(".data")
     proposal = propose(data, options, folder=folder)
     _say_what_was_found(proposal, console)
+    _say_how_it_was_split(proposal.split, console)
     _say_what_is_unusable(proposal, console, listed_in=write_rejected(proposal, folder))
     trial = try_config(write_config(proposal, out, max_prompt_length=_FIRST_LIMIT))
     write_config(proposal, out, max_prompt_length=roomy_length(trial.lengths.longest))
@@ -62,10 +66,23 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
         say(console, f"columns: {read} (of {name_columns(found.columns)})")
+    for unused in found.unused:
+        say(console, unused, label="[yellow]not used:[/yellow]")
     for doubt in found.doubts:
         say(console, doubt, label="[yellow]guess[/yellow]")
     if found.columns:
         say(console, "otherwise: --prompt-key, --answer-key, --image-key, --video-key, --media-dir")
+
+
+def _say_how_it_was_split(split: Split, console: Console) -> None:
+    usable = sum(counts.total() for counts in split.answers.values())
+    if 0 < split.text_rows < usable:
+        say(console, f"{split.text_rows} of {usable} rows have no image or video")
+    values = sorted(set().union(*split.answers.values()))
+    if 0 < len(values) <= _FEW_ANSWERS:
+        for name, counts in split.answers.items():
+            shares = ", ".join(f"{cut_text(value, _LONGEST_ANSWER)} {counts[value]}" for value in values)
+            say(console, f"{name}: {shares}", label="[bold]answers[/bold]")
 
 
 def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Path | None) -> None:

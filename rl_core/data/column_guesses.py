@@ -1,22 +1,19 @@
 """Guesses which columns of a table hold question, answer, images and videos."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from rl_core.answers import read_answer
-from rl_core.sources.columns import Columns, image_input, name_columns, nearest_columns
+from rl_core.sources.columns import Columns, name_columns, nearest_columns
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, read_conversation
+from rl_core.sources.media import media_items, path_named
 
 _QUESTION_NAMES = (
     *("problem", "question", "prompt", "query", "instruction", "input"),
     *("messages", "conversations", "conversation", "turns", "text"),
 )
-_IMAGE_NAMES = ("images", "image", "image_path", "image_paths", "img", "picture", "file_name")
-_VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
+VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
 _VIDEO_ENDINGS = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v")
 _ANSWER_NAMES = (
     *("answer", "solution", "label", "ground_truth", "target", "final_answer", "gold", "gt", "answers"),
@@ -28,7 +25,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedColumns:
-    """Columns that a person named; a column that is None is guessed."""
+    """Columns that a person named; a column that is None is guessed, and an empty image column is none."""
 
     prompt_key: str | None = None
     answer_key: str | None = None
@@ -44,8 +41,8 @@ def guess_columns(
     place: str, names: Sequence[str], sample: Sequence[Values], named: NamedColumns
 ) -> tuple[Columns, list[str]]:
     """The columns of the table `place`, guessed from their `names` and a `sample` of rows, and sentences about guesses
-    among several possibilities. Raises ValueError where a named column does not exist, or no column looks like the
-    question or the answer."""
+    among several possibilities. The image column is the `named` one. Raises ValueError where a named column does not
+    exist, or no column looks like the question or the answer."""
     _check_named(place, names, named)
     guesses = _Guesses(names=names, sample=sample)
     question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
@@ -59,11 +56,10 @@ def guess_columns(
             f"{place}: no column looks like the {' or the '.join(missing.values())}; its columns are "
             f"{name_columns(names)}; name it: {options}{guesses.why_not(question, answer)}"
         )
-    image = named.image_key or guesses.find("image_key", _IMAGE_NAMES, _is_image)
-    video = named.video_key or guesses.find("video_key", _VIDEO_NAMES, _is_video)
-    images_first = _puts_media_first(guesses, asked, image=image, video=video)
+    video = named.video_key or guesses.find("video_key", VIDEO_NAMES, _is_video)
+    images_first = _puts_media_first(guesses, asked, image=named.image_key, video=video)
     columns = Columns(
-        prompt_key=question, image_key=image, video_key=video, answer_key=answer, images_first=images_first
+        prompt_key=question, image_key=named.image_key, video_key=video, answer_key=answer, images_first=images_first
     )
     return columns, guesses.doubts
 
@@ -128,7 +124,7 @@ def _puts_media_first(
         ("video", video, VIDEO_PLACE, any(one.videos for one in asked)),
     ):
         is_marked = any(place in text for text in texts)
-        shows = any(values.get(column) for values in guesses.sample) if column else False
+        shows = any(media_items(values.get(column)) for values in guesses.sample) if column else False
         if is_marked and column is None and not in_turns:
             guesses.doubts.append(
                 f"questions have {place}, and no column looks like {kind}s: name it with --{kind}-key"
@@ -136,7 +132,7 @@ def _puts_media_first(
         if shows and not is_marked:
             first = True
             guesses.doubts.append(
-                f"no question of the first rows has {place}: {kind}s are put before it (images_first)"
+                f"no question of the rows looked at has {place}: {kind}s are put before it (images_first)"
             )
     return first
 
@@ -164,24 +160,6 @@ def _is_answer(value: Any) -> bool:
     return True
 
 
-def _first_of(value: Any) -> Any:
-    """The first item of a media column, which holds one item or a list."""
-    if isinstance(value, list | tuple):
-        value = value[0] if value else None
-    return value
-
-
 def _is_video(value: Any) -> bool:
-    """Whether a value is a path that ends like a video's. Encoded bytes cannot be recognised."""
-    item = _first_of(value)
-    path = item.get("path") if isinstance(item, Mapping) else item
-    return isinstance(path, str | Path) and str(path).lower().endswith(_VIDEO_ENDINGS)
-
-
-def _is_image(value: Any) -> bool:
-    """Whether a value is encoded bytes, a decoded image, or a path that ends like an image's."""
-    try:
-        image = image_input(_first_of(value), media_dir=Path("/"))
-    except ValueError:
-        return False
-    return not isinstance(image, Path) or image.suffix.lower() in Image.registered_extensions()
+    """Whether a value holds a path that ends like a video's. Encoded bytes cannot be recognised."""
+    return any((path_named(item) or "").lower().endswith(_VIDEO_ENDINGS) for item in media_items(value))

@@ -1,19 +1,22 @@
 """Looks at a user's own data and finds out how to read it, for `sightline init`."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rl_core.data.column_guesses import NamedColumns, Values, guess_columns
+from rl_core.data.column_guesses import VIDEO_NAMES, NamedColumns, Values, guess_columns
+from rl_core.data.picture_columns import Pictures, find_pictures
 from rl_core.files import is_regular, lies_below
-from rl_core.sources.columns import Columns, items_of
+from rl_core.sources.columns import Columns
 from rl_core.sources.conversation import read_conversation
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
-from rl_core.sources.tables import FileTable, RawRow, TableReader
+from rl_core.sources.media import media_items, path_named
+from rl_core.sources.tables import FileTable, TableReader
 
 _SAMPLED_ROWS = 64
 _TRIED_PATHS = 20
@@ -23,13 +26,16 @@ _TRIED_FOLDERS = 100
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
     """The data as a config names it, with the guessed columns; the `format` of a local source or "hub"; its rows; the
-    names of all columns; and a sentence about each guess among several possibilities."""
+    names of all columns; a sentence about each guess among several possibilities, and one about each column that looks
+    like images and is not used; and whether any of the rows looked at has an image or a video."""
 
     source: LocalSource | HubSource
     kind: str
     row_count: int
     columns: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    has_media: bool = True
 
 
 def inspect_data(source: LocalSource | HubSource, named: NamedColumns | None = None) -> Inspection:
@@ -51,27 +57,68 @@ def _inspect_table(
     table: TableReader, source: LocalSource | HubSource, named: NamedColumns, *, kind: str
 ) -> Inspection:
     names = tuple(sorted(table.column_names()))
-    sample: list[Values] = [
-        raw.values for raw in islice(table.raw_rows(), _SAMPLED_ROWS) if isinstance(raw.values, dict)
-    ]
-    columns, doubts = guess_columns(table.place, names, sample, named)
+    sample = list(_spread(table))
+    pictures = _find_pictures(table, source, names, sample, named)
+    columns, doubts = guess_columns(table.place, names, sample, replace(named, image_key=pictures.column))
+    if pictures.column and not named.image_key and not pictures.is_usual:
+        doubts.append(f"image_key: {pictures.column!r} holds images")
     source = source.model_copy(update={"columns": columns})
     if isinstance(source, LocalSource) and isinstance(table, FileTable) and source.media_dir is None:
-        folder, doubt = find_media_folder(table, source.columns, folder_of_rows=table.files[0].parent)
+        folder, doubt = find_media_folder(table, sample, source.columns, folder_of_rows=table.files[0].parent)
         source = source.model_copy(update={"media_dir": folder and str(folder)})
         doubts += [doubt] if doubt else []
-    return Inspection(source=source, kind=kind, row_count=table.row_count, columns=names, doubts=tuple(doubts))
+    return Inspection(
+        source=source,
+        kind=kind,
+        row_count=table.row_count,
+        columns=names,
+        doubts=tuple(doubts),
+        unused=pictures.unused,
+        has_media=any(True for values in sample for _ in _media(values, columns)),
+    )
 
 
-def find_media_folder(table: TableReader, columns: Columns, *, folder_of_rows: Path) -> tuple[Path | None, str | None]:
+def _spread(table: TableReader) -> Iterator[Values]:
+    """Some readable rows from all parts of a table, the same ones each time."""
+    count = table.row_count
+    chosen = set(random.Random(0).sample(range(count), min(count, _SAMPLED_ROWS)))  # noqa: S311 - no secret
+    for number, raw in enumerate(islice(table.raw_rows(), count)):
+        if number in chosen and isinstance(raw.values, dict):
+            yield raw.values
+
+
+def _find_pictures(
+    table: TableReader,
+    source: LocalSource | HubSource,
+    names: Sequence[str],
+    sample: Sequence[Values],
+    named: NamedColumns,
+) -> Pictures:
+    if named.image_key == "":
+        return Pictures(None, is_usual=True, unused=())
+    if source.media_dir is not None:
+        folders = [Path(source.media_dir)]
+    elif isinstance(table, FileTable):
+        folders = [*_candidates(table.files[0].parent), Path("/")]  # paths may be absolute
+    else:
+        folders = [Path(table.name)]
+    taken = {name for key, name in named.given().items() if key != "image_key"}
+    free = [name for name in names if name not in taken and name.lower() not in VIDEO_NAMES]
+    return find_pictures(free, sample, folders=folders, chosen=named.image_key)
+
+
+def find_media_folder(
+    table: TableReader, sample: Iterable[Values], columns: Columns, *, folder_of_rows: Path
+) -> tuple[Path | None, str | None]:
     """The `media_dir` of a table, None for the data file's own folder; and a sentence about the choice, or why none was
     made."""
-    sample = list(islice(_named_paths(islice(table.raw_rows(), _SAMPLED_ROWS), columns), _TRIED_PATHS))
-    if not sample:
+    tried = list(islice(_named_paths(sample, columns), _TRIED_PATHS))
+    if not tried:
         return None, None
-    if any(path.startswith("/") for path in sample):
-        return _around(_named_paths(table.raw_rows(), columns), folder_of_rows)
-    found = {folder: _number_there(sample, folder) for folder in _candidates(folder_of_rows)}
+    if any(path.startswith("/") for path in tried):
+        every_row = (raw.values for raw in table.raw_rows() if isinstance(raw.values, dict))
+        return _around(_named_paths(every_row, columns), folder_of_rows)
+    found = {folder: _number_there(tried, folder) for folder in _candidates(folder_of_rows)}
     best = max(found, key=lambda folder: found[folder])  # the first of equal ones is the data file's own folder
     if found[best] == found[folder_of_rows]:
         return None, None
@@ -99,20 +146,17 @@ def _number_there(paths: Sequence[str], folder: Path) -> int:
     return sum(is_regular(folder / path) and lies_below(folder / path, folder) for path in paths)
 
 
-def _named_paths(rows: Iterable[RawRow], columns: Columns) -> Iterator[str]:
+def _named_paths(rows: Iterable[Values], columns: Columns) -> Iterator[str]:
     """Every path of an image or video that a row names. Other faults of a row are ignored."""
-    for raw in rows:
-        if not isinstance(raw.values, dict):
-            continue
-        for item in _media(raw.values, columns):
-            path = item.get("path") if isinstance(item, Mapping) and not item.get("bytes") else item
-            if isinstance(path, str) and path and "\0" not in path and "://" not in path[:10]:
+    for values in rows:
+        for item in _media(values, columns):
+            if (path := path_named(item)) is not None:
                 yield path
 
 
-def _media(values: Mapping[str, Any], columns: Columns) -> Iterator[Any]:
-    yield from items_of(values, columns.image_key)
-    yield from items_of(values, columns.video_key)
+def _media(values: Values, columns: Columns) -> Iterator[Any]:
+    for column in filter(None, (columns.image_key, columns.video_key)):
+        yield from media_items(values.get(column))
     turns = values.get(columns.prompt_key)
     if isinstance(turns, list | tuple):
         try:

@@ -1,6 +1,7 @@
 """Turns an image of a source into the RGB image that the model sees."""
 
 import math
+import re
 import struct
 from io import BytesIO
 from pathlib import Path
@@ -10,12 +11,20 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from rl_core.files import read_regular
+from rl_core.sources.file_kinds import foreign_kind, read_start
 from rl_core.sources.rows import ImageInput
 
 _EXIF_ORIENTATION = 0x0112
 _KEPT_FORMATS = ("PNG", "JPEG")
 # Pillow reads more formats, but EPS, for example, is a program that it would pass to Ghostscript.
 _READ_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+_UNREAD_FORMATS = {
+    "HEIC": re.compile(rb".{4}ftyp(hei|hev|mif1|msf1)", re.DOTALL),
+    "JPEG XL": re.compile(rb"\xff\x0a|.{4}JXL ", re.DOTALL),
+    "SVG": re.compile(rb"\s*(<\?xml.*?)?<svg", re.DOTALL),
+    "PDF": re.compile(rb"%PDF"),
+}
+_LOOKED_AT = 1024
 # An uncompressed image with the most pixels that Pillow decodes is smaller. A larger file would fill the memory before
 # it is looked at.
 _MOST_BYTES = 1 << 30
@@ -51,11 +60,23 @@ def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
         _check_range(image)
         rgb = _to_rgb(image)
     except UnidentifiedImageError:
-        raise ValueError("the image is of no known format, or its start is damaged") from None
+        raise ValueError(_unknown_format(source, data if isinstance(data, bytes) else b"")) from None
     except _DECODING_ERRORS as error:
         raise ValueError(f"the image is damaged: {error}") from None
     keeps_bytes = isinstance(data, bytes) and _is_plain(image)
     return rgb, data if keeps_bytes and isinstance(data, bytes) else None
+
+
+def check_format(source: ImageInput) -> None:
+    """Raises ValueError where the beginning of an image shows that no decoder reads it."""
+    if isinstance(source, Image.Image):
+        return
+    try:
+        Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_READ_FORMATS).close()
+    except UnidentifiedImageError:
+        raise ValueError(_unknown_format(source, source if isinstance(source, bytes) else read_start(source))) from None
+    except _DECODING_ERRORS as error:
+        raise ValueError(f"the image is damaged: {error}") from None
 
 
 def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image.Image:
@@ -80,6 +101,17 @@ def _read_file(path: Path) -> bytes:
         return read_regular(path, most_bytes=_MOST_BYTES)
     except ValueError as error:
         raise ValueError(f"the image file {error}") from None
+
+
+def _unknown_format(source: ImageInput, start: bytes) -> str:
+    """What is wrong with an image that no decoder takes."""
+    name = f"the image {source.name}" if isinstance(source, Path) else "the image"
+    kind = next((kind for kind, beginning in _UNREAD_FORMATS.items() if beginning.match(start[:_LOOKED_AT])), None)
+    if kind is not None:
+        return f"{name} is {kind}, which no installed decoder reads: convert it to PNG or JPEG"
+    if (other := foreign_kind(start)) is not None:
+        return f"{name} is {other}"
+    return f"{name} is of no known format, or its start is damaged"
 
 
 def _scale_to_area(image: Image.Image, area: int) -> Image.Image:

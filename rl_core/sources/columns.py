@@ -1,23 +1,19 @@
 """Turns a row of a table (names and values) into a Row, as the configured columns say."""
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from PIL import Image
+from typing import Any
 
 from rl_core.answers import read_answer
-from rl_core.files import lies_below
 from rl_core.section import Section
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
-from rl_core.sources.rows import BadRow, ImageInput, Row, Turn, VideoInput, cut_text, json_columns, unwritable_row
+from rl_core.sources.media import images_in, media_items, videos_in
+from rl_core.sources.rows import BadRow, Row, Turn, cut_text, json_columns, unwritable_row
 
 _NAMED_COLUMNS = 30
 _LONGEST_NAME = 60
-
-Medium = TypeVar("Medium")
 
 
 class Columns(Section):
@@ -27,13 +23,13 @@ class Columns(Section):
     """Column with the question, or with the turns of a conversation that ends with it: a list of mappings with `role`
     and `content`, or with `from` and `value`. Each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
-    """Column with one image or a list of images (PIL images, encoded bytes or paths), which may be empty; null for a
-    text-only source."""
+    """Column with one image or a list of images (PIL images, encoded bytes, base64, data URLs or paths). It is empty in
+    a text-only row; null for a text-only source."""
     images_first: bool = False
     """Put images and videos before a question that marks no place for them; otherwise such a row is rejected."""
     video_key: str | None = "videos"
-    """Column with one video or a list of videos (encoded bytes or paths), which may be empty; null for a source without
-    videos. Each `<video>` in the question is the place of one."""
+    """Column with one video or a list of videos (encoded bytes, base64 or paths), which may be empty; null for a source
+    without videos. Each `<video>` in the question is the place of one."""
     answer_key: str = "answer"
     """Column with the ground truth. If it is the same column as prompt_key, the answer is the last turn of its
     conversations, which is the assistant's."""
@@ -71,9 +67,11 @@ class RowParser:
             column = keys.answer_key
             answer = read_answer(asked.answer if is_answered else values.get(keys.answer_key))
             column = keys.image_key or ""
-            images = self._media(items_of(values, keys.image_key), asked.images, "images", image_input)
+            column, cell = self._media(values, keys.image_key, asked.images, "images")
+            image_column, images = column, images_in(cell, media_dir=self.media_dir, caches=self.caches)
             column = keys.video_key or ""
-            videos = self._media(items_of(values, keys.video_key), asked.videos, "videos", video_input)
+            column, cell = self._media(values, keys.video_key, asked.videos, "videos")
+            video_column, videos = column, videos_in(cell, media_dir=self.media_dir, caches=self.caches)
             column = keys.prompt_key
             question = self._with_places(asked.question, asked.history, images=len(images), videos=len(videos))
             column = keys.data_source_key or ""
@@ -93,8 +91,8 @@ class RowParser:
             origin=origin,
             question_column=keys.prompt_key,
             answer_column=keys.answer_key,
-            image_column=keys.image_key or "",
-            video_column=keys.video_key or "",
+            image_column=image_column,
+            video_column=video_column,
         )
 
     def _data_source(self, values: Mapping[str, Any]) -> str:
@@ -105,12 +103,14 @@ class RowParser:
             raise ValueError("the data source is missing or no text")
         return value
 
-    def _media(
-        self, items: Sequence[Any], in_turns: Sequence[Any], kind: str, read: Callable[..., Medium]
-    ) -> tuple[Medium, ...]:
-        if items and in_turns:  # their order is unknown
+    def _media(self, values: Mapping[str, Any], key: str | None, in_turns: Sequence[Any], kind: str) -> tuple[str, Any]:
+        """The column that holds a row's images or videos, and what it holds."""
+        cell = values.get(key) if key else None
+        if not in_turns:
+            return key or "", cell
+        if media_items(cell):  # their order is unknown
             raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
-        return tuple(read(item, media_dir=self.media_dir, caches=self.caches) for item in items or in_turns)
+        return self.columns.prompt_key, in_turns
 
     def _with_places(self, question: str, history: Sequence[Turn], *, images: int, videos: int) -> str:
         """The question, with a place for every image and video of the row."""
@@ -138,14 +138,6 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
         raise ValueError("\n".join(problems))
 
 
-def items_of(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
-    """The images or videos in a row's column, which holds nothing, one of them, or a list."""
-    value = values.get(column) if column else None
-    if value is None:
-        return ()
-    return value if isinstance(value, list | tuple) else (value,)
-
-
 def _may_be_absent(key: str, name: str, available: Collection[str]) -> bool:
     return name == Columns.model_fields[key].default and not _close(name, available)
 
@@ -168,42 +160,3 @@ def name_columns(available: Collection[str]) -> str:
     named = [repr(cut_text(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
     more = len(available) - _NAMED_COLUMNS
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
-
-
-def image_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> ImageInput:
-    """An image from a row: a PIL image, encoded bytes, a path, or a mapping with `bytes` or `path`. Raises ValueError
-    for anything else, and for a path that leads out of `media_dir` and `caches`."""
-    if isinstance(value, Image.Image):
-        return value
-    return _medium(value, media_dir, caches, kind="image", forms="bytes, a path or a PIL image")
-
-
-def video_input(value: Any, *, media_dir: Path, caches: Sequence[Path] = ()) -> VideoInput:
-    """A video from a row, as `image_input` reads an image."""
-    return _medium(value, media_dir, caches, kind="video", forms="bytes or a path")
-
-
-def _medium(value: Any, media_dir: Path, caches: Sequence[Path], *, kind: str, forms: str) -> bytes | Path:
-    if isinstance(value, Mapping):
-        value = value.get("bytes") or value.get("path")
-    match value:
-        case bytes():
-            return value
-        case None | "":
-            raise ValueError(f"the {kind} is missing (null)")
-        case str() if "://" in value[:10]:
-            raise ValueError(f"{value} is an address; {kind}s are read from files, download it first")
-        case str() | Path():
-            return _media_file(value, media_dir, caches)
-        case _:
-            raise ValueError(f"the {kind} is {type(value).__name__}, not {forms}")
-
-
-def _media_file(path: str | Path, media_dir: Path, caches: Sequence[Path]) -> Path:
-    """The file that a row names, which must not be any file of this machine."""
-    if "\0" in str(path):
-        raise ValueError(f"the path {str(path)!r} holds a NUL character, which no file's name has")
-    file = media_dir / path
-    if any(lies_below(file, folder) for folder in (media_dir, *caches)):
-        return file
-    raise ValueError(f"the file {path} leads out of {media_dir}; set media_dir to the folder that holds all media")

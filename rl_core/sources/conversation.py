@@ -8,6 +8,7 @@ Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
+from rl_core.sources.media import MEDIUM_KEYS, media_items
 from rl_core.sources.rows import Role, Turn
 
 IMAGE_PLACE = "<image>"
@@ -83,21 +84,12 @@ def _turn(number: int, item: Any, shown: Mapping[str, list[Any]]) -> Turn:
 def _part(number: int, part: Any, shown: Mapping[str, list[Any]]) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else None
     if isinstance(kind, str) and kind in _PLACES:
-        if (medium := _medium(part, kind)) is not None:
-            shown[_PLACES[kind]].append(medium)
+        shown[_PLACES[kind]].extend(media_items({key: part[key] for key in MEDIUM_KEYS if key in part}))
         return _PLACES[kind]
     if kind != "text" or not isinstance(part.get("text"), str):
         raise ValueError(f"turn {number} of the conversation has a part that is no text, image or video")
     text: str = part["text"]
     return text
-
-
-def _medium(part: Mapping[str, Any], kind: str) -> Any:
-    """The image or video that a part names; None where the part only marks a place."""
-    value = part.get(kind)
-    if kind.endswith("_url") and isinstance(value, Mapping):
-        value = value.get("url")
-    return value.removeprefix("file://") if isinstance(value, str) else value
 
 
 def _check_roles(roles: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from rl_core.sources.file_kinds import read_text
 from rl_core.sources.tables import RawRow, WholeTable
 
 _WHOLE: Final = re.compile(r"[+-]?\d+")
+_PADDED: Final = re.compile(r"[+-]?0\d")
 _DIGITS_OF_64_BITS: Final = 18
 _REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _TRUTHS: Final = {"true": True, "false": False}
@@ -62,8 +63,9 @@ def _typed(column: Sequence[str]) -> list[Any]:
 
 
 def _kind(texts: Sequence[str]) -> Callable[[str], Any]:
-    """The conversion that all texts of a column allow. Numbers that would lose digits stay text."""
-    if not texts:
+    """The conversion that all texts of a column allow. Numbers that would lose digits stay text, as the names of files
+    do that begin with zeros."""
+    if not texts or any(map(_PADDED.match, texts)):
         return str
     if all(map(_WHOLE.fullmatch, texts)):
         return int if max(map(len, texts)) <= _DIGITS_OF_64_BITS else str

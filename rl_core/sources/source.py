@@ -41,12 +41,13 @@ class SourceFiles(Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glance:
     """What is known about a source without preparing it: the number of rows, usable or not; the data sources that they
-    belong to, unless a column names these; their columns without question, answer and media; or why it cannot be
-    read."""
+    belong to, unless a column names these; their columns without question, answer and media; those of them that are
+    named like images where no column with images is read; or why it cannot be read."""
 
     rows: int | None = None
     names: frozenset[str] | None = None
     columns: frozenset[str] | None = None
+    unused_images: frozenset[str] = frozenset()
     problem: str | None = None
 
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from rl_core.digests import file_digests
 from rl_core.sources.columns import Columns, RowParser, check_columns
+from rl_core.sources.media import is_image_name
 from rl_core.sources.rows import BadRow, Row
 from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
 
@@ -149,10 +150,12 @@ class FileTable(TableReader):
         return self._glance(columns=self.column_names())
 
     def _glance(self, *, columns: set[str] | None = None) -> Glance:
+        reads_images = columns is None or self.columns.image_key in columns
         return Glance(
             rows=self.row_count,
             names=None if self.columns.data_source_key else frozenset([self.name]),
             columns=None if columns is None else frozenset(columns) - self.columns.meanings,
+            unused_images=frozenset() if reads_images else frozenset(filter(is_image_name, columns or ())),
         )
 
 

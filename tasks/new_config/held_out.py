@@ -2,12 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from rl_core.data.pixels import check_format
 from rl_core.digests import hash_file
 from rl_core.files import files_named
 from rl_core.randomness import keyed_seed
@@ -34,12 +36,15 @@ class Unusable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
-    """Training and held-out rows, where they come from in words, and the unusable rows of each of the data."""
+    """Training and held-out rows, where they come from in words, the unusable rows of each of the data, how often each
+    answer is there, by split, and the number of rows without an image or a video."""
 
     train: LocalSource | HubSource
     validation: LocalSource | HubSource
     origin: str
     unusable: Sequence[Unusable]
+    answers: Mapping[str, Counter[str]]
+    text_rows: int
 
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
@@ -91,43 +96,109 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     All columns are kept. Unusable rows are left out, and named in the result.
 
     Rows that share an image (or the question, where they have no image) stay together, so that nothing held out is seen
-    in training. On which side they are depends on their content alone. Raises ValueError where no rows can be held out;
-    the message says why."""
-    outlines: list[_Outline] = []
-    bad: list[BadRow] = []
-    extra: dict[str, None] = {}
-    for row in with_files_checked(source.open()):
-        if isinstance(row, BadRow):
-            bad.append(row)
-        else:
-            outlines.append(_Outline(row.index, row.question, _contents(row)))
-            extra.update(dict.fromkeys(row.extra))
-    held_out = _choose(outlines, bad)
+    in training. Each answer has the share of the held-out rows that it has of all rows, as far as that allows. Which
+    rows they are depends on what the rows hold, and not on their order. Raises ValueError where no rows can be held
+    out; the message says why."""
+    survey = _Survey.of(source)
+    held_out = _choose(survey.outlines, survey.bad)
     sides = {
-        name: RowFile(folder / f"{name}.parquet", extra=extra).write(
-            row for row in source.open() if isinstance(row, Row) and row.index in chosen
-        )
-        for name, chosen in (
-            ("train", {outline.number for outline in outlines} - held_out),
-            ("validation", held_out),
-        )
+        "train": [outline for outline in survey.outlines if outline.number not in held_out],
+        "validation": [outline for outline in survey.outlines if outline.number in held_out],
     }
+    files = {name: _write(source, rows, folder / f"{name}.parquet", survey) for name, rows in sides.items()}
     return Split(
-        train=sides["train"],
-        validation=sides["validation"],
-        origin=f"{len(held_out)} of {len(outlines)} usable rows were set apart in {folder}",
-        unusable=[Unusable(data=name_of(source), rows=bad, total=len(bad) + len(outlines), is_read_again=False)],
+        **files,
+        origin=f"{len(held_out)} of {len(survey.outlines)} usable rows were set apart in {folder}",
+        unusable=[survey.unusable(source, is_read_again=False)],
+        answers=_answers(sides),
+        text_rows=sum(outline.is_text for outline in survey.outlines),
     )
 
 
-def survey(source: LocalSource | HubSource) -> Unusable:
-    """Find the unusable rows of a source, as far as they are known without opening images."""
-    rows, total = [], 0
-    for row in with_files_checked(source.open()):
-        total += 1
-        if isinstance(row, BadRow):
-            rows.append(row)
-    return Unusable(data=name_of(source), rows=rows, total=total, is_read_again=True)
+def take_pair(
+    train: LocalSource | HubSource, validation: LocalSource | HubSource, *, origin: str, without_shared: Path | None
+) -> Split:
+    """Training and held-out rows as they are. Training rows that share something with held-out ones are left out if
+    there is a folder `without_shared`, into which all others are written. Raises ValueError where there is none, or no
+    row is left."""
+    ours, held_out = _Survey.of(train), _Survey.of(validation)
+    seen = {content for outline in held_out.outlines for content in outline.contents}
+    shared = [outline for outline in ours.outlines if not seen.isdisjoint(outline.contents)]
+    kept = [outline for outline in ours.outlines if seen.isdisjoint(outline.contents)]
+    unusable = [ours.unusable(train, is_read_again=not shared), held_out.unusable(validation, is_read_again=True)]
+    if shared:
+        what = (
+            f"{len(shared)} of {len(ours.outlines)} row(s) of {name_of(train)} share an image or a video with a "
+            f"held-out row of {name_of(validation)}, or ask the same without any (the first is row {shared[0].number})"
+        )
+        if without_shared is None:
+            raise ValueError(
+                f"{what}; held-out rows must be unseen: --drop-shared leaves these rows out of training, --validation "
+                "names other held-out rows"
+            )
+        if not kept:
+            raise ValueError(f"{what}; no row would be left to train on")
+        train = _write(train, kept, without_shared / "train.parquet", ours)
+        origin += f"; {what}, and were left out of {train.path}"
+    sides = {"train": kept, "validation": held_out.outlines}
+    return Split(
+        train=train,
+        validation=validation,
+        origin=origin,
+        unusable=unusable,
+        answers=_answers(sides),
+        text_rows=sum(outline.is_text for rows in sides.values() for outline in rows),
+    )
+
+
+def _write(
+    source: LocalSource | HubSource, outlines: Sequence["_Outline"], path: Path, survey: "_Survey"
+) -> LocalSource:
+    chosen = {outline.number for outline in outlines}
+    rows = (row for row in source.open() if isinstance(row, Row) and row.index in chosen)
+    return RowFile(path, extra=survey.extra).write(rows)
+
+
+def _answers(sides: Mapping[str, Sequence["_Outline"]]) -> dict[str, Counter[str]]:
+    return {name: Counter(outline.answer for outline in outlines) for name, outlines in sides.items()}
+
+
+class _Outline(NamedTuple):
+    """What decides on which side a row may be: its number, its question, its answer, and what it must not share with
+    rows on the other side: hashes of its images and videos or, where it `is_text`, the conversation."""
+
+    number: int
+    question: str
+    answer: str
+    contents: Sequence[str]
+    is_text: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Survey:
+    """The usable rows of a source and the others, as far as they are known without decoding images; and the names of
+    all further columns."""
+
+    outlines: Sequence[_Outline]
+    bad: Sequence[BadRow]
+    extra: Collection[str]
+
+    @classmethod
+    def of(cls, source: LocalSource | HubSource) -> Self:
+        outlines: list[_Outline] = []
+        bad: list[BadRow] = []
+        extra: dict[str, None] = {}
+        for row in map(_with_formats_checked, with_files_checked(source.open())):
+            if isinstance(row, BadRow):
+                bad.append(row)
+            else:
+                outlines.append(_outline(row))
+                extra.update(dict.fromkeys(row.extra))
+        return cls(outlines=outlines, bad=bad, extra=extra)
+
+    def unusable(self, source: LocalSource | HubSource, *, is_read_again: bool) -> Unusable:
+        total = len(self.bad) + len(self.outlines)
+        return Unusable(data=name_of(source), rows=self.bad, total=total, is_read_again=is_read_again)
 
 
 def name_of(source: LocalSource | HubSource) -> str:
@@ -135,30 +206,44 @@ def name_of(source: LocalSource | HubSource) -> str:
     return source.path if isinstance(source, LocalSource) else source.name
 
 
-class _Outline(NamedTuple):
-    """What decides on which side a row may be: its number, its question, and hashes of its images and videos."""
-
-    number: int
-    question: str
-    contents: Sequence[str]
-
-
 def _choose(outlines: Sequence[_Outline], bad: Sequence[BadRow]) -> set[int]:
     """Numbers of the rows to hold out. Raises ValueError where nothing would be left to train on."""
     first = f"; the first of {len(bad)} unusable row(s): {bad[0]}" if bad else ""
     if not outlines:
         raise ValueError(f"no row can be used{first}")
-    clusters = sorted(_clusters(outlines), key=lambda rows: keyed_seed(0, "held-out", rows[0].question, len(rows)))
-    wanted = max(1, min(_MOST, int(len(outlines) * _SHARE)))
-    held_out: set[int] = set()
-    while clusters and len(held_out) < wanted:
-        held_out |= {row.number for row in clusters.pop()}
-    if not clusters:
+    clusters = sorted(_clusters(outlines), key=_rank)
+    if len(clusters) == 1:
         raise ValueError(
             f"none of the {len(outlines)} usable row(s) can be held out, because all of them share an image, a video "
             f"or a question; name held-out data with --validation{first}"
         )
-    return held_out
+    wanted = max(1, min(_MOST, int(len(outlines) * _SHARE)))
+    quotas = _quotas(Counter(outline.answer for outline in outlines), wanted)
+    chosen: set[int] = set()
+    for cluster in clusters:  # first those with which every answer keeps its share
+        answers = Counter(outline.answer for outline in cluster)
+        if all(quotas[answer] >= count for answer, count in answers.items()):
+            quotas.subtract(answers)
+            chosen |= {outline.number for outline in cluster}
+    for cluster in clusters:
+        if len(chosen) < wanted and len(chosen) + len(cluster) <= 2 * wanted:
+            chosen |= {outline.number for outline in cluster}
+    return chosen or {outline.number for outline in min(clusters, key=len)}
+
+
+def _rank(cluster: Sequence[_Outline]) -> int:
+    """A random number that belongs to what the rows hold."""
+    return keyed_seed(0, "held-out", *sorted(repr((*outline[1:],)) for outline in cluster))
+
+
+def _quotas(counts: Counter[str], wanted: int) -> Counter[str]:
+    """How many rows of each answer are `wanted`: its share of all rows, rounded so that the sum is right."""
+    total = counts.total()
+    quotas = Counter({answer: count * wanted // total for answer, count in counts.items()})
+    remainders = {answer: count * wanted % total for answer, count in counts.items()}
+    by_remainder = sorted(counts, key=lambda answer: (-remainders[answer], keyed_seed(0, "held-out answer", answer)))
+    quotas.update(by_remainder[: wanted - quotas.total()])
+    return quotas
 
 
 def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
@@ -181,14 +266,26 @@ def _clusters(outlines: Sequence[_Outline]) -> list[list[_Outline]]:
     return list(clusters.values())
 
 
+def _with_formats_checked(row: Row | BadRow) -> Row | BadRow:
+    if isinstance(row, BadRow):
+        return row
+    try:
+        for image in row.images:
+            check_format(image)
+    except ValueError as error:
+        return row.as_bad(row.image_column, str(error))
+    return row
+
+
 @cache
 def _hash_of_file(path: Path) -> str:
     return hash_file(path)
 
 
-def _contents(row: Row) -> list[str]:
-    """The contents that a row must not share with rows on the other side."""
-    return [_content(medium) for medium in (*row.images, *row.videos)] or [row.question]
+def _outline(row: Row) -> _Outline:
+    shown = [_content(medium) for medium in (*row.images, *row.videos)]
+    asked = repr([*(turn.content for turn in row.history), row.question])
+    return _Outline(row.index, row.question, row.answer_text, shown or [asked], is_text=not shown)
 
 
 def _content(medium: ImageInput) -> str:

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from rl_core.config.loading import load_config
+from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig, experiment_name
 from rl_core.config.yaml_text import dump_yaml
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
 from rl_core.files import atomic_write_text
+from rl_core.planning.model_sizes import config_fields
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from rl_core.types import Prompt
 from tasks.new_config.data_lookup import find_pair, source_of, training_data
-from tasks.new_config.held_out import Split, set_rows_apart, survey
+from tasks.new_config.held_out import Split, set_rows_apart, take_pair
 
 _ROWS_TRIED = 64
 _LONGEST_TRIED = 32_768
@@ -66,12 +68,14 @@ _CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitOptions:
     """What a user asked for besides the data; where it is None, it is guessed. Without a model (folder or hub name of a
-    checkpoint), it is a tiny random one. Relative paths of images and videos start from `media_dir`."""
+    checkpoint), it is a tiny random one. Relative paths of images and videos start from `media_dir`. With
+    `drop_shared`, training rows that share something with held-out ones are left out."""
 
     validation: str | None = None
     model: str | None = None
     columns: NamedColumns = field(default_factory=NamedColumns)
     media_dir: str | None = None
+    drop_shared: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,13 +109,17 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
     named = options.columns
     pair = (data, options.validation) if options.validation else find_pair(data)
     inspection = inspect_data(source_of(pair[0] if pair else training_data(data), options.media_dir), named)
+    if inspection.unused and not inspection.has_media and _has_eyes(options.model):
+        raise ValueError(
+            f"no row has an image, and the model takes images: {'; '.join(inspection.unused)}; correct the column, "
+            "name another one with --image-key, or say --image-key '' if no question has an image"
+        )
     if pair:
-        held_out = inspect_data(source_of(pair[1], options.media_dir), named).source
-        split = Split(
-            train=inspection.source,
-            validation=held_out,
+        split = take_pair(
+            inspection.source,
+            inspect_data(source_of(pair[1], options.media_dir), named).source,
             origin=f"held-out rows come from {pair[1]}",
-            unusable=[survey(source) for source in (inspection.source, held_out)],
+            without_shared=folder if options.drop_shared else None,
         )
     else:
         split = set_rows_apart(inspection.source, folder)
@@ -119,6 +127,14 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
     return Proposal(
         inspection=inspection, split=split, reward=reward, prompt_template=_REWARDS[reward], model=options.model
     )
+
+
+def _has_eyes(model: str | None) -> bool:
+    """Whether a model takes images, as far as that is known without a download; a tiny one does."""
+    if model is None:
+        return True
+    fields = config_fields(PretrainedModel(type="pretrained", path=model))
+    return fields is None or "vision_config" in fields
 
 
 def _guess_reward(inspection: Inspection) -> str:

@@ -168,6 +168,16 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
         for key, glance in glances.items()
         if glance.problem is not None
     ]
+    problems += [
+        Problem(
+            where=f"{key}.columns.image_key",
+            what=f"not used: {', '.join(map(repr, sorted(glance.unused_images)))}, by the name a column with images",
+            fix="name the column here if the questions have images",
+            fatal=False,
+        )
+        for key, glance in glances.items()
+        if glance.unused_images
+    ]
     train = split_glance(config.data.train, "data.train", glances)
     validation = split_glance(config.data.validation, "data.validation", glances)
     if train.names is not None and not config.data.train.parts:  # planning looks at mixtures

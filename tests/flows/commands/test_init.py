@@ -1,5 +1,6 @@
 """`sightline init` on the kinds of data that people have: a config that runs, or a sentence that says what is wrong."""
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -179,3 +180,94 @@ def test_an_existing_config_is_kept(run: Callable[..., Result], tmp_path: Path) 
     Path("config.yaml").write_text("mine")
     assert isinstance(run(tmp_path).exception, ValueError)
     assert Path("config.yaml").read_text() == "mine"
+
+
+PACKED = base64.b64encode(png_bytes()).decode()
+ADDRESS = "https://example.org/a.png"
+
+
+def counted(path: Path, cell: Callable[[int], Any], *, place: str = "<image>", count: int = 24) -> Path:
+    return jsonl(path, [{"problem": f"{place}{n}?", "image": cell(n), "answer": str(n)} for n in range(count)])
+
+
+@pytest.mark.parametrize("place", ["<image>", ""])
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (ADDRESS, f"column 'image': '{ADDRESS}' is an address; images are read from files, download it first"),
+        ([{"url": ADDRESS}], f"column 'image': '{ADDRESS}' is an address"),
+        ("gone.png", "column 'image': the image file"),
+        ("heic", "column 'image': the image is HEIC, which no installed decoder reads: convert it to PNG or JPEG"),
+        ("x" * 300, "is no image and no path: it has 300 letters"),
+        (7, "column 'image' has the name of a column with images, and its first value '7' is none: the image is int"),
+        ("a dog", "its first value 'a dog' is none: the image file"),
+    ],
+)
+def test_images_that_cannot_be_read_are_refused_with_column_value_and_reason(
+    run: Callable[..., Result], tmp_path: Path, cell: Any, reason: str, place: str
+) -> None:
+    def value(number: int) -> Any:
+        data = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes([number])
+        return base64.b64encode(data).decode() if cell == "heic" else cell
+
+    said = run(counted(tmp_path / "rows.jsonl", value, place=place))
+    assert isinstance(said.exception, ValueError), said.output
+    assert reason in str(said.exception)
+
+
+def test_a_column_that_is_not_used_begins_a_line(run: Callable[..., Result], tmp_path: Path) -> None:
+    rows = [{"problem": "?", "image": PACKED, "picture": 7, "answer": str(n)} for n in range(24)]
+    for number, row in enumerate(rows):
+        row["image"] = base64.b64encode(png_bytes(colour=(number, 0, 0))).decode()
+    said = run(jsonl(tmp_path / "rows.jsonl", rows))
+    assert said.exit_code == 0, said.exception
+    assert [line for line in said.output.splitlines() if line.startswith("not used: column 'picture'")]
+    assert "answers train" not in said.output  # they are of 24 values
+
+
+def test_a_question_without_images_may_have_such_a_column(
+    run: Callable[..., Result], init: Init, tmp_path: Path
+) -> None:
+    data = counted(tmp_path / "rows.jsonl", lambda _: 7, place="")
+    assert "say --image-key '' if no question has an image" in refusal(run(data))
+    _, config = init(data, "--image-key", "")
+    assert not any(row.images for row in rows_of(config))
+
+
+@pytest.mark.parametrize("empty", ["", [""], [None], None, []])
+def test_an_empty_cell_is_a_row_of_text(init: Init, tmp_path: Path, empty: Any) -> None:
+    rows = [
+        {"problem": f"{n}?" if n % 2 else f"<image>{n}?", "images": empty if n % 2 else "", "answer": str(n % 2)}
+        for n in range(24)
+    ]
+    for n in range(0, 24, 2):
+        rows[n]["images"] = image(tmp_path / f"{n}.png", n).name if not isinstance(empty, list) else [f"{n}.png"]
+        image(tmp_path / f"{n}.png", n)
+    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "unusable" not in said
+    assert "12 of 24 rows have no image or video" in said
+    assert sorted(len(row.images) for row in rows_of(config)) == [0] * 12 + [1] * 12
+
+
+def test_how_the_answers_are_distributed_is_said(init: Init, tmp_path: Path) -> None:
+    for number in range(60):
+        image(tmp_path / "shapes" / ("circle", "square", "star")[number // 20] / f"{number}.png", number)
+    said, _ = init(tmp_path / "shapes")
+    assert "answers train: circle 18, square 18, star 18" in said
+    assert "answers validation: circle 2, square 2, star 2" in said
+
+
+def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
+    run: Callable[..., Result], init: Init, tmp_path: Path
+) -> None:
+    def cell(number: int) -> str:
+        return base64.b64encode(png_bytes(colour=(number, 0, 0))).decode()
+
+    train = counted(tmp_path / "rows.jsonl", cell)
+    held_out = counted(tmp_path / "others.jsonl", cell, count=4)
+    said = refusal(run(train, "--validation", str(held_out)))
+    assert "4 of 24 row(s)" in said
+    assert "--drop-shared" in said
+    said, config = init(train, "--validation", str(held_out), "--drop-shared")
+    assert "4 of 24 row(s)" in said
+    assert len(rows_of(config)) == 24

@@ -141,7 +141,9 @@ def found_for(write_jsonl, tmp_path):
     def find(paths):
         (tmp_path / "rows").mkdir(exist_ok=True)
         path = write_jsonl([{"problem": "<image>", "image": one, "answer": "1"} for one in paths], "rows/rows.jsonl")
-        return find_media_folder(local(path).reader(), Columns(image_key="image"), folder_of_rows=path.parent)
+        table = local(path).reader()
+        sample = [raw.values for raw in table.raw_rows()]
+        return find_media_folder(table, sample, Columns(image_key="image"), folder_of_rows=path.parent)
 
     return find
 

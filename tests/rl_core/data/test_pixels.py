@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rl_core.data.pixels import fit_pixels, prepare_image, read_image
+from rl_core.data.pixels import check_format, fit_pixels, prepare_image, read_image
 
 
 def encode(image, kind, **options):
@@ -135,3 +135,34 @@ def test_no_image_and_no_file_are_refused(tmp_path):
         read_image(tmp_path / "nothing.png")
     with pytest.raises(ValueError, match="floating-point"):
         read_image(encode(Image.new("F", (4, 4)), "TIFF"))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "is HEIC, which no installed decoder reads: convert it to PNG or JPEG"),
+        (
+            b"<?xml version='1.0'?>\n<svg xmlns='http://www.w3.org/2000/svg'/>",
+            "is SVG, which no installed decoder reads",
+        ),
+        (b"<!DOCTYPE html><title>404</title>", "is a web page: perhaps a server's answer in place of the file"),
+        (
+            b"version https://git-lfs.github.com/spec/v1",
+            "is a pointer of Git LFS: fetch the content with `git lfs pull`",
+        ),
+        (b"", "is of no known format, or its start is damaged"),
+    ],
+)
+def test_a_file_that_is_no_readable_image_is_recognised(tmp_path, data, reason):
+    (tmp_path / "a.png").write_bytes(data)
+    for source, name in ((data, "the image"), (tmp_path / "a.png", "the image a.png")):
+        for look in (read_image, check_format):
+            with pytest.raises(ValueError, match="the image") as caught:
+                look(source)
+            assert str(caught.value).startswith(f"{name} {reason}")
+
+
+def test_the_format_of_a_readable_image_is_known(tmp_path):
+    (tmp_path / "a").write_bytes(encode(noise(), "WEBP"))
+    for source in (tmp_path / "a", encode(noise(), "JPEG"), noise()):
+        check_format(source)

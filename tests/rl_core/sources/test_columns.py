@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from rl_core.sources.columns import Columns, RowParser, check_columns, image_input
+from rl_core.sources.columns import Columns, RowParser, check_columns
+from rl_core.sources.media import images_in
 from rl_core.sources.rows import BadRow, Row
 
 GOOD = {"problem": "<image>How many?", "images": [b"png"], "answer": "3"}
@@ -81,9 +82,9 @@ def test_a_column_can_name_the_data_source():
         ({"answer": [datetime.date(2026, 1, 2)]}, "answer", "the answer (list) is no text,"),
         ({"problem": None}, "problem", "the question is missing"),
         ({"problem": 7}, "problem", "int, not text"),
-        ({"images": [None]}, "images", "missing"),
+        ({"images": [None]}, "problem", "1 <image> in the question and 0 image"),
         ({"images": [7]}, "images", "int"),
-        ({"images": {"bytes": None, "path": None}}, "images", "missing"),
+        ({"images": {"bytes": None, "path": None}}, "problem", "1 <image> in the question and 0 image"),
         ({"images": ["https://example.org/a.png"]}, "images", "address"),
         ({"problem": "<image><image>Same?"}, "problem", "2 <image> in the question and 1 image"),
         ({"problem": "How many?"}, "problem", "set columns.images_first"),
@@ -138,10 +139,10 @@ def test_images_come_in_every_form_that_datasets_use():
     picture = Image.new("RGB", (2, 2))
     forms = {"a.png": Path("/media/a.png"), "/media/b.png": Path("/media/b.png"), b"raw": b"raw"}
     for value, expected in forms.items():
-        assert image_input(value, media_dir=Path("/media")) == expected
-    assert image_input({"bytes": b"raw", "path": "x.png"}, media_dir=Path()) == b"raw"
-    assert image_input({"bytes": None, "path": "x.png"}, media_dir=Path("/media")) == Path("/media/x.png")
-    assert image_input(picture, media_dir=Path()) is picture
+        assert images_in(value, media_dir=Path("/media")) == (expected,)
+    assert images_in({"bytes": b"raw", "path": "x.png"}, media_dir=Path()) == (b"raw",)
+    assert images_in({"bytes": None, "path": "x.png"}, media_dir=Path("/media")) == (Path("/media/x.png"),)
+    assert images_in([None, picture, ""], media_dir=Path()) == (picture,)
     assert parse(GOOD | {"images": "one.png"}).images == (Path("/media/one.png"),)
 
 
@@ -159,8 +160,8 @@ def media(tmp_path):
 
 @pytest.mark.parametrize("path", ["a.png", "b/../a.png", "within/a.png", "circle", "..a.png", "../media/a.png"])
 def test_a_path_that_stays_in_the_media_folder_is_an_image(media, path):
-    assert image_input(path, media_dir=media) == media / path
-    assert image_input(str(media / path), media_dir=media) == media / path
+    assert images_in(path, media_dir=media) == (media / path,)
+    assert images_in(str(media / path), media_dir=media) == (media / path,)
 
 
 @pytest.mark.parametrize("path", ["../private/a.png", "b/../../a.png", "out/a.png", "/etc/passwd", "..", "../media2/a"])
@@ -173,9 +174,9 @@ def test_a_path_that_leaves_the_media_folder_makes_a_bad_row(media, path):
 
 def test_files_that_datasets_fetched_may_lie_in_its_caches(media, tmp_path):
     cached = tmp_path / "private" / "a.png"
-    assert image_input(str(cached), media_dir=media, caches=[tmp_path / "private"]) == cached
+    assert images_in(str(cached), media_dir=media, caches=[tmp_path / "private"]) == (cached,)
     with pytest.raises(ValueError, match="leads out of"):
-        image_input(str(tmp_path / "private" / ".." / "a.png"), media_dir=media, caches=[tmp_path / "private"])
+        images_in(str(tmp_path / "private" / ".." / "a.png"), media_dir=media, caches=[tmp_path / "private"])
 
 
 def test_a_misspelt_key_is_refused_with_the_nearest_column():

@@ -1,6 +1,9 @@
 """Rows set apart share nothing with those that stay."""
 
 import json
+import random
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +15,20 @@ from hypothesis import strategies as st
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
-from tasks.new_config.held_out import find_split, set_rows_apart
+from tasks.new_config.held_out import Split, find_split, set_rows_apart, take_pair
+from tests.rl_core.data.samples import png_bytes
+
+
+@cache
+def picture(number: int) -> bytes:
+    return png_bytes((1, 1), (number % 256, number // 256, 0))
 
 
 def table(folder: Path, images: list[list[int]]) -> LocalSource:
     """A Parquet file with one row an entry, whose images are known by number."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
-        {"problem": "<image>" * len(row) + f"row {number}", "images": [bytes([one]) for one in row], "answer": "1"}
+        {"problem": "<image>" * len(row) + f"row {number}", "images": [picture(one) for one in row], "answer": "1"}
         for number, row in enumerate(images)
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
@@ -57,6 +66,89 @@ def test_a_tenth_is_held_out_and_the_choice_is_repeatable(tmp_path: Path) -> Non
     first, second = (set_rows_apart(source, tmp_path / name) for name in ("a", "b"))
     assert len(contents(first.validation)) == 10
     assert seen(contents(first.validation)) == seen(contents(second.validation))
+
+
+def asked_again(folder: Path, answers: list[str], *, seed: int = 0) -> LocalSource:
+    """A file in which every row asks the same of an image of its own, in an order drawn by `seed`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"problem": "<image>What shape?", "images": [picture(number)], "answer": answer}
+        for number, answer in enumerate(answers)
+    ]
+    random.Random(seed).shuffle(rows)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return LocalSource(type="local", path=str(folder / "rows.parquet"))
+
+
+def test_a_question_that_repeats_does_not_hold_out_the_tail_of_the_file(tmp_path: Path) -> None:
+    """A folder of classes asks the same of every image: 60 of each."""
+    answers = ["circle"] * 60 + ["square"] * 60 + ["triangle"] * 60
+    split = set_rows_apart(asked_again(tmp_path / "in", answers), tmp_path / "out")
+    assert split.answers["validation"] == {"circle": 6, "square": 6, "triangle": 6}
+    assert split.answers["train"] == {"circle": 54, "square": 54, "triangle": 54}
+    assert Counter(row.answer for row in contents(split.validation)) == split.answers["validation"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8))
+def test_each_answer_has_its_share_of_the_held_out_rows_in_any_order(tmp_path_factory, counts: list[int]) -> None:
+    answers = [f"class {number}" for number, count in enumerate(counts) for _ in range(count)]
+    if len(answers) < 2:
+        return
+    folder = tmp_path_factory.mktemp("split")
+    first, second = (
+        set_rows_apart(asked_again(folder / str(seed), answers, seed=seed), folder / str(seed)) for seed in (1, 2)
+    )
+    assert seen(contents(first.validation)) == seen(contents(second.validation))
+    held_out = first.answers["validation"]
+    wanted = max(1, len(answers) // 10)
+    assert held_out.total() == wanted
+    for number, count in enumerate(counts):
+        assert abs(held_out[f"class {number}"] - wanted * count / len(answers)) < 1
+
+
+def test_one_image_of_most_rows_is_not_held_out(tmp_path: Path) -> None:
+    """Each row of a large cluster would be missing in training."""
+    source = table(tmp_path / "in", [[0]] * 80 + [[number] for number in range(1, 21)])
+    split = set_rows_apart(source, tmp_path / "out")
+    assert len(contents(split.validation)) == 10
+
+
+def pair(folder: Path, train: list[list[int]], validation: list[list[int]], *, drop: bool) -> Split:
+    return take_pair(
+        table(folder / "a", train),
+        table(folder / "b", validation),
+        origin="given",
+        without_shared=folder / "out" if drop else None,
+    )
+
+
+def test_a_pair_that_shares_images_is_refused_with_their_number_or_cut(tmp_path: Path) -> None:
+    rows, held_out = [[1], [2, 3], [4], [5]], [[3], [4], [9]]
+    with pytest.raises(
+        ValueError, match=r"2 of 4 row\(s\) of .* \(the first is row 1\).*: --drop-shared leaves"
+    ) as caught:
+        pair(tmp_path, rows, held_out, drop=False)
+    assert str(tmp_path / "b") in str(caught.value)
+    split = pair(tmp_path, rows, held_out, drop=True)
+    assert [row.images for row in contents(split.train)] == [(picture(1),), (picture(5),)]
+    assert len(contents(split.validation)) == 3
+    assert split.answers == {"train": {"1": 2}, "validation": {"1": 3}}
+    with pytest.raises(ValueError, match="no row would be left to train on"):
+        pair(tmp_path, [[1]], [[1]], drop=True)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_pair_that_shares_nothing_stays_as_it_is(tmp_path: Path, drop: bool) -> None:
+    split = pair(tmp_path, [[1], [2]], [[3]], drop=drop)
+    assert split.train.path == str(tmp_path / "a" / "rows.parquet")
+    assert split.origin == "given"
+
+
+def test_text_rows_share_the_whole_conversation(tmp_path: Path) -> None:
+    """`row 0` alone is asked on both sides, and a run refuses the same prompt on both."""
+    with pytest.raises(ValueError, match=r"1 of 2 row\(s\)"):
+        pair(tmp_path, [[], []], [[]], drop=False)
 
 
 def test_rows_that_all_show_one_image_cannot_be_split(tmp_path: Path) -> None:
@@ -171,12 +263,12 @@ def test_rows_that_name_files_and_conversations_can_be_read_back(tmp_path: Path,
     media.mkdir(parents=True)
     rows = []
     for number in range(12):
-        (media / f"{number}.bin").write_bytes(bytes([number]))
+        (media / f"{number}.bin").write_bytes(picture(number))
         turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{place}{number}?"}]
         rows.append({"problem": turns, kind: [f"media/{number}.bin"], "answer": "1"})
     (tmp_path / "data" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     split = set_rows_apart(LocalSource(type="local", path=str(tmp_path / "data" / "rows.jsonl")), tmp_path / "out")
     read = contents(split.train) + contents(split.validation)
-    files = sorted(path.read_bytes()[0] for row in read for path in (*row.images, *row.videos))
-    assert files == list(range(12))
+    files = {path.read_bytes() for row in read for path in (*row.images, *row.videos)}
+    assert files == set(map(picture, range(12)))
     assert {turn.content for row in read for turn in row.history} == {"Be brief."}
