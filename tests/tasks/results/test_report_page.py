@@ -145,10 +145,11 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
     assert "310 items became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
 
 
-def test_a_worse_model_is_not_shown_in_green() -> None:
-    lower = measured(0.1, 0.05, 0.15)
-    assert 'class="to lower"' in render(page(trained=lower))
-    assert 'class="to lower"' not in render(page())
+def test_only_a_better_model_is_shown_in_green() -> None:
+    base = measured(0.2, 0.16, 0.24)
+    assert 'class="to lower"' in render(page(trained=measured(0.1, 0.05, 0.15)))
+    assert 'class="to"' in render(page(base=base, trained=base))
+    assert 'class="to higher"' in render(page())
 
 
 def test_why_a_run_may_have_learned_nothing_stands_above_its_figures() -> None:
