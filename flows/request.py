@@ -85,13 +85,7 @@ class RunRequest:
         if not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
-        return resolve_run(self._target, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
-
-    @property
-    def _target(self) -> Path:
-        """The config file, or the run's folder, which may be called by its name."""
-        named = Path(self.runs_dir) / self.config
-        return named if (named / "config.yaml").is_file() and not Path(self.config).exists() else Path(self.config)
+        return resolve_run(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
 
     def _resumed(self) -> ResolvedRun:
         address, name = split_address(self.resume)
@@ -154,11 +148,13 @@ def resolve_run(
     tag: str | None = None,
     push: str | None = None,
 ) -> ResolvedRun:
-    """Resolve a config file, with `key.path=value` overrides, or the folder of a run, which is then continued. A tag
-    leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to `push`,
-    whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given with the
+    """Resolve a config file, with `key.path=value` overrides, or the folder or name of a run, which is then continued.
+    A tag leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to
+    `push`, whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given with the
     folder of a run."""
-    path = Path(target)
+    path, named = Path(target), Path(runs_dir) / target
+    if not path.exists() and (named / "config.yaml").is_file():
+        path = named
     if path.is_dir():
         return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)
     return run_of_config(_pushing(load_config(path, overrides), push), runs_dir=runs_dir, tag=tag)

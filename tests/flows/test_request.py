@@ -28,9 +28,10 @@ def test_a_config_leads_to_the_run_of_its_digest(tmp_path: Path) -> None:
     assert resolved.reuse
 
 
-def test_a_runs_folder_leads_to_that_run_with_its_own_config(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_runs_folder_or_name_leads_to_that_run_with_its_own_config(tmp_path: Path, by_name: bool) -> None:
     root = made(tmp_path, "trainer.total_epochs=1")
-    resolved = resolve_run(root)
+    resolved = resolve_run(root.name, runs_dir=tmp_path) if by_name else resolve_run(root)
     assert resolved.run.root == root
     assert resolved.config.trainer.total_epochs == 1
     assert resolved.reuse
