@@ -150,8 +150,8 @@ def resolve_run(
 ) -> ResolvedRun:
     """Resolve a config file, with `key.path=value` overrides, or the folder or name of a run, which is then continued.
     A tag leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to
-    `push`, whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given with the
-    folder of a run."""
+    `push`, whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given
+    with a run."""
     path, named = Path(target), Path(runs_dir) / target
     if not path.exists() and (named / "config.yaml").is_file():
         path = named
