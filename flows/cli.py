@@ -105,6 +105,13 @@ def init(
     drop_shared: Annotated[
         bool, typer.Option("--drop-shared", help="Leave out training rows that share an image with held-out ones.")
     ] = False,
+    options_key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the options of a multiple choice; '' for none.")
+    ] = None,
+    answer_pattern: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Regular expression whose group is the answer; '' for the whole text."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
 ) -> None:
@@ -113,7 +120,14 @@ def init(
     from rl_core.data.column_guesses import NamedColumns
     from tasks.new_config.writing import InitOptions
 
-    columns = NamedColumns(prompt_key=prompt_key, answer_key=answer_key, image_key=image_key, video_key=video_key)
+    columns = NamedColumns(
+        prompt_key=prompt_key,
+        answer_key=answer_key,
+        image_key=image_key,
+        video_key=video_key,
+        options_key=options_key,
+        answer_pattern=answer_pattern,
+    )
     options = InitOptions(
         validation=validation, model=model, columns=columns, media_dir=media_dir, drop_shared=drop_shared
     )

@@ -29,23 +29,24 @@ _MISTAKES = (
 
 
 class TextTemplate:
-    """A compiled template. `name` is a key or a file, for messages, `variables` are those that it may use, and `used`
-    those that it does. Raises ValueError if the text is not Jinja, or uses an unknown variable or another template."""
+    """A compiled template. `name` is a key or a file, for messages, `variables` are those that it may use (None: any),
+    and `used` those that it does. Raises ValueError if the text is not Jinja, or uses an unknown variable or another
+    template."""
 
-    def __init__(self, source: str, *, name: str, variables: Collection[str]) -> None:
+    def __init__(self, source: str, *, name: str, variables: Collection[str] | None) -> None:
         self._name = name
         environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
         try:
             self._template, self.used = _compiled(source, environment)
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
-        if unknown := sorted(self.used - set(variables)):
+        if variables is not None and (unknown := sorted(self.used - set(variables))):
             raise ValueError(
                 f"{name} names the unknown variable{'s' if len(unknown) > 1 else ''} "
                 f"{', '.join(shortened(variable, 40) for variable in unknown[:5])}; there is {', '.join(variables)}"
             )
 
-    def render(self, **values: Any) -> str:
+    def render(self, /, **values: Any) -> str:
         """The text for these values. Raises ValueError if they cannot be rendered, or not in time."""
         try:
             with _limited_time():

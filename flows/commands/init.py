@@ -9,6 +9,7 @@ from flows.printing import command_line, say
 from rl_core.config.data import DataConfig
 from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
+from rl_core.sources.options import option_columns
 from rl_core.sources.rows import BadRow, cut_text
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
 from tasks.new_config.held_out import Split
@@ -65,13 +66,16 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
     if found.columns:
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
+        if chosen := option_columns(columns.options_key):
+            read += f", options {' and '.join(map(repr, chosen))}"
         say(console, f"columns: {read} (of {name_columns(found.columns)})")
     for unused in found.unused:
         say(console, unused, label="[yellow]not used:[/yellow]")
     for doubt in found.doubts:
         say(console, doubt, label="[yellow]guess[/yellow]")
     if found.columns:
-        say(console, "otherwise: --prompt-key, --answer-key, --image-key, --video-key, --media-dir")
+        corrected = "--prompt-key, --answer-key, --answer-pattern, --options-key, --image-key, --video-key, --media-dir"
+        say(console, f"otherwise: {corrected}")
 
 
 def _say_how_it_was_split(split: Split, console: Console) -> None:
@@ -118,7 +122,9 @@ def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Conso
         say(console, f"the chat template ends the prompt with <think>: {counted}", label="[yellow]look[/yellow]")
     spread = f"{lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}"
     say(console, spread, label="\n[bold]prompt lengths[/bold]")
-    scores = ", ".join(f"{score:g}" for score in trial.scores) or "none"
-    say(console, f"{proposal.reward} on the first true answers: {scores}", label="[bold]reward[/bold]")
-    for problem in trial.reward_problems:
+    say(console, f"{proposal.reward}, tried on responses to the first rows:", label="\n[bold]reward[/bold]")
+    for form in trial.reward.table:
+        mean = "no score" if form.overall is None else f"{form.overall:.2g}"
+        say(console, f"  {form.name:28} {form.right} of {form.tried} right, overall {mean}")
+    for problem in (*trial.reward.problems, *trial.reward.warnings):
         say(console, problem, label="[yellow]look[/yellow]")

@@ -41,6 +41,7 @@ from tasks.planning.known_rows import glance_at, known_rows, split_glance
 from tasks.planning.problems import planned_problems
 from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
 from tasks.planning.step_times import Forecaster, step_forecaster
+from tasks.planning.trials import answer_problems
 from tasks.results.measured_memory import measured_peaks
 
 _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
@@ -69,6 +70,7 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers, gpu=gpu)
+    problems += [] if is_prepared else answer_problems(located)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)

@@ -31,7 +31,8 @@ class DataConfig(Section):
     validation: Source
     """Held-out rows: validation during training and the evaluation stage. No image may be shared with `train`."""
     prompt_template: str | None = None
-    """Jinja file (variable `content`) wrapped around each question; null takes the question as it is."""
+    """Jinja file wrapped around each question; null takes the question as it is. Its variables are `content`, the
+    question, and every further column of the row (`row`: a mapping of them all, `options`: see `options_key`)."""
     system_prompt: str | None = None
     """Text of a system message before each conversation that has none of its own."""
     override_chat_template: str | None = None

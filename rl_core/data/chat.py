@@ -1,10 +1,10 @@
 """Renders a question as the model's chat prompt, in text and in token ids, without touching a pixel; replaces the chat
 template of a model's folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -77,13 +77,16 @@ class ChatRenderer:
         media: Sequence[Media],
         *,
         histories: Sequence[Sequence[Turn]],
+        values: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[RenderedPrompt]:
         """Many prompts at once, which is faster than one by one. A system turn in the history of a question replaces
-        the configured system prompt. Raises ValueError where a prompt has not one place for each of its images and
-        videos, a turn contains a control token, or the chat template refuses it."""
+        the configured system prompt; `values` are what the prompt template can show besides each question. Raises
+        ValueError where a prompt has not one place for each of its images and videos, a turn contains a control token,
+        or a template cannot render it."""
         if not questions:
             return []
-        texts = [self._render(question, history) for question, history in zip(questions, histories, strict=True)]
+        values = [{}] * len(questions) if values is None else values
+        texts = [self._render(*one) for one in zip(questions, histories, values, strict=True)]
         # The chat template has already written every special token.
         encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         return [
@@ -91,8 +94,8 @@ class ChatRenderer:
             for text, ids, shown in zip(texts, encoded, media, strict=True)
         ]
 
-    def _render(self, question: str, history: Sequence[Turn]) -> str:
-        turns = [*history, Turn(role="user", content=self._template.render(question))]
+    def _render(self, question: str, history: Sequence[Turn], values: Mapping[str, Any]) -> str:
+        turns = [*history, Turn(role="user", content=self._template.render(question, values))]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
         for turn in turns:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rl_core.answers import read_answer
-from rl_core.sources.columns import Columns, name_columns, nearest_columns
+from rl_core.answer_forms import find_answer, form_of
+from rl_core.answers import Answer, answer_text, read_answer
+from rl_core.data.option_guesses import guess_options
+from rl_core.sources.columns import Columns, field_of, name_columns, nearest_columns
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, read_conversation
 from rl_core.sources.media import media_items, path_named
 
@@ -16,7 +18,9 @@ _QUESTION_NAMES = (
 VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
 _VIDEO_ENDINGS = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v")
 _ANSWER_NAMES = (
+    "reward_model.ground_truth",  # verl
     *("answer", "solution", "label", "ground_truth", "target", "final_answer", "gold", "gt", "answers"),
+    *("correct_answer", "answerkey", "answer_key", "answer_index", "answer_idx", "correct_option", "correct"),
     *("output", "response", "completion"),
 )
 
@@ -25,15 +29,18 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedColumns:
-    """Columns that a person named; a column that is None is guessed, and an empty image column is none."""
+    """Columns that a person named, and the pattern of answers; one that is None is guessed, and an empty pattern,
+    options or image column is none."""
 
     prompt_key: str | None = None
     answer_key: str | None = None
     image_key: str | None = None
     video_key: str | None = None
+    options_key: str | None = None
+    answer_pattern: str | None = None
 
     def given(self) -> dict[str, str]:
-        """The columns that were named, by key."""
+        """What was named, by key."""
         return {key: name for key, name in asdict(self).items() if name is not None}
 
 
@@ -43,8 +50,9 @@ def guess_columns(
     """The columns of the table `place`, guessed from their `names` and a `sample` of rows, and sentences about guesses
     among several possibilities. The image column is the `named` one. Raises ValueError where a named column does not
     exist, or no column looks like the question or the answer."""
-    _check_named(place, names, named)
-    guesses = _Guesses(names=names, sample=sample)
+    fields = [*names, *_fields(names, sample)]
+    _check_named(place, fields, named)
+    guesses = _Guesses(names=fields, sample=sample)
     question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
     asked = [] if question is None else [one for row in sample if (one := _conversation(row.get(question))) is not None]
     answer = named.answer_key or _guess_answer(guesses, question, asked)
@@ -61,7 +69,41 @@ def guess_columns(
     columns = Columns(
         prompt_key=question, image_key=named.image_key, video_key=video, answer_key=answer, images_first=images_first
     )
-    return columns, guesses.doubts
+    answers = [_answer(row, columns) for row in sample]
+    first = next((one for one in answers if one is not None), None)
+    if isinstance(first, dict):
+        fields_of_it = " or ".join(f"{answer}.{name}" for name in first)
+        guesses.doubts.append(f"answer_key: {answer!r} holds mappings; if one field is the answer, name {fields_of_it}")
+    pattern = _guess_pattern(guesses, answers, named.answer_pattern)
+    if pattern:
+        answers = [one and find_answer(pattern, answer_text(one)) for one in answers]
+    found = None
+    if named.options_key != "":
+        found, doubts = guess_options(names, sample, answers, named.options_key)
+        guesses.doubts += doubts
+    chosen = {} if found is None else {"options_key": found.key, "answer_as": found.answer_as}
+    return Columns.model_validate({**columns.model_dump(), "answer_pattern": pattern, **chosen}), guesses.doubts
+
+
+def _answer(row: Values, columns: Columns) -> Answer | None:
+    """The answer of a row as its column has it; None where there is none."""
+    try:
+        if columns.answer_key == columns.prompt_key:
+            return read_conversation(row.get(columns.prompt_key), is_answered=True).answer
+        return read_answer(field_of(row, columns.answer_key))
+    except ValueError:
+        return None
+
+
+def _guess_pattern(guesses: "_Guesses", answers: Sequence[Answer | None], named: str | None) -> str | None:
+    """The pattern that finds the answer in a longer text, if one does."""
+    texts = [answer for answer in answers if isinstance(answer, str)]
+    form = form_of(texts)
+    if named is not None or form is None:
+        return named or None
+    first = next(found for text in texts if (found := find_answer(form.pattern, text)) is not None)
+    guesses.doubts.append(f"answer {first!r}, read {form.place} (columns.answer_pattern: {form.pattern})")
+    return form.pattern
 
 
 @dataclass(kw_only=True)
@@ -77,7 +119,7 @@ class _Guesses:
     def find(self, key: str, known: Sequence[str], fits: Callable[[Any], bool]) -> str | None:
         """The column with a usual name whose values fit. Further ones are noted as a doubt."""
         usual = sorted((name for name in self.names if name.lower() in known), key=lambda one: known.index(one.lower()))
-        found = [name for name in usual if any(fits(values.get(name)) for values in self.sample)]
+        found = [name for name in usual if any(fits(_value(values, name)) for values in self.sample)]
         if len(found) > 1:
             self.doubts.append(f"{key}: {found[0]!r} was chosen, {' and '.join(map(repr, found[1:]))} would fit too")
         return found[0] if found else None
@@ -95,11 +137,26 @@ class _Guesses:
         return ""
 
 
+def _fields(names: Sequence[str], sample: Sequence[Values]) -> list[str]:
+    """The fields of mappings in the columns, as an answer may name them."""
+    inside = (
+        f"{name}.{field}" for row in sample for name in names if isinstance(row.get(name), dict) for field in row[name]
+    )
+    return list(dict.fromkeys(inside))
+
+
+def _value(values: Values, name: str) -> Any:
+    try:
+        return field_of(values, name)
+    except ValueError:
+        return None
+
+
 def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
     problems = [
         f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
         for key, name in named.given().items()
-        if name not in names
+        if name and key != "answer_pattern" and name not in names
     ]
     if problems:
         raise ValueError("\n".join(problems))

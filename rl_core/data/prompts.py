@@ -1,10 +1,11 @@
 """The text around a question: the Jinja prompt template, and its division into parts at images and videos."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rl_core.config.data import DataConfig
 from rl_core.files import read_utf8
@@ -25,17 +26,20 @@ Content = str | list[Part]
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """A Jinja template that is wrapped around a question. Raises ValueError where it is no Jinja, or does not show the
-    variable `content`, its only one, exactly once."""
+    """A Jinja template that is wrapped around a question. Its variables are `content`, the question, and the further
+    columns of its row. Raises ValueError where it is no Jinja, or, without columns, does not show `content` exactly
+    once."""
 
     source: str = "{{ content }}"
     _template: TextTemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        template = TextTemplate(self.source.strip(), name="the prompt template", variables=("content",))
+        template = TextTemplate(self.source.strip(), name="the prompt template", variables=None)
         object.__setattr__(self, "_template", template)
-        if not template.used:
+        if "content" not in template.used:
             raise ValueError("the prompt template does not show the question: write {{ content }} where it belongs")
+        if self.columns:  # only a row shows what becomes of it
+            return
         sample = self.render(_SAMPLE)
         if sample.count(_SAMPLE) != 1 or sample.count(IMAGE_PLACE) != 1:
             raise ValueError("the prompt template must show `content` once, unchanged, and add no <image>")
@@ -52,9 +56,17 @@ class PromptTemplate:
         except ValueError as error:
             raise ValueError(f"data.prompt_template {path}: {error}") from None
 
-    def render(self, question: str) -> str:
-        """The text of the user's turn. Raises ValueError where the template cannot be rendered with this question."""
-        return self._template.render(content=question).strip()
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it shows besides the question; `options` are those of a multiple choice, `row` is a mapping
+        of all columns."""
+        return self._template.used - {"content"}
+
+    def render(self, question: str, values: Mapping[str, Any] | None = None) -> str:
+        """The text of the user's turn, of a row with these further columns. Raises ValueError where it cannot be
+        rendered, or a column is missing."""
+        values = values or {}
+        return self._template.render(**{"row": values, **values, "content": question}).strip()
 
 
 def chat_content(text: str) -> Content:
@@ -76,6 +88,6 @@ def corpus(data: DataConfig, extra_texts: Iterable[str] = ()) -> Iterator[str]:
             # A text of megabytes would dominate the vocabulary, and take minutes to train on.
             for turn in row.history:
                 yield without_places(turn.content)[:_CORPUS_LETTERS]
-            yield without_places(template.render(row.question[:_CORPUS_LETTERS]))
+            yield without_places(template.render(row.question[:_CORPUS_LETTERS], row.template_values))
             yield row.answer_text[:_CORPUS_LETTERS]
     yield from extra_texts

@@ -112,6 +112,7 @@ def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequenc
             [row.question for row in rows],
             [item.media for item in items],
             histories=[row.history for row in rows],
+            values=[row.template_values for row in rows],
         )
     except ValueError as error:
         if len(rows) == 1:

@@ -1,19 +1,25 @@
 """Turns a row of a table (names and values) into a Row, as the configured columns say."""
 
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_core.answers import read_answer
+from pydantic import field_validator
+
+from rl_core.answer_forms import find_answer
+from rl_core.answers import Answer, answer_text, read_answer
 from rl_core.section import Section
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 from rl_core.sources.media import images_in, media_items, videos_in
+from rl_core.sources.options import AnswerAs, OptionsKey, option_columns, read_options, right_letter
 from rl_core.sources.rows import BadRow, Row, Turn, cut_text, json_columns, unwritable_row
 
 _NAMED_COLUMNS = 30
 _LONGEST_NAME = 60
+_LONGEST_TEXT = 200
 
 
 class Columns(Section):
@@ -31,17 +37,41 @@ class Columns(Section):
     """Column with one video or a list of videos (encoded bytes, base64 or paths), which may be empty; null for a source
     without videos. Each `<video>` in the question is the place of one."""
     answer_key: str = "answer"
-    """Column with the ground truth. If it is the same column as prompt_key, the answer is the last turn of its
-    conversations, which is the assistant's."""
+    """Column with the ground truth, or a field inside a column (`reward_model.ground_truth`). If it is the same column
+    as prompt_key, the answer is the last turn of its conversations, which is the assistant's."""
+    answer_pattern: str | None = None
+    """Regular expression with one group, which is the answer: its last match in the text of the answer column, without
+    white space around it. A row in which nothing is found is rejected. `####\\s*(.+)` reads GSM8K's answers."""
+    options_key: OptionsKey | None = None
+    """Column with the options of a multiple choice (a list, or a mapping of letters to texts), or a column for each
+    option, in order. The prompt template gets them as `options`, a mapping of letters to texts, and the answer becomes
+    the letter of its option."""
+    answer_as: AnswerAs = "letter"
+    """How the answer names its option: by letter, by text, by its index from 0, or by its number from 1."""
     data_source_key: str | None = None
     """Column with the name of the row's data source. Null gives every row the name of its file or repository, or the
     name of its source in a mixture."""
 
     @property
     def meanings(self) -> frozenset[str]:
-        """The names of all columns that have a meaning. Every other column is kept in `Row.extra`."""
-        named = (self.prompt_key, self.answer_key, self.image_key, self.video_key, self.data_source_key)
+        """The names of all columns that have a meaning as a whole. Every other column is kept in `Row.extra`, options
+        too, and an answer column of which a part is read."""
+        answer = None if self.answer_pattern and self.answer_key != self.prompt_key else self.answer_key
+        named = (self.prompt_key, answer, self.image_key, self.video_key, self.data_source_key)
         return frozenset(name for name in named if name is not None)
+
+    @field_validator("answer_pattern")
+    @classmethod
+    def _has_one_group(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        if groups != 1:
+            raise ValueError(f"{pattern!r} has {groups} groups; write one, (...), around the answer, others as (?:...)")
+        return pattern
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +95,11 @@ class RowParser:
             is_answered = keys.answer_key == keys.prompt_key
             asked = read_conversation(values.get(keys.prompt_key), is_answered=is_answered)
             column = keys.answer_key
-            answer = read_answer(asked.answer if is_answered else values.get(keys.answer_key))
+            answer = self._part(read_answer(asked.answer if is_answered else field_of(values, keys.answer_key)))
+            column = " and ".join(option_columns(keys.options_key))
+            options = read_options(values, keys.options_key) if keys.options_key else {}
+            column = keys.answer_key
+            answer = right_letter(answer, options, keys.answer_as) if options else answer
             column = keys.image_key or ""
             column, cell = self._media(values, keys.image_key, asked.images, "images")
             image_column, images = column, images_in(cell, media_dir=self.media_dir, caches=self.caches)
@@ -88,12 +122,23 @@ class RowParser:
             videos=videos,
             history=asked.history,
             extra=extra,
+            options=options,
             origin=origin,
             question_column=keys.prompt_key,
             answer_column=keys.answer_key,
             image_column=image_column,
             video_column=video_column,
         )
+
+    def _part(self, answer: Answer) -> Answer:
+        pattern = self.columns.answer_pattern
+        if pattern is None:
+            return answer
+        found = find_answer(pattern, answer_text(answer))
+        if found is None:
+            text = cut_text(answer_text(answer), _LONGEST_TEXT)
+            raise ValueError(f"columns.answer_pattern {pattern!r} finds no answer in {text!r}")
+        return found
 
     def _data_source(self, values: Mapping[str, Any]) -> str:
         if self.columns.data_source_key is None:
@@ -128,14 +173,34 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
     """Raises ValueError, which names the nearest columns, where a source lacks a configured column. The default image
     and video columns may be absent, unless there is a column with a similar name."""
     problems = []
-    for key in ("prompt_key", "answer_key", "data_source_key", "image_key", "video_key"):
-        name, is_media = getattr(columns, key), key in ("image_key", "video_key")
+    keys = ("prompt_key", "answer_key", "data_source_key", "image_key", "video_key")
+    named = [(key, getattr(columns, key)) for key in keys]
+    for key, name in [*named, *(("options_key", name) for name in option_columns(columns.options_key))]:
+        is_media = key in ("image_key", "video_key")
         if name is None or name in available or (is_media and _may_be_absent(key, name, available)):
+            continue
+        if key == "answer_key" and name.partition(".")[0] in available:  # the rows show whether it has the field
             continue
         advice = f"columns.{key}" + ("; null for rows without" if is_media else "")
         problems.append(f"data source {place} has no column {name!r} ({advice}){nearest_columns(name, available)}")
     if problems:
         raise ValueError("\n".join(problems))
+
+
+def field_of(values: Mapping[str, Any], name: str) -> Any:
+    """The value of a column, or of a field inside it (`column.field`); None where the row lacks the column. Raises
+    ValueError where the column has no such field."""
+    if name in values or "." not in name:
+        return values.get(name)
+    column, _, field = name.partition(".")
+    inside = values.get(column)
+    if inside is None:
+        return None
+    if not isinstance(inside, Mapping):
+        raise ValueError(f"the column {column!r} is {type(inside).__name__}, which has no field {field!r}")
+    if field not in inside and field.partition(".")[0] not in inside:
+        raise ValueError(f"the column {column!r} has no field {field!r}{nearest_columns(field, inside)}")
+    return field_of(inside, field)
 
 
 def _may_be_absent(key: str, name: str, available: Collection[str]) -> bool:

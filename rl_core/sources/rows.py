@@ -45,6 +45,7 @@ class Row:
         answer: Ground truth, with the type that its column has.
         history: The turns before the question, a system turn only at the start.
         extra: Every further column that JSON can hold.
+        options: [letter] -> text of the options of a multiple choice, where the columns name them.
         origin: Where a person finds the row: file and line, or item folder.
     """
 
@@ -56,6 +57,7 @@ class Row:
     videos: tuple[VideoInput, ...] = ()
     history: tuple[Turn, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
     origin: str = ""
     question_column: str = "question"
     answer_column: str = "answer"
@@ -66,6 +68,11 @@ class Row:
     def answer_text(self) -> str:
         """The answer; its JSON if it is no text."""
         return answer_text(self.answer)
+
+    @property
+    def template_values(self) -> dict[str, Any]:
+        """What a prompt template can show besides the question: every further column, and the options."""
+        return {**self.extra, "options": self.options} if self.options else self.extra
 
     def as_bad(self, column: str, reason: str) -> "BadRow":
         """The row as one that cannot be used."""

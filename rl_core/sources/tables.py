@@ -154,9 +154,13 @@ class FileTable(TableReader):
         return Glance(
             rows=self.row_count,
             names=None if self.columns.data_source_key else frozenset([self.name]),
-            columns=None if columns is None else frozenset(columns) - self.columns.meanings,
+            columns=None if columns is None else self._further(columns),
             unused_images=frozenset() if reads_images else frozenset(filter(is_image_name, columns or ())),
         )
+
+    def _further(self, columns: set[str]) -> frozenset[str]:
+        further = frozenset(columns) - self.columns.meanings
+        return further | {"options"} if self.columns.options_key else further
 
 
 class WholeTable(FileTable):

@@ -156,7 +156,7 @@ def _write(
 ) -> LocalSource:
     chosen = {outline.number for outline in outlines}
     rows = (row for row in source.open() if isinstance(row, Row) and row.index in chosen)
-    return RowFile(path, extra=survey.extra).write(rows)
+    return RowFile(path, extra=survey.extra, columns=source.columns).write(rows)
 
 
 def _answers(sides: Mapping[str, Sequence["_Outline"]]) -> dict[str, Counter[str]]:

@@ -24,18 +24,23 @@ _USUAL = {"problem": _TURNS, "images": _MEDIA, "videos": _MEDIA}
 
 
 class RowFile:
-    """A Parquet file that is written whole or not at all; `extra` are the names of all other columns of the rows."""
+    """A Parquet file that is written whole or not at all; `extra` are the names of all other columns of the rows, and
+    `columns` those that the rows were read by. An answer that a pattern finds is found again in the file."""
 
-    def __init__(self, path: Path, *, extra: Collection[str]) -> None:
+    def __init__(self, path: Path, *, extra: Collection[str], columns: Columns | None = None) -> None:
         self._path = path
         self._extra = list(extra)
         self._names = {usual: _free_name(usual, extra) for usual in (*_USUAL, "answer")}
+        self._kept = {} if columns is None else {"options_key": columns.options_key}
+        if columns and columns.answer_pattern and columns.answer_key.partition(".")[0] in extra:
+            self._kept |= columns.model_dump(include={"answer_key", "answer_pattern", "answer_as"})
         self._folders: set[Path] = set()
 
     def write(self, rows: Iterable[Row]) -> LocalSource:
         """Write all rows, in order, and return the source that reads them."""
         fields = [(self._names[usual], kind) for usual, kind in _USUAL.items()]
-        schema = pa.schema([*fields, *map(json_column, [self._names["answer"], *self._extra])])
+        answer = [] if "answer_key" in self._kept else [self._names["answer"]]
+        schema = pa.schema([*fields, *map(json_column, [*answer, *self._extra])])
         remaining = iter(rows)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with scratch_folder(self._path) as scratch:
@@ -49,12 +54,13 @@ class RowFile:
 
     def _source(self) -> LocalSource:
         names = self._names
-        columns = Columns(
-            prompt_key=names["problem"],
-            image_key=names["images"],
-            video_key=names["videos"],
-            answer_key=names["answer"],
-        )
+        usual = {
+            "prompt_key": names["problem"],
+            "image_key": names["images"],
+            "video_key": names["videos"],
+            "answer_key": names["answer"],
+        }
+        columns = Columns.model_validate({**usual, **self._kept})
         # Paths must not lead out of this folder.
         media_dir = os.path.commonpath(self._folders) if self._folders else None
         return LocalSource(type="local", path=str(self._path), columns=columns, media_dir=media_dir)
@@ -65,7 +71,7 @@ class RowFile:
             self._names["problem"]: [turn._asdict() for turn in turns],
             self._names["images"]: [self._stored(image) for image in row.images],
             self._names["videos"]: [self._stored(video) for video in row.videos],
-            self._names["answer"]: json.dumps(row.answer, ensure_ascii=False),
+            self._names["answer"]: json.dumps(row.answer, ensure_ascii=False),  # not in the schema if it is found again
             **{name: json.dumps(value, ensure_ascii=False) for name, value in row.extra.items()},
         }
 

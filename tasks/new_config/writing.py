@@ -18,6 +18,8 @@ from rl_core.data.inspection import Inspection, inspect_data
 from rl_core.data.manifest import LengthSummary
 from rl_core.files import atomic_write_text
 from rl_core.planning.model_sizes import config_fields
+from rl_core.rewards.trial import GroundTruthTrial
+from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
@@ -62,7 +64,11 @@ trainer:
 """
 
 
-_CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?")
+_CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?|[A-Z](,[A-Z])+")
+
+_SHOWN_OPTIONS = """{{ content }}
+{% for letter, text in options.items() %}{{ letter }}. {{ text }}
+{% endfor %}"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,15 +98,13 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriedConfig:
-    """The first rows as prompts with their lengths in tokens, and what the reward gives for them: `scores` are
-    `overall` of each true answer, written in the format that the reward expects. `rejected` has the unusable ones of
-    the first rows by split."""
+    """The first rows as prompts with their lengths in tokens, and what the reward gives for right and wrong responses.
+    `rejected` has the unusable ones of the first rows by split."""
 
     prompts: Sequence[Prompt]
     lengths: LengthSummary
     rejected: Mapping[str, Sequence[BadRow]]
-    reward_problems: Sequence[str]
-    scores: Sequence[float]
+    reward: GroundTruthTrial
 
 
 def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
@@ -117,16 +121,29 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
     if pair:
         split = take_pair(
             inspection.source,
-            inspect_data(source_of(pair[1], options.media_dir), named).source,
+            _counted_alike(
+                inspect_data(source_of(pair[1], options.media_dir), named).source, inspection.source.columns
+            ),
             origin=f"held-out rows come from {pair[1]}",
             without_shared=folder if options.drop_shared else None,
         )
     else:
         split = set_rows_apart(inspection.source, folder)
-    reward = _guess_reward(inspection)
-    return Proposal(
-        inspection=inspection, split=split, reward=reward, prompt_template=_REWARDS[reward], model=options.model
-    )
+    rows = [row for row in islice(inspection.source.open(), _ROWS_TRIED) if isinstance(row, Row)]
+    reward = "r1v" if inspection.kind == "imagefolder" else _guess_reward(rows)
+    template = _REWARDS[reward]
+    if any(not _shows_options(row) for row in rows):
+        template = template.replace("{{ content }} ", _SHOWN_OPTIONS)
+    return Proposal(inspection=inspection, split=split, reward=reward, prompt_template=template, model=options.model)
+
+
+def _counted_alike(held_out: LocalSource | HubSource, trained: Columns) -> LocalSource | HubSource:
+    """The held-out rows, whose answers name options as those of the training rows do; a few rows may fit several
+    ways."""
+    if held_out.columns.options_key != trained.options_key:
+        return held_out
+    columns = held_out.columns.model_copy(update={"answer_as": trained.answer_as})
+    return held_out.model_copy(update={"columns": columns})
 
 
 def _has_eyes(model: str | None) -> bool:
@@ -137,10 +154,12 @@ def _has_eyes(model: str | None) -> bool:
     return fields is None or "vision_config" in fields
 
 
-def _guess_reward(inspection: Inspection) -> str:
-    if inspection.kind == "imagefolder":
-        return "r1v"
-    rows = [row for row in islice(inspection.source.open(), _ROWS_TRIED) if isinstance(row, Row)]
+def _shows_options(row: Row) -> bool:
+    """Whether the question names all of the row's options, or there are none."""
+    return all(text in row.question for text in row.options.values())
+
+
+def _guess_reward(rows: Sequence[Row]) -> str:
     if rows and all(row.answer_text.isdecimal() and row.images for row in rows):
         return "count"
     return "choice" if rows and all(_CHOICE.fullmatch(row.answer_text) for row in rows) else "math"
@@ -186,14 +205,14 @@ def _config_text(proposal: Proposal, template: Path, *, experiment: str, max_pro
 
 
 def try_config(config: RunConfig) -> TriedConfig:
-    """Prepare the first rows in a temporary folder, and try the reward on their true answers. Raises ValueError where
-    the data cannot be used. Raises OSError where the model cannot be read or downloaded."""
+    """Prepare the first rows in a temporary folder, and try the reward on true and wrong answers. Raises ValueError
+    where the data cannot be used. Raises OSError where the model cannot be read or downloaded."""
     import transformers
 
     from rl_core.data.preparation import prepare_dataset
     from rl_core.data.prepared import REJECTED_FILE, PreparedDataset
     from rl_core.progress import SilentProgress
-    from rl_core.rewards.trial import try_on_ground_truth
+    from tasks.planning.trials import try_reward
     from tasks.preparation import write_initial_model
 
     sources = {"train": config.data.train, "validation": config.data.validation}
@@ -207,15 +226,11 @@ def try_config(config: RunConfig) -> TriedConfig:
         manifest = prepare_dataset(data, model_folder=model, out=out, progress=SilentProgress())
         prompts = PreparedDataset.open(out, "train")[:_SHOWN_PROMPTS]
         rejected = _read_rejected(out / REJECTED_FILE)
-    trial = try_on_ground_truth(
-        config.reward, prompts, target_template=None, accuracy_key=config.evaluation.accuracy_key
-    )
     return TriedConfig(
         prompts=prompts,
         lengths=manifest.splits["train"].prompt_tokens,
         rejected=rejected,
-        reward_problems=[*trial.problems, *trial.warnings],
-        scores=[score.overall for score in trial.scores if score.error is None],
+        reward=try_reward(config),
     )
 
 

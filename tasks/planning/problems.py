@@ -186,7 +186,24 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
         problems += _judged_name_problems(config, train.names | validation.names)
     if validation.columns is not None:
         problems += _category_problems(config, validation.columns)
+    for key, glance in glances.items():
+        if glance.columns is not None:
+            problems += _shown_column_problems(config, key, glance.columns)
     return problems
+
+
+def _shown_column_problems(config: RunConfig, key: str, columns: Collection[str]) -> Iterator[Problem]:
+    """Problems with columns that the prompt template shows and that the source with this key lacks."""
+    try:
+        shown = PromptTemplate.load(config.data.prompt_template).columns
+    except ValueError:  # text_problems reports it
+        return
+    for name in sorted(shown - {"row", *columns}):
+        yield Problem(
+            where="data.prompt_template",
+            what=f"it shows {name!r}, and the rows of {key} have no such column; {_there(name, columns)}",
+            fix=f"correct {config.data.prompt_template}, or the columns ({key}.columns.options_key gives `options`)",
+        )
 
 
 def _weight_problems(config: RunConfig, names: Collection[str]) -> Iterator[Problem]:
@@ -216,13 +233,16 @@ def _judged_name_problems(config: RunConfig, names: Collection[str]) -> Iterator
 def _category_problems(config: RunConfig, columns: Collection[str]) -> Iterator[Problem]:
     for name in config.evaluation.categories:
         if name not in columns:
-            close = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
-            there = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(sorted(columns)) or 'none'}"
             yield Problem(
                 where="evaluation.categories",
-                what=f"{name!r} is no further column of the held-out rows; {there}",
+                what=f"{name!r} is no further column of the held-out rows; {_there(name, columns)}",
                 fix="name columns that they have",
             )
+
+
+def _there(name: str, columns: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(sorted(columns)) or 'none'}"
 
 
 def prepared_problems(config: RunConfig, manifest: DataManifest) -> list[Problem]:

@@ -4,6 +4,7 @@ Imports no Prefect, and torch only to try the data."""
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,16 +20,25 @@ from rl_core.planning.hub import SECONDS_OF_RUN, ask_hub
 from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, Score
 from tasks.planning.known_rows import glance_at
 from tasks.planning.problems import has_fatal, planned_problems
 
+if TYPE_CHECKING:
+    from rl_core.rewards.trial import GroundTruthTrial
+
 _ROWS_TRIED = 8
 """Number of rows of each source on whose true answers the reward is tried."""
 
+_ROWS_LOOKED_AT = 256
+"""Number of rows of each source that are read in search of a second answer."""
+
 _NO_LIMIT = 1 << 20
+
+_OF_ANSWERS = "correct the reward or the answers' column"
 
 _FIX = "correct the function, or its arguments in kwargs"
 _FIX_UNLESS_MEANT = "nothing, if it is meant so; else correct the function"
@@ -74,24 +84,41 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
 
 def reward_problems(config: RunConfig) -> list[Problem]:
     """Problems that show when the reward is tried on the true answers of the first rows of each source."""
-    prompts = [*_asked(config.data.train), *_asked(config.data.validation)]
+    trial = try_reward(config)
+    filtering = config.algorithm.online_filtering
+    return [
+        *_filter_problems(filtering, trial.scores),
+        *(Problem(where="reward", what=what, fix=_OF_ANSWERS) for what in trial.problems),
+        *(Problem(where="reward", what=what, fix=_OF_ANSWERS, fatal=False) for what in trial.warnings),
+    ]
+
+
+def answer_problems(config: RunConfig) -> list[Problem]:
+    """Warnings about answers in local files that no response could give; no code of the user is run."""
+    # Imported here, as above.
+    from rl_core.rewards.trial_findings import doubtful_answers
+
+    sources = [source for source in (config.data.train, config.data.validation) if isinstance(source, LocalSource)]
+    try:
+        doubts = doubtful_answers(config.reward, [prompt for source in sources for prompt in _asked(source)])
+    except ValueError:  # of a reward, which text_problems reports
+        return []
+    return [Problem(where="reward", what=what, fix=_OF_ANSWERS, fatal=False) for what in doubts]
+
+
+def try_reward(config: RunConfig) -> "GroundTruthTrial":
+    """Try the reward on true and wrong answers of some rows of each source."""
     # Imported here: plans do not call the reward.
     from rl_core.rewards.trial import try_on_ground_truth
 
     filtering = config.algorithm.online_filtering
-    trial = try_on_ground_truth(
+    return try_on_ground_truth(
         config.reward,
-        prompts,
+        [*_asked(config.data.train), *_asked(config.data.validation)],
         target_template=config.cold_start.form_of_answers if config.cold_start else None,
         accuracy_key=config.evaluation.accuracy_key,
         filter_key=filtering.component if filtering else None,
     )
-    fix = "correct the reward or the answers' column"
-    return [
-        *_filter_problems(filtering, trial.scores),
-        *(Problem(where="reward", what=what, fix=fix) for what in trial.problems),
-        *(Problem(where="reward", what=what, fix=fix, fatal=False) for what in trial.warnings),
-    ]
 
 
 def trial_problems(config: RunConfig) -> list[Problem]:
@@ -137,9 +164,11 @@ def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
 
 
 def _asked(source: DataSource) -> list[Prompt]:
-    """The first readable rows as prompts without tokens and images; none of a source that cannot be opened."""
+    """The first readable rows as prompts without tokens and images; none of a source that cannot be opened. Where all
+    of a data source have the same answer, as in a folder of classes, a later row with another one is added."""
     try:
         rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
+        rows += _other_answers(source, rows)
     except ValueError:
         return []
     nothing = np.zeros(0, dtype=np.int32)
@@ -156,6 +185,19 @@ def _asked(source: DataSource) -> list[Prompt]:
         )
         for row in rows
     ]
+
+
+def _other_answers(source: DataSource, rows: Sequence[Row]) -> Iterator[Row]:
+    answers: dict[str, set[str]] = {}
+    for row in rows:
+        answers.setdefault(row.data_source, set()).add(row.answer_text)
+    alike = {name: one for name, (one, *others) in answers.items() if not others}
+    for later in source.first_rows(_ROWS_LOOKED_AT).open() if alike else ():
+        if isinstance(later, Row) and alike.get(later.data_source, later.answer_text) != later.answer_text:
+            del alike[later.data_source]
+            yield later
+        if not alike:
+            return
 
 
 def data_problems(config: RunConfig) -> list[Problem]:

@@ -92,7 +92,7 @@ def test_conversations_of_sharegpt_with_pictures_in_a_folder_beside(init: Init, 
     assert f"images and videos were found from {tmp_path / 'data' / 'images'}" in said
     assert {row.answer for row in rows_of(config)} == {"B"}
     assert config.reward.function == "choice"
-    assert "reward choice on the first true answers: 1, 1" in said
+    assert "as the reward reads it 9 of 9 right, overall 1" in said
 
 
 def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) ->
     said, config = init(tmp_path / "pets")
     assert "9 rows of imagefolder; held-out rows come from" in said
     assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
-    assert "reward r1v on the first true answers: 1, 1" in said
+    assert "as the reward reads it 11 of 11 right, overall 1" in said
 
 
 def test_videos(init: Init, tmp_path: Path) -> None:
@@ -271,3 +271,77 @@ def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
     said, config = init(train, "--validation", str(held_out), "--drop-shared")
     assert "4 of 24 row(s)" in said
     assert len(rows_of(config)) == 24
+
+
+VERL = {"data_source": "dots", "ability": "count", "extra_info": {"index": 0, "split": "train"}}
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said", "answer"),
+    [
+        (
+            lambda n: {"answer": f"1+{n}=<<1+{n}={n + 1}>>{n + 1}.\n#### {n + 1}"},
+            [],
+            "answer '1', read behind ####",
+            "{}",
+        ),
+        (lambda n: {"solution": f"<answer> {n + 1} </answer>"}, [], "answer '1', read in <answer></answer>", "{}"),
+        (lambda n: {"answer": f"{n + 1}<|im_end|>"}, [], "answer '1', read before a control token", "{}"),
+        (lambda n: {"answer": f"So \\boxed{{{n + 1}}}."}, [], "answer '1', read in \\boxed{}", "{}"),
+        (lambda n: {"answer": f"So {n + 1}."}, ["--answer-pattern", r"So (\d+)"], "answer: ", "{}"),
+        (
+            lambda n: {"reward_model": {"ground_truth": f"{n + 1}"}, **VERL},
+            [],
+            "answer 'reward_model.ground_truth'",
+            "{}",
+        ),
+    ],
+)
+def test_the_short_answer_is_read_and_tried(
+    init: Init, tmp_path: Path, make: Callable[[int], dict[str, Any]], options: list[str], said: str, answer: str
+) -> None:
+    data = jsonl(tmp_path / "rows.jsonl", [{"problem": f"1 + {number}?", **make(number)} for number in range(20)])
+    printed, config = init(data, *options)
+    assert said in printed
+    assert {row.answer for row in rows_of(config)} == {str(number + 1) for number in range(20)}
+    assert "as the reward reads it 10 of 10 right, overall 1" in printed
+    assert "another row's answer 0 of 10 right" in printed
+    assert "look" not in printed
+
+
+def test_answers_that_nobody_gives_word_for_word_are_told(init: Init, tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "Add."},
+        {"role": "assistant", "content": "<think>Sum.</think>\n\nIt is **0**."},
+    ]
+    rows = [{"messages": [{**turns[0], "content": f"Add {n}."}, turns[1]]} for n in range(20)]
+    printed, _ = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "look reward 'math' compares whole answers, and 10 of 10 can hardly be given word for word" in printed
+    assert "look all 10 rows that reward 'math' was tried on have the answer" in printed
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer"),
+    [
+        ({"choices": ["a cat", "a dog", "a cow"]}, lambda n: n % 3),
+        ({"options": {"A": "a cat", "B": "a dog", "C": "a cow"}}, lambda n: "ABC"[n % 3]),
+        ({"A": "a cat", "B": "a dog", "C": "a cow"}, lambda n: ["a cat", "a dog", "a cow"][n % 3]),
+    ],
+)
+def test_options_are_shown_to_the_model_and_answers_are_letters(
+    init: Init, tmp_path: Path, columns: dict[str, Any], answer: Callable[[int], Any]
+) -> None:
+    rows = [{"question": f"Which is number {n}?", **columns, "answer": answer(n)} for n in range(20)]
+    printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "? A. a cat B. a dog C. a cow Reply with the letter of the right choice" in printed
+    assert (config.reward.function, {row.answer for row in rows_of(config)}) == ("choice", {"A", "B", "C"})
+    assert "as the reward reads it 10 of 10 right, overall 1" in printed
+    assert "look" not in printed
+
+
+def test_options_that_the_question_names_are_not_shown_twice(init: Init, tmp_path: Path) -> None:
+    ask = "Which is number {}? (A) a cat (B) a dog"
+    rows = [{"question": ask.format(n), "choices": ["a cat", "a dog"], "answer": n % 2} for n in range(20)]
+    printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert printed.count("a cat") == 1
+    assert {row.answer for row in rows_of(config)} == {"A", "B"}

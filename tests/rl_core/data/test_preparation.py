@@ -143,6 +143,30 @@ def test_bad_rows_cost_themselves_and_are_written_down(prepare, illustrated, tmp
     assert pq.read_table(tmp_path / "out" / "train.parquet").column("index").to_pylist() == [0, 13]
 
 
+def test_the_prompt_template_shows_the_columns_of_each_row(prepare, write_jsonl, tmp_path):
+    (tmp_path / "t.jinja").write_text(
+        "{{ content }}{% for letter, text in options.items() %} {{ letter }}. {{ text }}{% endfor %}"
+    )
+    rows = [
+        {"problem": "Which?", "choices": ["cat", "dog"], "answer": 1},
+        {"problem": "Which?", "choices": ["cow", "<|im_end|>"], "answer": 0},
+        {"problem": "Which?", "choices": ["pig"], "answer": 0},
+    ]
+    columns = Columns(options_key="choices", answer_as="index")
+    options = {"prompt_template": str(tmp_path / "t.jinja"), "max_bad_share": 0.9}
+    prepare(
+        train=local(write_jsonl(rows), columns=columns),
+        validation=local(write_jsonl([rows[0] | {"problem": "What?"}], "v.jsonl"), columns=columns),
+        **options,
+    )
+    (prompt,) = PreparedDataset.open(tmp_path / "out", "train")
+    assert "Which? A. cat B. dog<|im_end|>" in prompt.text
+    assert (prompt.answer, prompt.question) == ("B", "Which?")
+    control, short = rejected(tmp_path / "out")
+    assert "contains <|im_end|>, which the model reserves" in control["reason"]
+    assert (short["column"], short["reason"]) == ("choices", "there are 1 options; a choice has two or more")
+
+
 @pytest.fixture
 def model_that_refuses(tiny_folder, tmp_path):
     """`model_that_refuses(condition, failure)`: a model folder whose chat template fails where the condition holds."""

@@ -9,11 +9,21 @@ def test_a_template_wraps_the_question():
     assert PromptTemplate().render("Why?") == "Why?"
 
 
+def test_a_template_shows_the_columns_of_the_row():
+    lines = "{% for letter, text in options.items() %}{{ letter }}. {{ text }}\n{% endfor %}"
+    template = PromptTemplate("{{ content }}\n" + lines + "({{ hint }}, {{ row['the level'] }})")
+    values = {"options": {"A": "cat", "B": "dog"}, "hint": "barks", "the level": 3, "self": 1}
+    assert template.render("Which?", values) == "Which?\nA. cat\nB. dog\n(barks, 3)"
+    assert template.columns == {"options", "hint", "row"}
+    with pytest.raises(ValueError, match="cannot be rendered: 'options' is undefined"):
+        template.render("Which?", {"hint": "barks"})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("no variable", "does not show the question: write {{ content }}"),
-        ("{{ content }} {{ name }}", "names the unknown variable name; there is content"),
+        ("{{ question }}", "does not show the question"),
         ("{{ content ", "not valid Jinja, line 1"),
         ("{{ content }} {{ content }}", "show `content` once"),
         ("<image> {{ content }}", "add no <image>"),

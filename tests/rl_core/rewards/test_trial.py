@@ -2,6 +2,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rl_core.answers import Answer
 from rl_core.config.reward import RewardConfig
@@ -91,8 +93,8 @@ def strict(response):
 
 def score(sample):
     assert sample.response_length > 0
-    per_token = 1 / sample.response_length
-    return {{"overall": per_token, "accuracy": float(globals()[KIND](sample.response) == sample.ground_truth_text)}}
+    right = float(globals()[KIND](sample.response) == sample.ground_truth_text)
+    return {{"overall": right + 0.1 / sample.response_length, "accuracy": right}}
 """
 
 
@@ -113,9 +115,7 @@ def test_a_reward_that_reads_no_usual_form_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "never.py"
     path.write_text("def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
     (warning,) = trial(f"{path}:score", "1", "2").warnings
-    assert (
-        "calls the true answer wrong for 2 rows (row-0, row-1) (of 2 tried), alone and in every usual form" in warning
-    )
+    assert "wrong for 2 rows (row-0, row-1) (of 2 tried): no form of the true answer is right" in warning
 
 
 def test_a_reward_that_fails_on_another_form_than_its_own_is_a_warning(tmp_path: Path) -> None:
@@ -172,3 +172,98 @@ def test_a_source_without_a_reward_is_a_problem() -> None:
     config = RewardConfig(by_source={"clevr": {"function": "count"}})
     (problem,) = try_on_ground_truth(config, prompts("1"), target_template=None, accuracy_key="accuracy").problems
     assert problem.endswith("no reward for data source 'test': name it in reward.by_source")
+
+
+GSM8K = "3+2=<<3+2=5>>5.\n#### {}"
+
+
+@pytest.mark.parametrize("truth", [GSM8K, "<answer> {} </answer>", "{}<|im_end|>"])
+@pytest.mark.parametrize("name", ["math", "r1v"])
+def test_a_built_in_reward_that_calls_no_short_answer_right_is_a_problem(truth: str, name: str) -> None:
+    """The response that a person calls right, and not the text of the column, is tried."""
+    (problem,) = trial(name, *(truth.format(number) for number in range(3))).problems
+    assert "calls the true answer wrong for 3 rows (row-0, row-1, row-2) (of 3 tried): no form of the true" in problem
+    assert "columns.answer_pattern" in problem
+
+
+def test_a_reward_that_reads_the_answer_in_the_column_itself_has_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "def score(sample):\n"
+        "    right = float(sample.response.split()[-1:] == [sample.ground_truth_text.split('####')[-1].strip()])\n"
+        "    return {'overall': right, 'accuracy': right}\n"
+    )
+    result = trial(f"{path}:score", GSM8K.format(5), GSM8K.format(6))
+    assert (result.problems, result.warnings) == ([], [])
+    assert trial("geoqa", "<answer> 5 </answer>", "<answer> 6 </answer>").warnings == [], "as published"
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (
+            (" so it is the third of all the angles", "5"),
+            "1 of 2 can hardly be given word for word: the answer of row row-0 is",
+        ),
+        (("<think>a</think>\n\n**5**", "<think>b</think>\n\n**6**"), "2 of 2 can hardly be given word for word"),
+        (({"style": "rule", "ground_truth": "5"}, {"style": "rule", "ground_truth": "6"}), "row row-0 is JSON"),
+    ],
+)
+def test_answers_that_are_not_given_word_for_word_are_a_warning_of_a_reward_that_compares(answers, why) -> None:
+    assert why in "\n".join(trial("math", *answers).warnings)
+
+
+def test_a_reward_that_does_not_look_at_the_answer_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "form.py"
+    path.write_text("def score(sample): return {'overall': float('boxed' in sample.response), 'accuracy': 1.0}\n")
+    (warning,) = trial(f"{path}:score", "1", "2", "3").warnings
+    assert "a wrong answer scores as high as a right one for 3 rows (row-0, row-1, row-2) (of 3 tried)" in warning
+    assert "such as '<think>I think.</think>\\n\\\\boxed{2}' for '1'" in warning
+    path.write_text("def score(sample): return {'overall': 1.0, 'accuracy': 1.0}\n")
+    other, empty = trial(f"{path}:score", "1", "2", "3").warnings
+    assert "a wrong answer scores" in other and "an empty response scores as high as a right one for 3" in empty
+    assert trial("format", "1", "2", accuracy_key="overall").warnings == [], "it judges no answer"
+
+
+def test_a_wrong_answer_that_holds_the_true_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "within.py"
+    path.write_text(
+        "def score(sample):\n"
+        "    right = float(sample.ground_truth in sample.response)\n"
+        "    return {'overall': right, 'accuracy': right}\n"
+    )
+    (warning,) = trial(f"{path}:score", "1", "12", "3").warnings
+    assert "for row row-0 (of 3 tried), such as '12' for '1'" in warning
+
+
+def test_rows_with_one_answer_tell_nothing() -> None:
+    (warning,) = trial("count", "4", "4", "4").warnings
+    assert "all 3 rows that reward 'count' was tried on have the answer '4'" in warning
+    assert "cannot be told" in warning
+
+
+def test_the_table_has_every_form_that_was_tried() -> None:
+    table = {row.name: (row.right, row.tried, row.overall) for row in trial("math", "1", "2").table}
+    assert table["as the reward reads it"] == (2, 2, 1.0)
+    assert table["in \\boxed{}"] == (1, 1, 1.0)
+    assert table["behind ####"] == (0, 1, 0.0)
+    assert table["another row's answer"] == (0, 2, pytest.approx(0.1))
+    assert table["an empty response"] == (0, 2, 0.0)
+    assert len(table) == 9
+
+
+def test_a_function_of_an_installed_package_is_a_users_function() -> None:
+    result = trial("tests.rl_core.rewards.installed_reward:score", "1", "2")
+    assert (result.problems, result.warnings) == ([], [])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=5), st.sampled_from(["math", "r1v", "count", "choice", "dapo"]))
+def test_a_built_in_judge_tells_right_from_wrong(numbers: list[int], name: str) -> None:
+    kwargs = {"max_response_length": 99, "overlong_buffer_length": 9, "overlong_penalty_factor": 0.5}
+    answers = ["ABCDEFGHIJ"[number] if name == "choice" else str(number) for number in numbers]
+    result = trial(name, *answers, **(kwargs if name == "dapo" else {}))
+    assert result.problems == []
+    told = " ".join(result.warnings)
+    assert "scores as high" not in told and "wrong for" not in told
+    assert ("cannot be told" in told) == (len(set(answers)) == 1)

@@ -201,3 +201,57 @@ def test_the_default_image_column_may_be_absent_but_not_misspelt():
         check_columns(["problem", "answer", "image"], Columns(), place="x")
     with pytest.raises(ValueError, match="no column 'picture'"):
         check_columns(["problem", "answer"], Columns(image_key="picture"), place="x")
+
+
+VERL = {"style": "rule", "ground_truth": "5", "more": {"level": 2}}
+
+
+def test_the_answer_may_be_a_field_inside_a_column():
+    row = parse({"problem": "?", "reward_model": VERL}, answer_key="reward_model.ground_truth")
+    assert (row.answer, row.extra) == ("5", {"reward_model": VERL})
+    assert parse({"problem": "?", "reward_model": VERL}, answer_key="reward_model.more.level").answer == 2
+    assert parse({"problem": "?", "a.b": 3, "a": {"b": 4}}, answer_key="a.b").answer == 3, "a column of that name"
+    check_columns(["problem", "reward_model"], Columns(answer_key="reward_model.ground_truth"), place="x")
+    with pytest.raises(ValueError, match=r"no column 'reward\.ground_truth'"):
+        check_columns(["problem", "reward_model"], Columns(answer_key="reward.ground_truth"), place="x")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "the answer is missing"),
+        ("5", "the column 'm' is str, which has no field 'truth'"),
+        ({"thruth": 5}, "the column 'm' has no field 'truth'; did you mean 'thruth'?"),
+    ],
+)
+def test_a_field_that_a_row_lacks_costs_it(value, reason):
+    bad = parse({"problem": "?", "m": value}, answer_key="m.truth")
+    assert (bad.column, bad.reason) == ("m.truth", reason)
+
+
+def test_a_pattern_reads_the_answer_in_a_text_whose_whole_stays_in_the_row():
+    row = parse({"problem": "?", "answer": "3+2=5.\n#### 5"}, answer_pattern=r"####\s*(.+)")
+    assert (row.answer, row.extra) == ("5", {"answer": "3+2=5.\n#### 5"})
+    assert parse({"problem": "?", "answer": 57}, answer_pattern=r"(\d)$").answer == "7"
+    bad = parse({"problem": "?", "answer": "five"}, answer_pattern=r"####\s*(.+)")
+    assert bad.column == "answer"
+    assert "columns.answer_pattern '####\\\\s*(.+)' finds no answer in 'five'" in bad.reason
+
+
+@pytest.mark.parametrize(("pattern", "reason"), [("(", "no regular expression"), ("a", "0 groups"), ("(a)(b)", "2 gr")])
+def test_a_pattern_has_one_group(pattern, reason):
+    with pytest.raises(ValueError, match=reason):
+        Columns(answer_pattern=pattern)
+
+
+def test_options_become_a_mapping_and_the_answer_its_letter():
+    values = {"problem": "?", "choices": ["cat", "dog"], "answer": 1, "hint": "barks"}
+    row = parse(values, options_key="choices", answer_as="index")
+    assert row.answer == "B"
+    assert row.template_values == {"choices": ["cat", "dog"], "hint": "barks", "options": {"A": "cat", "B": "dog"}}
+    assert parse({"problem": "?", "A": "cat", "B": "dog", "answer": "b"}, options_key=["A", "B"]).answer == "B"
+    bad = parse(values | {"answer": 2}, options_key="choices", answer_as="index")
+    assert (bad.column, "is no index from 0 of the options" in bad.reason) == ("answer", True)
+    assert parse(values | {"choices": None}, options_key="choices").column == "choices"
+    with pytest.raises(ValueError, match=r"no column 'choises' \(columns.options_key\); did you mean 'choices'"):
+        check_columns(["problem", "answer", "choices"], Columns(options_key="choises"), place="x")

@@ -49,3 +49,14 @@ def test_a_split_in_several_shards_is_read_whole(tmp_path: Path) -> None:
     assert {row.data_source for row in rows} == {"train"}
     assert [row.answer for row in config.data.validation.open()] == ["8"]
     assert not [problem for problem in check_config(config) if problem.fatal]
+
+
+def test_held_out_answers_are_counted_as_those_of_the_training_rows(tmp_path: Path) -> None:
+    """The few of them may fit a count from 0 too."""
+    for name, answers in (("train", [1, 2, 3, 3]), ("test", [1, 2])):
+        rows = [{"question": f"{name} {n}?", "choices": ["x1", "x2", "x3"], "answer": n} for n in answers]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    proposal = propose(str(tmp_path), InitOptions(), folder=tmp_path / "data")
+    config = write_config(proposal, tmp_path / "config.yaml", max_prompt_length=64)
+    assert [row.answer for row in config.data.train.open()] == ["A", "B", "C", "C"]
+    assert [row.answer for row in config.data.validation.open()] == ["A", "B"]

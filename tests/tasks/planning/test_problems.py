@@ -14,10 +14,12 @@ from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.planning.gpu import find_gpu
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from tasks.planning.known_rows import glance_at
 from tasks.planning.problems import (
     disk_problems,
     prepared_column_problems,
     prepared_problems,
+    source_problems,
     static_problems,
     text_problems,
 )
@@ -49,7 +51,7 @@ def test_a_shipped_config_has_none(path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("data.prompt_template", "{{ contnt }}", "names the unknown variable contnt"),
+        ("data.prompt_template", "{{ contnt }}", "does not show the question: write {{ content }}"),
         ("data.prompt_template", "no question", "does not show the question"),
         ("data.prompt_template", "{% include 'own.jinja' %}", "uses another template in line 1"),
         ("data.prompt_template", LOOPS + "{{ content }}", "takes more than 2 seconds"),
@@ -62,6 +64,23 @@ def test_a_template_in_a_file_is_named_with_its_key(tmp_path: Path, key: str, te
     (problem,) = text_problems(small(f"{key}={path}"))
     assert problem.where == key and problem.fatal
     assert words in problem.what and str(path) in problem.fix
+
+
+def test_a_column_that_the_template_shows_and_a_source_lacks_is_named(tmp_path: Path) -> None:
+    template = tmp_path / "own.jinja"
+    template.write_text("{{ content }} {{ hints }} {{ options['A'] }} {{ row }}")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"problem": "?", "answer": "A", "hint": "cat", "choices": ["cat", "dog"]}) + "\n")
+    source = f"{{type: local, path: {rows}, columns: {{options_key: choices}}}}"
+    sources = [f"data.train={source}", f"data.validation={source}", "cold_start.source=null"]
+    config = small(f"data.prompt_template={template}", *sources)
+    problems = source_problems(config, glance_at(config))
+    assert [problem.what.partition(";")[0] for problem in problems] == [
+        f"it shows 'hints', and the rows of data.{split} have no such column" for split in ("train", "validation")
+    ]
+    assert all("did you mean 'hint'?" in problem.what for problem in problems)
+    template.write_text("{{ content }} {{ hint }} {{ options['A'] }}")
+    assert source_problems(config, glance_at(config)) == []
 
 
 @pytest.mark.parametrize(

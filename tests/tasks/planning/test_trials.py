@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
-from tasks.planning.trials import data_problems, find_problems, reward_problems
+from tasks.planning.trials import answer_problems, data_problems, find_problems, reward_problems
 from tests.rl_core.planning.gpu_driver import put_driver
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -52,8 +52,39 @@ def test_the_built_in_reward_agrees_with_the_ground_truth() -> None:
     ],
 )
 def test_a_reward_that_does_not_work_is_named(tmp_path: Path, body: str, told: str) -> None:
-    problems = reward_problems(small(reward_that(tmp_path, body)))
-    assert [problem.fatal for problem in problems] == [True]
+    problems = [problem for problem in reward_problems(small(reward_that(tmp_path, body))) if problem.fatal]
+    assert len(problems) == 1
+    assert told in text_of(problems)
+
+
+def test_rows_that_are_sorted_by_their_answers_are_tried_with_a_later_one(tmp_path: Path) -> None:
+    answers = [{"problem": f"{number}?", "images": [], "answer": str(number // 50)} for number in range(100)]
+    alike = training_rows(tmp_path, *answers[:50]).replace("train", "validation")
+    (problem,) = reward_problems(small(training_rows(tmp_path, *answers[:50]), alike))
+    assert not problem.fatal
+    assert "all 16 rows that reward 'count' was tried on have the answer '0'" in problem.what
+    assert reward_problems(small(training_rows(tmp_path, *answers), alike)) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward", "told"),
+    [
+        ("3+2=5\n#### 5", "math", "holds the short answer '5'"),
+        ("3+2=5\n#### 5", "r1v", "holds the short answer '5'"),
+        ({"style": "rule", "ground_truth": "5"}, "math", "is JSON"),
+        ("the left one of the two red circles", "math", "is a sentence"),
+        ("<answer> 5 </answer>", "geoqa", ""),
+        ("$\\boxed{5}$", "math", ""),
+        ("B. the left one of the two red circles", "choice", ""),
+        ("5", "math", ""),
+    ],
+)
+def test_answers_that_no_response_gives_are_known_before_the_reward_is_tried(
+    tmp_path: Path, answer: object, reward: str, told: str
+) -> None:
+    config = small(training_rows(tmp_path, GOOD | {"answer": answer}), f"reward.function={reward}")
+    problems = answer_problems(config)
+    assert [problem.fatal for problem in problems] == ([False] if told else [])
     assert told in text_of(problems)
 
 
