@@ -129,7 +129,7 @@ def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path:
     template.write_text(template.read_text().replace("assistant\\n' -", "assistant\\n<think>\\n' -"))
     said, _ = init(rows, "--model", str(thinking), "--force")
     assert "look the chat template ends the prompt with <think>: responses begin inside the thoughts, and the" in said
-    assert "on the first true answers: 1, 1" in said
+    assert "as the reward reads it 9 of 9 right, overall 1" in said
 
 
 def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable[..., Result], tmp_path: Path) -> None:
