@@ -164,7 +164,10 @@ class ModelTokens:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    fields = read_json(path) if path.is_file() else {}
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path} is no JSON object")
+    return fields
 
 
 def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, int]:

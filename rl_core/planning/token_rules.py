@@ -2,7 +2,6 @@
 chat."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from rl_core.config.model import TinyModel
@@ -18,8 +17,9 @@ def token_problems(config: RunConfig) -> Iterator[Problem]:
     when it is (`problems_with_tokens`)."""
     try:
         tokens = _planned_tokens(config)
-    except (ValueError, OSError):
-        return  # the size of the model and the chat template are read elsewhere, which names what is wrong
+    except (ValueError, OSError) as error:
+        yield Problem("model.source", f"{error}", "copy or download the model again")
+        return
     if tokens is not None:
         yield from problems_with_tokens(config, tokens)
 
@@ -31,7 +31,7 @@ def problems_with_tokens(config: RunConfig, tokens: ModelTokens) -> Iterator[Pro
         yield from _end_problems(tokens)
     for key, text in _texts(config).items():
         try:
-            tokens.check_text(text, name="it")
+            tokens.check_text(text or "", name="it")
         except ValueError as error:
             yield Problem(key, f"{error}", "write the text alone: the chat template adds what begins and ends turns")
 
@@ -53,21 +53,25 @@ def _end_problems(tokens: ModelTokens) -> Iterator[Problem]:
 
 
 def _planned_tokens(config: RunConfig) -> ModelTokens | None:
-    source, named = config.model.source, config.data.override_chat_template
-    template = None if named is None else read_utf8(Path(named))
+    source, template = config.model.source, _text_of(config.data.override_chat_template)
     if isinstance(source, TinyModel):
         return ModelTokens.of_tiny(with_vision=source.family.endswith("_vl"), chat_template=template)
     folder = checkpoint_folder(source)
     return None if folder is None else ModelTokens.read(folder, chat_template=template)
 
 
-def _texts(config: RunConfig) -> dict[str, str]:
-    """[key] -> a text of the config that goes into a prompt or a target. A file that cannot be read is named
-    elsewhere."""
-    texts = {"data.system_prompt": config.data.system_prompt or ""}
-    if config.data.prompt_template is not None:
-        with suppress(ValueError, OSError):
-            texts["data.prompt_template"] = read_utf8(Path(config.data.prompt_template))
-    if config.cold_start is not None:
-        texts["cold_start.target_template"] = config.cold_start.target_template
-    return texts
+def _texts(config: RunConfig) -> dict[str, str | None]:
+    """[key] -> a text of the config that goes into a prompt or a target."""
+    return {
+        "data.system_prompt": config.data.system_prompt,
+        "data.prompt_template": _text_of(config.data.prompt_template),
+        "cold_start.target_template": config.cold_start.target_template if config.cold_start else None,
+    }
+
+
+def _text_of(path: str | None) -> str | None:
+    """The text of a file; None where it cannot be read, which the rules of templates name."""
+    try:
+        return None if path is None else read_utf8(Path(path))
+    except (ValueError, OSError):
+        return None

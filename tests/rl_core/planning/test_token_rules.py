@@ -68,13 +68,25 @@ def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_
     assert [problem.where for problem in token_problems(configure(vision))] == ["data.system_prompt"]
 
 
+@pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
 @pytest.mark.parametrize("content", [None, b"\xff"])
 def test_a_template_that_cannot_be_read_is_named_elsewhere(
-    configure: Callable[..., RunConfig], tmp_path: Path, content: bytes | None
+    configure: Callable[..., RunConfig], tmp_path: Path, content: bytes | None, key: str
 ) -> None:
     if content is not None:
         (tmp_path / "own.jinja").write_bytes(content)
-    assert not list(token_problems(configure(f"data.prompt_template={tmp_path / 'own.jinja'}")))
+    assert not list(token_problems(configure(f"{key}={tmp_path / 'own.jinja'}")))
+
+
+@pytest.mark.parametrize("content", ["[]", "{"])
+def test_a_damaged_file_of_the_tokenizer_is_named(
+    configure: Callable[..., RunConfig], checkpoint: Callable[..., str], tmp_path: Path, content: str
+) -> None:
+    config = configure(checkpoint([2]))
+    (tmp_path / "checkpoint" / "tokenizer.json").write_text(content)
+    (problem,) = token_problems(config)
+    assert (problem.where, problem.fatal) == ("model.source", True)
+    assert "tokenizer.json is no" in problem.what.lower()
 
 
 def test_a_checkpoint_shows_its_own_control_tokens(
