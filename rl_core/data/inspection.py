@@ -78,10 +78,14 @@ def _inspect_table(
     )
 
 
+def spread_numbers(count: int) -> frozenset[int]:
+    """The numbers of some of `count` rows from all parts of the data, the same ones each time."""
+    return frozenset(random.Random(0).sample(range(count), min(count, _SAMPLED_ROWS)))  # noqa: S311 - no secret
+
+
 def _spread(table: TableReader) -> Iterator[Values]:
-    """Some readable rows from all parts of a table, the same ones each time."""
     count = table.row_count
-    chosen = set(random.Random(0).sample(range(count), min(count, _SAMPLED_ROWS)))  # noqa: S311 - no secret
+    chosen = spread_numbers(count)
     for number, raw in enumerate(islice(table.raw_rows(), count)):
         if number in chosen and isinstance(raw.values, dict):
             yield raw.values

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from rl_core.data.pixels import read_image
-from rl_core.sources.media import IMAGE_NAMES, images_in, is_image_name, media_items, path_named
+from rl_core.sources.media import IMAGE_NAMES, UNREAD_ENDINGS, images_in, is_image_name, media_items, path_named
 from rl_core.sources.rows import cut_text
 
 _TRIED = 20
 _SHOWN = 60
-# Formats that no installed decoder reads belong to them: their rows are refused with a sentence.
-_OTHER_ENDINGS = (".heic", ".heif", ".jxl", ".svg")
 
 
 class Pictures(NamedTuple):
@@ -63,7 +61,7 @@ def _is_alike(item: Any) -> bool:
     if not isinstance(item, str):
         return isinstance(item, bytes | Path | Image.Image)
     path = path_named(item)
-    return path is None or path.lower().endswith((*Image.registered_extensions(), *_OTHER_ENDINGS))
+    return path is None or path.lower().endswith((*Image.registered_extensions(), *UNREAD_ENDINGS))
 
 
 def _why_no_image(item: Any, folders: Sequence[Path]) -> str | None:

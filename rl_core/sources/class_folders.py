@@ -14,11 +14,13 @@ from typing_extensions import override
 
 from rl_core.files import lies_below
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE
+from rl_core.sources.media import UNREAD_ENDINGS
 from rl_core.sources.rows import BadRow, ImageInput, Row, VideoInput
 from rl_core.sources.tables import FolderReader
 
 _IMAGE_ENDINGS = frozenset(
     {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
+    | set(UNREAD_ENDINGS)
 )
 _VIDEO_ENDINGS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v"})
 _MOST_NAMED = 50

@@ -38,6 +38,9 @@ IMAGE_NAMES: Final = (
 )
 """Usual names of a column with images, in the order in which they are preferred."""
 
+UNREAD_ENDINGS: Final = (".heic", ".heif", ".jxl", ".svg")
+"""Endings of images that no installed decoder reads. They are taken for images, so that their rows are refused."""
+
 MEDIUM_KEYS: Final = ("bytes", "path", "url", "base64", "image", "image_url", "video", "video_url")
 """Keys of a mapping that may hold an image or a video, or a mapping that does."""
 

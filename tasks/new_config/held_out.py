@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from rl_core.data.inspection import spread_numbers
 from rl_core.data.pixels import check_format
 from rl_core.digests import hash_file
 from rl_core.files import files_named
@@ -37,7 +38,8 @@ class Unusable:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
     """Training and held-out rows, where they come from in words, the unusable rows of each of the data, how often each
-    answer is there, by split, and the number of rows without an image or a video."""
+    answer is there, by split, the number of rows without an image or a video, and some usable training rows from all
+    parts of the data."""
 
     train: LocalSource | HubSource
     validation: LocalSource | HubSource
@@ -45,6 +47,7 @@ class Split:
     unusable: Sequence[Unusable]
     answers: Mapping[str, Counter[str]]
     text_rows: int
+    sample: Sequence[Row]
 
 
 def find_split(path: Path) -> tuple[Path, Path] | None:
@@ -112,6 +115,7 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
         unusable=[survey.unusable(source, is_read_again=False)],
         answers=_answers(sides),
         text_rows=sum(outline.is_text for outline in survey.outlines),
+        sample=survey.sample,
     )
 
 
@@ -148,6 +152,7 @@ def take_pair(
         unusable=unusable,
         answers=_answers(sides),
         text_rows=sum(outline.is_text for rows in sides.values() for outline in rows),
+        sample=ours.sample,
     )
 
 
@@ -176,25 +181,30 @@ class _Outline(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Survey:
-    """The usable rows of a source and the others, as far as they are known without decoding images; and the names of
-    all further columns."""
+    """The usable rows of a source and the others, as far as they are known without decoding images; the names of all
+    further columns; and some usable rows from all parts."""
 
     outlines: Sequence[_Outline]
     bad: Sequence[BadRow]
     extra: Collection[str]
+    sample: Sequence[Row]
 
     @classmethod
     def of(cls, source: LocalSource | HubSource) -> Self:
         outlines: list[_Outline] = []
         bad: list[BadRow] = []
         extra: dict[str, None] = {}
-        for row in map(_with_formats_checked, with_files_checked(source.open())):
+        sample: list[Row] = []
+        reader = source.open()
+        sampled = spread_numbers(reader.row_count)
+        for row in map(_with_formats_checked, with_files_checked(reader)):
             if isinstance(row, BadRow):
                 bad.append(row)
             else:
                 outlines.append(_outline(row))
                 extra.update(dict.fromkeys(row.extra))
-        return cls(outlines=outlines, bad=bad, extra=extra)
+                sample += [row] * (row.index in sampled)
+        return cls(outlines=outlines, bad=bad, extra=extra, sample=sample)
 
     def unusable(self, source: LocalSource | HubSource, *, is_read_again: bool) -> Unusable:
         total = len(self.bad) + len(self.outlines)

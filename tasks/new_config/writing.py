@@ -5,7 +5,6 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +128,9 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
         )
     else:
         split = set_rows_apart(inspection.source, folder)
-    rows = [row for row in islice(inspection.source.open(), _ROWS_TRIED) if isinstance(row, Row)]
-    reward = "r1v" if inspection.kind == "imagefolder" else _guess_reward(rows)
+    reward = "r1v" if inspection.kind == "imagefolder" else _guess_reward(split.sample)
     template = _REWARDS[reward]
-    if any(not _shows_options(row) for row in rows):
+    if any(not _shows_options(row) for row in split.sample):
         template = template.replace("{{ content }} ", _SHOWN_OPTIONS)
     return Proposal(inspection=inspection, split=split, reward=reward, prompt_template=template, model=options.model)
 

@@ -257,6 +257,25 @@ def test_how_the_answers_are_distributed_is_said(init: Init, tmp_path: Path) -> 
     assert "answers validation: circle 2, square 2, star 2" in said
 
 
+def test_images_of_a_class_that_no_decoder_reads_are_named(init: Init, tmp_path: Path) -> None:
+    for number in range(12):
+        image(tmp_path / "pets" / ("cat", "dog")[number % 2] / f"{number}.png", number)
+    (tmp_path / "pets" / "cat" / "00.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    said, config = init(tmp_path / "pets")
+    assert "(cat/00.heic), column 'file': the image 00.heic is HEIC, which no installed decoder reads" in said
+    assert len(rows_of(config)) == 12
+
+
+def test_the_reward_is_guessed_from_rows_of_all_parts(init: Init, tmp_path: Path) -> None:
+    """The numbers come first."""
+    answers = [str(number) for number in range(100)] + [f"x = {number}" for number in range(100)]
+    data = jsonl(tmp_path / "rows.jsonl", [{"problem": f"{n}?", "answer": text} for n, text in enumerate(answers)])
+    letters = ["A", "B"] * 50 + answers[100:]
+    mixed = jsonl(tmp_path / "mixed.jsonl", [{"problem": f"{n}?", "answer": text} for n, text in enumerate(letters)])
+    for path in (data, mixed):
+        assert init(path, "--force")[1].reward.function == "math"
+
+
 def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
     run: Callable[..., Result], init: Init, tmp_path: Path
 ) -> None:

@@ -108,7 +108,7 @@ BAD_ROWS = {
         "contains <|im_end|>, which the model reserves for the form of its chats",
     ),
     "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "32-bit whole numbers of unknown range"),
-    "a path without end": ({"images": ["x" * 5000]}, "images", "cannot be read: File name too long"),
+    "a path without end": ({"images": ["x" * 5000]}, "images", "is no image and no path: it has 5000 letters"),
     "a vision token": (
         {"problem": "<image><|video_pad|>"},
         "problem",

@@ -60,3 +60,18 @@ def test_held_out_answers_are_counted_as_those_of_the_training_rows(tmp_path: Pa
     config = write_config(proposal, tmp_path / "config.yaml", max_prompt_length=64)
     assert [row.answer for row in config.data.train.open()] == ["A", "B", "C", "C"]
     assert [row.answer for row in config.data.validation.open()] == ["A", "B"]
+
+
+def test_a_model_without_eyes_may_pass_over_a_column_with_the_name_of_images(tmp_path: Path) -> None:
+    rows = [{"problem": f"What is {number} + 1?", "image": number, "answer": number + 1} for number in range(16)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "model").mkdir()
+    for fields, refused in (({"model_type": "qwen2"}, False), ({"model_type": "qwen2_vl", "vision_config": {}}, True)):
+        (tmp_path / "model" / "config.json").write_text(json.dumps(fields))
+        options = InitOptions(model=str(tmp_path / "model"))
+        if refused:
+            with pytest.raises(ValueError, match="no row has an image, and the model takes images: column 'image'"):
+                propose(str(tmp_path / "rows.jsonl"), options, folder=tmp_path / "data")
+        else:
+            proposal = propose(str(tmp_path / "rows.jsonl"), options, folder=tmp_path / "data")
+            assert "column 'image'" in proposal.inspection.unused[0]
