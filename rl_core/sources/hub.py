@@ -28,6 +28,9 @@ _BATCH_ROWS = 64
 _REFUSALS = (RuntimeError, UnpicklingError)
 """What `datasets` raises where it would have to run code: a loading script, or a pickle inside an archive."""
 
+_NO_CONFIG = "Config name is missing"
+"""How the message of `datasets` begins where a data set has several configurations and none was named."""
+
 SPLIT_NAME: Final = r"^[^@\s]+@[^@\s]+$"
 """`name@split`: a dataset of the hub, or a folder in its place, and one of its splits."""
 
@@ -202,8 +205,8 @@ def _load(place: str, config: str | None, revision: str | None) -> "Dataset":
             check_splits(files_below(Path(repository)))
         dataset = datasets.load_dataset(repository, config, split=split, revision=commit)
     except (OSError, ValueError, datasets.exceptions.DatasetsError, *_REFUSALS) as error:
-        several = [] if config else config_names(repository)
-        if len(several) > 1:
+        if config is None and _NO_CONFIG in str(error):
+            several = config_names(repository)
             raise ValueError(
                 f"data source {place} has several configurations: set `config` to one of {', '.join(several)}"
             ) from None
