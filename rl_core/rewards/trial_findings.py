@@ -40,6 +40,11 @@ def called_wrong(rows: Sequence[TriedRow], accuracy_key: str) -> tuple[list[str]
     never: list[str] = []
     sometimes: list[str] = []
     for reward, those in by_reward(rows).items():
+        mappings = [row.prompt for row in those if _fields(row.prompt, row.builtin)]
+        if mappings:
+            names = " or ".join(f"COLUMN.{name}" for name in _fields(mappings[0], those[0].builtin))
+            uids = _few([prompt.uid for prompt in mappings])
+            never.append(f"{reward} compares texts, and the answer of {uids} is a mapping: columns.answer_key: {names}")
         wrong = [row for row in those if row.is_judged and not row.is_called_right(accuracy_key)]
         if not wrong:
             continue
@@ -93,7 +98,7 @@ def doubtful_answers(config: RewardConfig, prompts: Sequence[Prompt], *, is_trie
     found: dict[str, list[str]] = {}
     for prompt in prompts:
         reward, builtin, _ = judge_of(prompt, routing)
-        if builtin not in _COMPARING:
+        if builtin not in _COMPARING or (is_tried and _fields(prompt, builtin)):
             continue
         compared[reward] = compared.get(reward, 0) + 1
         why = _why_doubtful(prompt.answer_text, may_hold_short=scores_tell or builtin not in _WHOLE)
@@ -105,6 +110,11 @@ def doubtful_answers(config: RewardConfig, prompts: Sequence[Prompt], *, is_trie
         "understands it"
         for reward, doubts in found.items()
     ]
+
+
+def _fields(prompt: Prompt, builtin: str | None) -> list[str]:
+    """The fields of an answer that is a mapping, and that a built-in reward compares with a text."""
+    return list(prompt.answer) if builtin in _COMPARING and isinstance(prompt.answer, dict) else []
 
 
 def _why_doubtful(text: str, *, may_hold_short: bool) -> str | None:

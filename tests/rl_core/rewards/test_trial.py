@@ -206,11 +206,20 @@ def test_a_reward_that_reads_the_answer_in_the_column_itself_has_no_problem(tmp_
             "1 of 2 can hardly be given word for word: the answer of row row-0 is",
         ),
         (("<think>a</think>\n\n**5**", "<think>b</think>\n\n**6**"), "2 of 2 can hardly be given word for word"),
-        (({"style": "rule", "ground_truth": "5"}, {"style": "rule", "ground_truth": "6"}), "row row-0 is JSON"),
     ],
 )
 def test_answers_that_are_not_given_word_for_word_are_a_warning_of_a_reward_that_compares(answers, why) -> None:
     assert why in "\n".join(trial("math", *answers).warnings)
+
+
+def test_a_mapping_is_no_answer_of_a_reward_that_compares() -> None:
+    """Its JSON is right for itself, and for nothing that a model writes."""
+    truths = [{"style": "rule", "ground_truth": str(number)} for number in range(3)]
+    result = trial("math", *truths)
+    (problem,) = result.problems
+    assert "the answer of 3 rows (row-0, row-1, row-2) is a mapping" in problem
+    assert problem.endswith("columns.answer_key: COLUMN.style or COLUMN.ground_truth")
+    assert result.warnings == []
 
 
 def test_a_reward_that_does_not_look_at_the_answer_is_a_warning(tmp_path: Path) -> None:

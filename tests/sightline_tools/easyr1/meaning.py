@@ -54,10 +54,17 @@ DATACLASS_DEFAULTS: Mapping[str, Any] = {
 OWN: Mapping[str, Any] = {
     "data.train.columns.images_first": False,
     "data.train.columns.data_source_key": None,
+    "data.train.columns.answer_pattern": None,
+    "data.train.columns.options_key": None,
+    "data.train.columns.answer_as": "letter",
     "data.train.limit": None,
     "data.validation.columns.images_first": False,
     "data.validation.columns.data_source_key": None,
+    "data.validation.columns.answer_pattern": None,
+    "data.validation.columns.options_key": None,
+    "data.validation.columns.answer_as": "letter",
     "data.validation.limit": None,
+    "trainer.stop_without_signal": None,
     "data.system_prompt": None,
     "data.source_weights": None,
     "data.curriculum": None,
@@ -236,7 +243,14 @@ def _source(key: str, written: str, e: Reference, files: Mapping[str, str]) -> F
     if path.endswith((".jsonl", ".parquet")):
         return {**columns, **media, f"{key}.type": "local", f"{key}.path": files[path], f"{key}.format": "auto"}
     name = f"{files.get(path, path)}@{split or 'train'}"
-    return {**columns, **media, f"{key}.type": "hub", f"{key}.name": name, f"{key}.revision": None}
+    return {
+        **columns,
+        **media,
+        f"{key}.type": "hub",
+        f"{key}.name": name,
+        f"{key}.config": None,
+        f"{key}.revision": None,
+    }
 
 
 def _data(e: Reference, files: Mapping[str, str]) -> Flat:
