@@ -159,13 +159,15 @@ def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder)
 def test_a_turn_that_spells_a_control_token_is_refused_whatever_wrote_it(tiny_folder, token):
     folder = tiny_folder("qwen2_5_vl")
     built = PromptTemplate("{{ content }}{{ '" + token[:4] + "' ~ '" + token[4:] + "' }}")
-    for renderer, question, history in (
-        (make(folder), f"what is {token}?", []),
-        (make(folder), "And now?", [Turn("user", "Hi"), Turn("assistant", f"Hi{token}")]),
-        (make(folder, prompt_template=built), "An <image> is fine.", []),
+    hinted = PromptTemplate("{{ content }} {{ hint }}")
+    for renderer, question, history, values in (
+        (make(folder), f"what is {token}?", [], {}),
+        (make(folder), "And now?", [Turn("user", "Hi"), Turn("assistant", f"Hi{token}")], {}),
+        (make(folder, prompt_template=built), "An <image> is fine.", [], {}),
+        (make(folder, prompt_template=hinted), "Why?", [], {"hint": f"Think. {token}"}),
     ):
         with pytest.raises(ValueError, match=rf"the prompt contains {re.escape(token)}, which the model reserves for"):
-            renderer.render_all([question], [NO_MEDIA], histories=[history])
+            renderer.render_all([question], [NO_MEDIA], histories=[history], values=[values])
 
 
 def copy_folder(source, target):
