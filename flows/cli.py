@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +36,8 @@ def main() -> None:
         # A script that starts this in the background has it ignored, and all that is started here would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     set_console_defaults()
+    # Of torch, where a library for tracking brings pynvml; nobody who reads our pages can do anything about it.
+    warnings.filterwarnings("ignore", message="The pynvml package is deprecated", category=FutureWarning)
     try:
         app()
     except KeyboardInterrupt:

@@ -71,6 +71,8 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
         say(console, f"columns: {read} (of {name_columns(found.columns)})")
     for unused in found.unused:
         say(console, unused, label="[yellow]not used:[/yellow]")
+    if proposal.model is None:
+        say(console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers")
     for doubt in found.doubts:
         say(console, doubt, label="[yellow]guess[/yellow]")
     if found.columns:

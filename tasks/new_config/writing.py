@@ -45,7 +45,7 @@ data:
 
 model:
 {model}
-
+{cold_start}
 reward:
   function: {reward} # or path/to/file.py:function
 
@@ -62,6 +62,21 @@ trainer:
   val_freq: 10
 """
 
+
+_COLD_START = """
+cold_start: # for the random model alone: no response of it would have a form that the reward reads
+  target_template: {target}
+  steps: 60
+  batch_size: {batch}
+  optim: {{lr: 1.0e-3, lr_warmup_steps: 10}}
+"""
+_TAGGED = "<answer>{{ answer }}</answer>"
+_TARGETS = {
+    "count": _TAGGED,
+    "choice": _TAGGED,
+    "r1v": f"<think></think>{_TAGGED}",
+    "math": "<think></think>\\boxed{{ '{' ~ answer ~ '}' }}",
+}
 
 _CHOICE = re.compile(r"\(?[A-Z]\)?[.:]?|[A-Z](,[A-Z])+")
 
@@ -194,7 +209,8 @@ def _config_text(proposal: Proposal, template: Path, *, experiment: str, max_pro
         experiment=experiment,
         data=_indented(data),
         model=_indented(model)
-        + ("\n  # a random model, to try the pipeline; then: type: pretrained, path: ..." * tiny),
+        + ("\n  # a random model, to try the pipeline; then: type: pretrained, path: ..., without cold_start" * tiny),
+        cold_start=_COLD_START.format(target=json.dumps(_TARGETS[proposal.reward]), batch=batch) if tiny else "",
         reward=proposal.reward,
         max_response_length=64 if tiny else 1024,
         optimizer_batch=max(1, batch // 4),

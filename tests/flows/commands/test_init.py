@@ -92,7 +92,7 @@ def test_conversations_of_sharegpt_with_pictures_in_a_folder_beside(init: Init, 
     assert f"images and videos were found from {tmp_path / 'data' / 'images'}" in said
     assert {row.answer for row in rows_of(config)} == {"B"}
     assert config.reward.function == "choice"
-    assert "as the reward reads it 9 of 9 right, overall 1" in said
+    assert "as cold_start.target_template 9 of 9 right, overall 1" in said
 
 
 def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) ->
     said, config = init(tmp_path / "pets")
     assert "9 rows of imagefolder; held-out rows come from" in said
     assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
-    assert "as the reward reads it 11 of 11 right, overall 1" in said
+    assert "as cold_start.target_template 11 of 11 right, overall 1" in said
 
 
 def test_videos(init: Init, tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_the_short_answer_is_read_and_tried(
     printed, config = init(data, *options)
     assert said in printed
     assert {row.answer for row in rows_of(config)} == {str(number + 1) for number in range(20)}
-    assert "as the reward reads it 10 of 10 right, overall 1" in printed
+    assert "as cold_start.target_template 10 of 10 right, overall 1" in printed
     assert "another row's answer 0 of 10 right" in printed
     assert "look" not in printed
 
@@ -354,7 +354,7 @@ def test_options_are_shown_to_the_model_and_answers_are_letters(
     printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
     assert "? A. a cat B. a dog C. a cow Reply with the letter of the right choice" in printed
     assert (config.reward.function, {row.answer for row in rows_of(config)}) == ("choice", {"A", "B", "C"})
-    assert "as the reward reads it 10 of 10 right, overall 1" in printed
+    assert "as cold_start.target_template 10 of 10 right, overall 1" in printed
     assert "look" not in printed
 
 

@@ -82,7 +82,7 @@ def test_the_answer_that_a_person_reads_is_told_from_others(
     trial = try_reward(config)
     assert (trial.problems, trial.warnings) == ([], [])
     table = {row.name: row for row in trial.table}
-    right, wrong = table["as the reward reads it"], table["another row's answer"]
+    right, wrong = table["as cold_start.target_template"], table["another row's answer"]
     assert (right.right, right.overall, wrong.right) == (right.tried, 1.0, 0)
 
 
