@@ -64,7 +64,9 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
     columns = found.source.columns
     say(console, f"{found.row_count} rows of {found.kind}; {proposal.split.origin}")
     if found.columns:
+        are_in_turns = found.has_media and columns.image_key is None and columns.video_key is None
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
+        media = "images and videos in its turns" if are_in_turns else media
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
         if chosen := option_columns(columns.options_key):
             read += f", options {' and '.join(map(repr, chosen))}"

@@ -35,7 +35,7 @@ def guess_options(
         if len(rows) < max(1, 0.9 * len(sample)):
             if rows or named:
                 doubts.append(
-                    f"not used: {columns}, because only {len(rows)} of the first {len(sample)} rows have options"
+                    f"not used: {columns}, because only {len(rows)} of {len(sample)} rows looked at have options"
                 )
             continue
         fitting = [way for way in _order(rows[0][0]) if all(_letter(*row, way) is not None for row in rows)]

@@ -249,6 +249,18 @@ def test_an_empty_cell_is_a_row_of_text(init: Init, tmp_path: Path, empty: Any) 
     assert sorted(len(row.images) for row in rows_of(config)) == [0] * 12 + [1] * 12
 
 
+def test_images_in_messages_of_openai_are_read_and_mentioned(init: Init, tmp_path: Path) -> None:
+    def turns(number: int) -> list[dict[str, Any]]:
+        packed = base64.b64encode(png_bytes(colour=(number, 0, 0))).decode()
+        shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{packed}", "detail": "low"}}
+        return [{"role": "user", "content": [shown, {"type": "text", "text": "How many?"}]}]
+
+    rows = [{"messages": turns(number), "answer": number % 3} for number in range(24)]
+    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert "question 'messages', images and videos in its turns, answer 'answer'" in said
+    assert all(len(row.images) == 1 for row in rows_of(config))
+
+
 def test_how_the_answers_are_distributed_is_said(init: Init, tmp_path: Path) -> None:
     for number in range(60):
         image(tmp_path / "shapes" / ("circle", "square", "star")[number // 20] / f"{number}.png", number)

@@ -60,7 +60,7 @@ def test_columns_that_the_answers_do_not_name_are_not_used(write_jsonl) -> None:
     some = [{"question": "?", "answer": "a cat", "options": TEXTS if number else None} for number in range(4)]
     found = inspect_data(local(write_jsonl(some)))
     assert found.source.columns.options_key is None
-    assert found.doubts == ("not used: 'options', because only 3 of the first 4 rows have options",)
+    assert found.doubts == ("not used: 'options', because only 3 of 4 rows looked at have options",)
     plain = inspect_data(local(write_jsonl(rows(str, a=1, b=2, A=3, score=[1, 2]))))
     assert (plain.source.columns.options_key, plain.doubts) == (None, ())
 
