@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rl_core.answer_forms import find_answer, form_of
-from rl_core.answers import Answer, answer_text, read_answer
-from rl_core.data.option_guesses import guess_options
+from rl_core.answers import read_answer
+from rl_core.data.answer_guesses import guess_answers
 from rl_core.sources.columns import Columns, field_of, name_columns, nearest_columns
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, read_conversation
 from rl_core.sources.media import media_items, path_named
@@ -69,41 +68,8 @@ def guess_columns(
     columns = Columns(
         prompt_key=question, image_key=named.image_key, video_key=video, answer_key=answer, images_first=images_first
     )
-    answers = [_answer(row, columns) for row in sample]
-    first = next((one for one in answers if one is not None), None)
-    if isinstance(first, dict):
-        fields_of_it = " or ".join(f"{answer}.{name}" for name in first)
-        guesses.doubts.append(f"answer_key: {answer!r} holds mappings; if one field is the answer, name {fields_of_it}")
-    pattern = _guess_pattern(guesses, answers, named.answer_pattern)
-    if pattern:
-        answers = [one and find_answer(pattern, answer_text(one)) for one in answers]
-    found = None
-    if named.options_key != "":
-        found, doubts = guess_options(names, sample, answers, named.options_key)
-        guesses.doubts += doubts
-    chosen = {} if found is None else {"options_key": found.key, "answer_as": found.answer_as}
-    return Columns.model_validate({**columns.model_dump(), "answer_pattern": pattern, **chosen}), guesses.doubts
-
-
-def _answer(row: Values, columns: Columns) -> Answer | None:
-    """The answer of a row as its column has it; None where there is none."""
-    try:
-        if columns.answer_key == columns.prompt_key:
-            return read_conversation(row.get(columns.prompt_key), is_answered=True).answer
-        return read_answer(field_of(row, columns.answer_key))
-    except ValueError:
-        return None
-
-
-def _guess_pattern(guesses: "_Guesses", answers: Sequence[Answer | None], named: str | None) -> str | None:
-    """The pattern that finds the answer in a longer text, if one does."""
-    texts = [answer for answer in answers if isinstance(answer, str)]
-    form = form_of(texts)
-    if named is not None or form is None:
-        return named or None
-    first = next(found for text in texts if (found := find_answer(form.pattern, text)) is not None)
-    guesses.doubts.append(f"answer {first!r}, read {form.place} (columns.answer_pattern: {form.pattern})")
-    return form.pattern
+    columns, doubts = guess_answers(columns, names, sample, pattern=named.answer_pattern, options_key=named.options_key)
+    return columns, guesses.doubts + doubts
 
 
 @dataclass(kw_only=True)
@@ -138,11 +104,15 @@ class _Guesses:
 
 
 def _fields(names: Sequence[str], sample: Sequence[Values]) -> list[str]:
-    """The fields of mappings in the columns, as an answer may name them."""
-    inside = (
-        f"{name}.{field}" for row in sample for name in names if isinstance(row.get(name), dict) for field in row[name]
-    )
-    return list(dict.fromkeys(inside))
+    """The fields of mappings, and the first items of lists in the columns, as an answer may name them."""
+    inside: dict[str, None] = {}
+    for name in names:
+        for value in (row.get(name) for row in sample):
+            if isinstance(value, dict):
+                inside.update(dict.fromkeys(f"{name}.{field}" for field in value))
+            elif isinstance(value, list) and value and not isinstance(value[0], dict):
+                inside[f"{name}.0"] = None
+    return list(inside)
 
 
 def _value(values: Values, name: str) -> Any:

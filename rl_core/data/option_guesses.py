@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rl_core.answers import Answer
-from rl_core.sources.options import ANSWERED_AS, AnswerAs, OptionsKey, option_columns, read_options, right_letter
+from rl_core.sources.options import (
+    ANSWERED_AS,
+    NAMED_AS,
+    AnswerAs,
+    OptionsKey,
+    option_columns,
+    read_options,
+    right_letter,
+)
 
 _NAMES = ("options", "choices", "answer_choices", "candidates", "option", "choice")
 _LETTERED = re.compile(r"(?:option|choice|opt)[_ -]?([A-Z])", re.I)
@@ -46,7 +54,7 @@ def guess_options(
             continue
         answer, options = rows[0]
         letter = _letter(answer, options, fitting[0])
-        doubts.append(f"options {columns}: the answer {answer!r} is a {fitting[0]} and becomes {letter!r}")
+        doubts.append(f"options {columns}: the answer {answer!r} is {NAMED_AS[fitting[0]]} and becomes {letter!r}")
         letters = {way: [_letter(*row, way) for row in rows] for way in fitting}
         if others := [way for way in fitting[1:] if letters[way] != letters[fitting[0]]]:
             doubts.append(f"answer_as: {' and '.join(others)} would fit too, and give other letters")

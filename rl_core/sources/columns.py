@@ -37,8 +37,8 @@ class Columns(Section):
     """Column with one video or a list of videos (encoded bytes, base64 or paths), which may be empty; null for a source
     without videos. Each `<video>` in the question is the place of one."""
     answer_key: str = "answer"
-    """Column with the ground truth, or a field inside a column (`reward_model.ground_truth`). If it is the same column
-    as prompt_key, the answer is the last turn of its conversations, which is the assistant's."""
+    """Column with the ground truth, or a field or item inside a column (`reward_model.ground_truth`, `answers.0`). If
+    it is the same column as prompt_key, the answer is the last turn of its conversations, which is the assistant's."""
     answer_pattern: str | None = None
     """Regular expression with one group, which is the answer: its last match in the text of the answer column, without
     white space around it. A row in which nothing is found is rejected. `####\\s*(.+)` reads GSM8K's answers."""
@@ -188,14 +188,16 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
 
 
 def field_of(values: Mapping[str, Any], name: str) -> Any:
-    """The value of a column, or of a field inside it (`column.field`); None where the row lacks the column. Raises
-    ValueError where the column has no such field."""
+    """The value of a column, of a field inside it (`column.field`), or of an item of a list (`column.0`); None where
+    the row lacks the column. Raises ValueError where the column has no such field."""
     if name in values or "." not in name:
         return values.get(name)
     column, _, field = name.partition(".")
     inside = values.get(column)
     if inside is None:
         return None
+    if isinstance(inside, list | tuple):
+        inside = {str(place): item for place, item in enumerate(inside)}
     if not isinstance(inside, Mapping):
         raise ValueError(f"the column {column!r} is {type(inside).__name__}, which has no field {field!r}")
     if field not in inside and field.partition(".")[0] not in inside:

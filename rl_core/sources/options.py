@@ -11,6 +11,13 @@ from rl_core.answers import Answer
 AnswerAs = Literal["letter", "text", "index", "number"]
 """How a row says which option is right: by its letter, by its text, counted from 0, or counted from 1."""
 
+NAMED_AS: Final[Mapping[AnswerAs, str]] = {
+    "letter": "a letter",
+    "text": "a text",
+    "index": "an index from 0",
+    "number": "a number from 1",
+}
+
 ANSWERED_AS: Final[tuple[AnswerAs, ...]] = get_args(AnswerAs)
 
 OptionsKey = str | tuple[str, ...]
@@ -82,18 +89,10 @@ def right_letter(answer: Answer, options: Mapping[str, str], answer_as: AnswerAs
             found = letters[place : place + 1] if place >= 0 else []
     if not found:
         raise ValueError(
-            f"the answer {text!r:.80} is no {_NAMES[answer_as]} of the options {', '.join(options.values())!r:.200} "
+            f"the answer {text!r:.80} is not {NAMED_AS[answer_as]} of the options {', '.join(options.values())!r:.200} "
             "(columns.answer_as)"
         )
     return ",".join(found) if answer_as == "letter" else found[0]
-
-
-_NAMES: Final[Mapping[AnswerAs, str]] = {
-    "letter": "letter",
-    "text": "text",
-    "index": "index from 0",
-    "number": "number from 1",
-}
 
 
 def _several(chosen: str, options: Mapping[str, str]) -> list[str]:

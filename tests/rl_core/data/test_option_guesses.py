@@ -6,6 +6,7 @@ import pytest
 
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import inspect_data
+from rl_core.sources.options import NAMED_AS
 from tests.rl_core.data.samples import local
 
 TEXTS = ["a cat", "a dog", "a cow", "a pig"]
@@ -44,7 +45,7 @@ def test_every_layout_with_every_kind_of_answer(write_jsonl, columns, key, answe
     read = list(found.source.open())
     assert [row.answer for row in read] == ["A", "B", "C", "D"]
     assert list(read[0].options.values()) == TEXTS
-    assert any(f"is a {way} and becomes 'A'" in doubt for doubt in found.doubts)
+    assert any(f"is {NAMED_AS[way]} and becomes 'A'" in doubt for doubt in found.doubts)
 
 
 def test_whole_numbers_count_options_whose_texts_are_numbers(write_jsonl) -> None:
@@ -100,3 +101,20 @@ def test_verls_layout_is_found_and_a_mapping_is_named(write_jsonl) -> None:
     assert "name reward_model.style or reward_model.ground_truth" in found.doubts[0]
     with pytest.raises(ValueError, match=r"did you mean 'reward_model\.ground_truth'"):
         inspect_data(local(path), NamedColumns(answer_key="reward_model.groundtruth"))
+
+
+def test_the_first_of_several_accepted_answers_is_read(write_jsonl) -> None:
+    rows = [
+        {"question": f"{number}?", "answers": [f"{number}", "other", "third"][: number % 3 + 1]} for number in range(6)
+    ]
+    found = inspect_data(local(write_jsonl(rows)))
+    assert found.source.columns.answer_key == "answers.0"
+    assert found.doubts == ("answer_key: 'answers' holds lists of up to 3; the first is read ('answers.0')",)
+    read = list(found.source.open())
+    assert (read[2].answer, read[2].extra) == ("2", {"answers": ["2", "other", "third"]})
+    tagged = [{"question": "?", "answers": [f"<answer>{number}</answer>"]} for number in range(6)]
+    assert [row.answer for row in inspect_data(local(write_jsonl(tagged))).source.open()] == list("012345")
+    box = inspect_data(local(write_jsonl([{"question": "Where?", "answer": [1, 2, 3, 4]}])))
+    assert (box.source.columns.answer_key, box.doubts) == ("answer", ())
+    named = inspect_data(local(write_jsonl(rows)), NamedColumns(answer_key="answers.0"))
+    assert (named.source.columns.answer_key, named.doubts) == ("answers.0", ())

@@ -210,6 +210,7 @@ def test_the_answer_may_be_a_field_inside_a_column():
     row = parse({"problem": "?", "reward_model": VERL}, answer_key="reward_model.ground_truth")
     assert (row.answer, row.extra) == ("5", {"reward_model": VERL})
     assert parse({"problem": "?", "reward_model": VERL}, answer_key="reward_model.more.level").answer == 2
+    assert parse({"problem": "?", "answers": ["5", "five"]}, answer_key="answers.0").answer == "5"
     assert parse({"problem": "?", "a.b": 3, "a": {"b": 4}}, answer_key="a.b").answer == 3, "a column of that name"
     check_columns(["problem", "reward_model"], Columns(answer_key="reward_model.ground_truth"), place="x")
     with pytest.raises(ValueError, match=r"no column 'reward\.ground_truth'"):
@@ -221,6 +222,7 @@ def test_the_answer_may_be_a_field_inside_a_column():
     [
         (None, "the answer is missing"),
         ("5", "the column 'm' is str, which has no field 'truth'"),
+        ([], "the column 'm' has no field 'truth'; its columns are "),
         ({"thruth": 5}, "the column 'm' has no field 'truth'; did you mean 'thruth'?"),
     ],
 )
@@ -251,7 +253,7 @@ def test_options_become_a_mapping_and_the_answer_its_letter():
     assert row.template_values == {"choices": ["cat", "dog"], "hint": "barks", "options": {"A": "cat", "B": "dog"}}
     assert parse({"problem": "?", "A": "cat", "B": "dog", "answer": "b"}, options_key=["A", "B"]).answer == "B"
     bad = parse(values | {"answer": 2}, options_key="choices", answer_as="index")
-    assert (bad.column, "is no index from 0 of the options" in bad.reason) == ("answer", True)
+    assert (bad.column, "is not an index from 0 of the options" in bad.reason) == ("answer", True)
     assert parse(values | {"choices": None}, options_key="choices").column == "choices"
     with pytest.raises(ValueError, match=r"no column 'choises' \(columns.options_key\); did you mean 'choices'"):
         check_columns(["problem", "answer", "choices"], Columns(options_key="choises"), place="x")

@@ -69,13 +69,13 @@ def test_several_right_options_are_all_named() -> None:
 @pytest.mark.parametrize(
     ("answer", "way", "reason"),
     [
-        (2, "index", "'2' is no index from 0 of the options 'cat, dog'"),
-        (-1, "index", "no index"),
-        (0, "number", "no number from 1"),
-        ("cow", "text", "no text"),
-        ("C", "letter", "no letter"),
-        ("", "letter", "no letter"),
-        (True, "index", "no index"),
+        (2, "index", "'2' is not an index from 0 of the options 'cat, dog'"),
+        (-1, "index", "not an index"),
+        (0, "number", "not a number from 1"),
+        ("cow", "text", "not a text of"),
+        ("C", "letter", "not a letter"),
+        ("", "letter", "not a letter"),
+        (True, "index", "not an index"),
     ],
 )
 def test_an_answer_that_names_no_option_is_refused(answer: object, way: str, reason: str) -> None:

@@ -26,6 +26,7 @@ READ: dict[str, tuple[Shape, Callable[[int], str]]] = {
         lambda n: {"solution": f"First \\boxed{{7}}.\nThen \\boxed{{\\sqrt{{{n}}}}}."},
         lambda n: f"\\sqrt{{{n}}}",
     ),
+    "accepted": (lambda n: {"answers": [str(n), f"{n}.0", "none"][: 2 + n % 2]}, str),
     "control token": (lambda n: {"answer": f"{n}<|im_end|>"}, str),
     "verl": (lambda n: {"reward_model": {"style": "rule", "ground_truth": str(n)}}, str),
     "verl's gsm8k": (lambda n: {"reward_model": {"ground_truth": f"So.\n#### {n}"}}, str),
