@@ -295,12 +295,19 @@ def _finish(
 
 def _parts(run: RunDirectory, geometry: Geometry, **driven: Any) -> LoopParts:
     return LoopParts(
-        rewards=None,
+        rewards=Rewards(),
         loader=Loader(geometry.steps_per_epoch * geometry.config.data.rollout_batch_size),
         validator=Validator(geometry.scores),
         progress=SilentProgress(),
         **driven,
     )
+
+
+class Rewards:
+    """Rewards that read no answers."""
+
+    def has_parser(self, data_source: str) -> bool:
+        return False
 
 
 class Collects:
