@@ -29,22 +29,23 @@ class Setting(NamedTuple):
     micro_batch: int
     generation: str
 
+    @classmethod
+    def of(cls, text: str) -> "Setting":
+        """Of "bfloat16,16,continuous"."""
+        dtype, micro_batch, generation = text.split(",")
+        return cls(dtype, int(micro_batch), generation)
+
     def __str__(self) -> str:
         return f"{self.dtype}, micro-batches of {self.micro_batch}, {self.generation}"
 
 
-TRIED = (
-    Setting("bfloat16", 16, "padded"),
-    Setting("bfloat16", 32, "padded"),
-    Setting("bfloat16", 16, "continuous"),
-    Setting("bfloat16", 16, "vllm"),
-    Setting("float32", 16, "padded"),
-)
+TRIED = ["bfloat16,16,padded", "bfloat16,32,padded", "bfloat16,16,continuous", "bfloat16,16,vllm", "float32,16,padded"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--tried", type=Setting.of, nargs="+", default=[Setting.of(each) for each in TRIED])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("runs/versus-trl-real"))
     parser.add_argument("--trl-python", type=Path, default=Path(".venv-trl/bin/python"))
@@ -75,7 +76,7 @@ def main() -> None:
 
     words = ["--config", str(CONFIG), "--set", *SETTINGS]
     tried: dict[Setting, float] = {}
-    for setting in TRIED:
+    for setting in arguments.tried:
         try:
             tried[setting] = theirs(1, setting)
         except CalledProcessError as error:
@@ -94,7 +95,7 @@ def main() -> None:
         result = facts | {
             "settings": SETTINGS,
             "trl_seconds_of_a_step_in_each_setting": {
-                str(setting): round(tried[setting], 1) if setting in tried else "fails" for setting in TRIED
+                str(setting): round(tried[setting], 1) if setting in tried else "fails" for setting in arguments.tried
             },
             "trl_setting": str(fastest),
             "seconds_of_a_step": {side: [round(s, 1) for s in each] for side, each in found.items()},
