@@ -1,4 +1,4 @@
-"""Rows of CSV files."""
+"""Rows of CSV and TSV files."""
 
 import csv
 import math
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rl_core.sources.file_kinds import read_text
 from rl_core.sources.tables import RawRow, WholeTable
@@ -24,8 +24,10 @@ class CsvReader(WholeTable):
     """Reads values separated by commas below a line of names. If all values of a column are numbers, or true or false,
     they are read as such; an empty value is null."""
 
+    separator: ClassVar[str] = ","
+
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
-        lines = _csv_lines(path)
+        lines = _lines(path, self.separator)
         _, names = next(lines, (0, []))
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
@@ -37,10 +39,16 @@ class CsvReader(WholeTable):
             yield RawRow(dict(zip(names, next(typed), strict=True)) if reason is None else reason, path.parent, origin)
 
 
-def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+class TsvReader(CsvReader):
+    """The same with tabs in the place of commas."""
+
+    separator = "\t"
+
+
+def _lines(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """The last line's number and the values of every row that is not empty, beginning with the names of the columns."""
     csv.field_size_limit(sys.maxsize)  # for the whole process; the default refuses long texts
-    reader = csv.reader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
+    reader = csv.reader(StringIO(read_text(path, "CSV"), newline=""), strict=True, delimiter=separator)
     try:
         yield from ((reader.line_num, cells) for cells in reader if cells)
     except csv.Error as error:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv")
+FILE_KINDS: Final = ("parquet", "jsonl", "json", "csv", "tsv")
 """Endings of the names of files with rows."""
 
 _LOOKED_AT = 1 << 16

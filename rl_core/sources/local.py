@@ -11,7 +11,7 @@ from rl_core.digests import digest_of
 from rl_core.files import check_regular, files_named, is_regular
 from rl_core.sources.class_folders import ClassFolderReader, is_class_folder
 from rl_core.sources.columns import Columns
-from rl_core.sources.csv_rows import CsvReader
+from rl_core.sources.csv_rows import CsvReader, TsvReader
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.geometry3k import ITEM_FILE, Geometry3kReader
 from rl_core.sources.json_rows import JsonlReader, JsonReader, check_json_lines, is_json_array
@@ -29,13 +29,13 @@ _FOLDERS: dict[str, tuple[type[FolderReader], str]] = {
 
 
 class LocalSource(TableSource):
-    """A file (Parquet, JSONL, JSON or CSV) on this machine, or a folder of such files, of items or of classes."""
+    """A file (Parquet, JSONL, JSON, CSV or TSV) on this machine, or a folder of such files, of items or of classes."""
 
     type: Literal["local"]
     path: str
     """File or folder. A `*` in the last part takes every file whose name matches, in order:
     `rows/train-*-of-00003.parquet`."""
-    format: Literal["auto", "parquet", "jsonl", "json", "csv", "geometry3k", "imagefolder"] = "auto"
+    format: Literal["auto", "parquet", "jsonl", "json", "csv", "tsv", "geometry3k", "imagefolder"] = "auto"
     """How rows are stored; `auto` goes by the ending of the name. `geometry3k` is the published folder of item folders
     (data.json and img_diagram.png). `imagefolder` is a folder with one folder of images or videos for each class, and
     the class is the answer."""
@@ -104,7 +104,7 @@ def _table(kind: str, files: Sequence[Path]) -> type[FileTable]:
         return ParquetReader
     if kind == "json":
         return JsonReader if all(map(is_json_array, files)) else JsonlReader
-    return CsvReader if kind == "csv" else JsonlReader
+    return {"csv": CsvReader, "tsv": TsvReader}.get(kind, JsonlReader)
 
 
 def _find_kind(path: Path) -> str:
@@ -123,7 +123,7 @@ def _find_kind(path: Path) -> str:
     if not found:
         raise ValueError(
             f"data source {path}: the folder has no .parquet or .jsonl file, no item folder, and no folder of images "
-            "or videos; `format` may name json or csv"
+            "or videos; `format` may name json, csv or tsv"
         )
     if len(found) > 1:
         raise ValueError(f"data source {path}: the folder holds {' and '.join(found)}; choose with `format`")
@@ -132,7 +132,7 @@ def _find_kind(path: Path) -> str:
 
 def _has_classes(path: Path) -> bool:
     # Otherwise they are images beside a table of rows.
-    tables = [child for child in path.iterdir() if child.suffix in (".json", ".csv")]
+    tables = [child for child in path.iterdir() if child.suffix in (".json", ".csv", ".tsv")]
     return not tables and sum(child.is_dir() and is_class_folder(child) for child in path.iterdir()) > 1
 
 

@@ -72,7 +72,7 @@ def test_a_folder_of_images_with_a_table_of_rows_is_no_class(tmp_path, name):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.png").write_bytes(png_bytes())
     (tmp_path / name).touch()
-    with pytest.raises(ValueError, match="`format` may name json or csv"):
+    with pytest.raises(ValueError, match="`format` may name json, csv or tsv"):
         local(tmp_path).open()
     (tmp_path / "metadata.csv").write_text("problem,file_name,answer\n<image>?,images/a.png,1\n")
     (tmp_path / name).unlink()
