@@ -7,7 +7,7 @@ from pydantic import Field, PositiveFloat
 from typing_extensions import override
 
 from rl_core.problem import Problem
-from rl_core.section import Section
+from rl_core.section import Kwargs, Section
 from rl_core.sources.mixture import MixtureSource, SingleSource
 
 Source = Annotated[SingleSource | MixtureSource, Field(discriminator="type")]
@@ -37,6 +37,9 @@ class DataConfig(Section):
     """Text of a system message before each conversation that has none of its own."""
     override_chat_template: str | None = None
     """Jinja file that replaces the model's chat template, in the merged model too; null keeps the model's own."""
+    chat_template_kwargs: Kwargs = {}
+    """Variables that the chat template gets for every prompt, such as `{enable_thinking: false}`. Who serves the merged
+    model passes them again."""
     max_prompt_length: int = Field(default=1024, ge=8)
     """Longest prompt in tokens, image tokens included."""
     overlong: Literal["filter", "error"] = "filter"

@@ -46,7 +46,8 @@ class RenderedPrompt:
 
 class ChatRenderer:
     """Applies a model's chat template and tokenizer to questions. `prompt_template` is a Jinja file that is wrapped
-    around each question, or the template itself. Raises ValueError where the model has no chat template, or a template
+    around each question, or the template itself; `chat_template_kwargs` are further variables of the chat template.
+    Raises ValueError where the model has no chat template, or a template
     is wrong."""
 
     def __init__(
@@ -55,6 +56,7 @@ class ChatRenderer:
         *,
         prompt_template: str | PromptTemplate | None,
         system_prompt: str | None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         # transformers takes seconds to import, and planning a run imports this module.
         from transformers import AutoTokenizer
@@ -64,6 +66,7 @@ class ChatRenderer:
             prompt_template = PromptTemplate.load(prompt_template)
         self._template = prompt_template
         self._system_prompt = system_prompt
+        self._chat_template_kwargs = chat_template_kwargs or {}
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
         self._chat_template = _chat_template(model_folder) or self.tokenizer.chat_template
         if self._chat_template is None:
@@ -103,7 +106,11 @@ class ChatRenderer:
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
         try:
             text: str = self.tokenizer.apply_chat_template(
-                messages, chat_template=self._chat_template, tokenize=False, add_generation_prompt=True
+                messages,
+                chat_template=self._chat_template,
+                tokenize=False,
+                add_generation_prompt=True,
+                **self._chat_template_kwargs,
             )
         except (jinja2.TemplateError, TypeError) as error:
             # A template for text only concatenates contents, and raises TypeError for a list of parts.

@@ -42,6 +42,7 @@ def prepare_dataset(
         model_folder,
         prompt_template=data.prompt_template,
         system_prompt=data.system_prompt,
+        chat_template_kwargs=data.chat_template_kwargs,
     )
     with progress.wait("open the data"):
         readers = _open_all(data, cold_start_source)

@@ -34,6 +34,15 @@ def problems_with_tokens(config: RunConfig, tokens: ModelTokens) -> Iterator[Pro
             tokens.check_text(text or "", name="it")
         except ValueError as error:
             yield Problem(key, f"{error}", "write the text alone: the chat template adds what begins and ends turns")
+    if not isinstance(config.model.source, TinyModel):
+        yield from _variable_problems(config, tokens.chat_template or "")
+
+
+def _variable_problems(config: RunConfig, chat_template: str) -> Iterator[Problem]:
+    for name in config.data.chat_template_kwargs:
+        if name not in chat_template:
+            what = f"the chat template has no variable {name!r}, so it changes nothing"
+            yield Problem("data.chat_template_kwargs", what, "correct its name, or leave it out")
 
 
 def _end_problems(tokens: ModelTokens) -> Iterator[Problem]:

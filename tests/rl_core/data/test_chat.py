@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -41,6 +42,14 @@ def by_processor(folder, user_text, sizes, system_prompt=None):
     text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     images = [Image.new("RGB", size) for size in sizes] or None
     return text, processor(text=[text], images=images)["input_ids"][0]
+
+
+def test_the_chat_template_gets_the_variables_of_the_config(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder("qwen2_5"), tmp_path / "model")
+    template = (folder / "chat_template.jinja").read_text()
+    replace_chat_template(folder, template + "{% if enable_thinking is false %}No thoughts.{% endif %}")
+    assert not render(make(folder), "Why?").text.endswith("No thoughts.")
+    assert render(make(folder, chat_template_kwargs={"enable_thinking": False}), "Why?").text.endswith("No thoughts.")
 
 
 @pytest.mark.parametrize("family", VISION)

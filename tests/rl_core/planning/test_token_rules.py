@@ -78,6 +78,15 @@ def test_a_template_that_cannot_be_read_is_named_elsewhere(
     assert not list(token_problems(configure(f"{key}={tmp_path / 'own.jinja'}")))
 
 
+def test_a_variable_that_the_chat_template_does_not_use_is_named(
+    configure: Callable[..., RunConfig], checkpoint: Callable[..., str]
+) -> None:
+    given = "data.chat_template_kwargs={messages: [], enable_thinkin: false}"
+    (problem,) = token_problems(configure(checkpoint([2]), given))
+    assert problem.where == "data.chat_template_kwargs"
+    assert "'enable_thinkin'" in problem.what
+
+
 @pytest.mark.parametrize("content", ["[]", "{"])
 def test_a_damaged_file_of_the_tokenizer_is_named(
     configure: Callable[..., RunConfig], checkpoint: Callable[..., str], tmp_path: Path, content: str

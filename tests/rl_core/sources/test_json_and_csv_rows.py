@@ -26,12 +26,6 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_tabs_separate_the_values_of_a_tsv(tmp_path: Path) -> None:
-    path = tmp_path / "rows.tsv"
-    path.write_text('problem\tanswer\n"1, 2\tand 3?"\t6\n')
-    assert values(path) == [{"problem": "1, 2\tand 3?", "answer": 6}]
-
-
 def write_json(path: Path, rows: Any, **layout: Any) -> Path:
     path.write_text(json.dumps(rows, **layout), encoding="utf-8")
     return path
@@ -54,6 +48,12 @@ def test_json_may_hold_an_object_a_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     assert values(path) == ROWS
+
+
+def test_tabs_separate_the_values_of_a_tsv(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text('problem\tanswer\n"1, 2\tand 3?"\t6\n')
+    assert values(path) == [{"problem": "1, 2\tand 3?", "answer": 6}]
 
 
 def test_a_csv_gives_values_of_the_kind_of_their_column(tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def _data(e: Reference, files: Mapping[str, str]) -> Flat:
         **{f"data.{name}": e[f"data.{name}"] for name in same},
         "data.prompt_template": None if prompt is None else files[prompt],
         "data.override_chat_template": None if chat is None else files[chat],
+        "data.chat_template_kwargs": {},
         "data.overlong": "filter" if e["data.filter_overlong_prompts"] else "error",
     }
 
