@@ -38,13 +38,7 @@ def has_tagged_form(response: str) -> bool:
     return _TAGGED.fullmatch(response) is not None
 
 
-def one_line_answer(response: str) -> str | None:
-    """The content of the first `<answer></answer>` on a single line, stripped; None if there is none."""
-    match = _ONE_LINE_ANSWER.search(response)
-    return match.group(1).strip() if match else None
-
-
 def answer_or_whole(response: str) -> str:
-    """The same; where there is none, the whole response, stripped."""
-    answer = one_line_answer(response)
-    return response.strip() if answer is None else answer
+    """The content of the first `<answer></answer>` on a single line, or the whole response; stripped."""
+    match = _ONE_LINE_ANSWER.search(response)
+    return (match.group(1) if match else response).strip()

@@ -203,16 +203,17 @@ def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path: Path) -> 
         limits = {"timeout_seconds": 5.0, "load_timeout_seconds": 10.0}
         with RewardPool(RewardConfig(function=f"{path}:score", **limits)) as pool:
             assert pool.score_all([make_sample("x")] * 16) == [Score(components={"overall": 1.0})] * 16
-            printed = b""
-            while b"left out" not in printed:
+            printed, left_out = b"", 0
+            while printed.count(b"x") + left_out <= 15 * 2**20:
                 printed += os.read(reader, 2**20)
+                # A thread that comes late to its first buffer says twice that it is full.
+                left_out = sum(map(int, re.findall(rb"\n\[(\d+) bytes that rewards printed are left out", printed)))
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(reader)
-    left_out = int(re.search(rb"\n\[(\d+) bytes that rewards printed are left out", printed)[1])
     assert left_out > 16 * 2**20 - 2 * MAX_HELD - 2**18, "one buffer is being written, the other one waits"
-    assert 15 * 2**20 < printed.count(b"x") + left_out <= 16 * (2**20 + 1)
+    assert printed.count(b"x") + left_out <= 16 * (2**20 + 1)
 
 
 def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:

@@ -182,7 +182,7 @@ def test_a_column_of_later_rows_counts_as_present(write_jsonl):
     [
         (lambda folder: folder / "nothing.jsonl", "no such file or folder"),
         (lambda folder: folder, "no .parquet or .jsonl file"),
-        (lambda folder: _touch(folder / "rows.tsv"), "must end in one of .parquet, .jsonl, .json, .csv"),
+        (lambda folder: _touch(folder / "rows.xlsx"), "must end in one of .parquet, .jsonl, .json, .csv, .tsv"),
         (lambda folder: _touch(folder / "a.jsonl", folder / "b.parquet").parent, "holds parquet and jsonl"),
         (lambda folder: _touch(folder / "rows.parquet"), "no readable Parquet file"),
         (lambda folder: folder / "train-*.parquet", "no such file or folder"),
