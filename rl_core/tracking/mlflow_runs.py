@@ -5,7 +5,9 @@ TrackerUnavailable when MLflow does not answer, and may be called again with the
 continued shows everything once.
 """
 
+import hashlib
 import json
+import posixpath
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +44,8 @@ MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
 MAX_KEY_LENGTH = 250
 MAX_DIGEST_LENGTH = 36
+
+_MARK_LENGTH = 6
 
 
 class MlflowRun:
@@ -265,8 +269,13 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """A name that MLflow accepts: the names of reward components are free."""
-    return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)[:MAX_KEY_LENGTH]
+    """A name that MLflow accepts: the names of reward components and data sources are free. One that has to be changed
+    ends with a mark of its own, so that no two names become one."""
+    kept = posixpath.normpath(re.sub(r"[^\w\-./ :]", "_", name)).lstrip("./")
+    if kept == name and len(name) <= MAX_KEY_LENGTH:
+        return name
+    mark = f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:_MARK_LENGTH]}"
+    return kept[: MAX_KEY_LENGTH - len(mark)] + mark
 
 
 def _as_tag(entries: Sequence[Mapping[str, str]]) -> str:

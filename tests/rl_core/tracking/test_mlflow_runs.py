@@ -113,10 +113,22 @@ def test_a_step_with_more_metrics_than_a_request_takes_arrives_whole(uri: str, c
     assert MlflowTracker(open_pipeline(uri).stage("train")).last_step() == 3
 
 
-def test_names_that_mlflow_refuses_are_made_acceptable(uri: str, client: MlflowClient) -> None:
+def test_letters_of_any_script_are_kept_and_names_that_mlflow_refuses_stay_apart(
+    uri: str, client: MlflowClient
+) -> None:
     stage = open_pipeline(uri).stage("train")
-    MlflowTracker(stage).log_step(1, {"reward/recall@1 (β)": 0.5, "k" * 300: 1.0})
-    assert set(client.get_run(stage.run_id).data.metrics) == {"reward/recall_1 ___", "k" * 250, STEP_KEY}
+    kept = {"reward/准确率": 0.1, "reward/格式分": 0.2, "reward/acc_1": 0.3, "reward/größe": 0.4}
+    changed = {"reward/acc@1": 0.5, "reward/acc#1": 0.6, "k" * 300: 0.7, "k" * 301: 0.8, "../a//b": 0.9, "..": 1.0}
+    MlflowTracker(stage).log_step(1, kept | changed)
+    metrics = client.get_run(stage.run_id).data.metrics
+    assert kept.items() <= metrics.items()
+    assert sorted(metrics.values()) == sorted([*kept.values(), *changed.values(), metrics[STEP_KEY]])
+    assert {name.rpartition("-")[0] for name, value in metrics.items() if value > 0.45 and name != STEP_KEY} == {
+        "reward/acc_1",
+        "k" * 243,
+        "a/b",
+        "",
+    }
 
 
 def test_a_stage_shows_its_configuration_data_tables_images_and_files(
