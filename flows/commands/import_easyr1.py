@@ -8,6 +8,7 @@ from rich.console import Console
 from flows.printing import command_line, say
 from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
+from sightline_tools.easyr1.files import found_above
 from sightline_tools.easyr1.importer import Imported, Note, import_easyr1
 from sightline_tools.easyr1.script import training_words
 
@@ -37,9 +38,7 @@ def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
     if scripts:
         script, rest = scripts[0], [one for one in arguments if one != str(scripts[0])]
         path, changes = _parts(training_words(script))
-        folders = [Path(), *script.absolute().parents]
-        found = next((each / path for each in folders if (each / path).is_file()), path) if path else None
-        return found, [*changes, *rest]
+        return path and (found_above(path, script.parent) or path), [*changes, *rest]
     files = [one for one in arguments if "=" not in one or Path(one).is_file()]
     named = [one for one in arguments if one.startswith(_CONFIG) and one not in files]
     paths = [*files, *(one.removeprefix(_CONFIG) for one in named)]

@@ -47,8 +47,7 @@ class RenderedPrompt:
 class ChatRenderer:
     """Applies a model's chat template and tokenizer to questions. `prompt_template` is a Jinja file that is wrapped
     around each question, or the template itself; `chat_template_kwargs` are further variables of the chat template.
-    Raises ValueError where the model has no chat template, or a template
-    is wrong."""
+    Raises ValueError where the model has no chat template, or a template is wrong."""
 
     def __init__(
         self,

@@ -15,12 +15,17 @@ _EXPERTS = re.compile(r"-A\d+(\.\d+)?B\b|\bMoE\b|mixtral", re.IGNORECASE)
 _REWARD = "worker.reward.reward_function"
 
 
+def found_above(path: str | Path, folder: Path) -> Path | None:
+    """Search for a file that EasyR1 finds from its own folder: from the working directory, then from a folder
+    upwards."""
+    folders = [Path(), folder, *folder.absolute().parents]
+    return next((each / path for each in folders if (each / path).exists()), None)
+
+
 def locate(path: str, config: EasyR1Config) -> str | None:
-    """Search for a file that EasyR1 finds from its own folder: from the working directory, then from the folder of the
-    user's config upwards. Returns a path relative to the working directory if the file lies below it, otherwise an
-    absolute path; None where there is no such file."""
-    folders = [Path(), config.folder, *config.folder.absolute().parents]
-    found = next((folder / path for folder in folders if (folder / path).exists()), None)
+    """Search for a file from the folder of the user's config (`found_above`). Returns a path relative to the working
+    directory if the file lies below it, otherwise an absolute path; None where there is no such file."""
+    found = found_above(path, config.folder)
     if found is None:
         return None
     absolute = found.resolve()

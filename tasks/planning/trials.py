@@ -158,9 +158,7 @@ def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
         if what is not None:
             yield Problem(where=key, what=what, fix=_FIX)
         for doubt in doubts:
-            yield Problem(
-                where=key, what=doubt, fix="nothing, if it is meant so; else correct the function", fatal=False
-            )
+            yield Problem(where=key, what=doubt, fix=_FIX_UNLESS_MEANT, fatal=False)
 
 
 def _asked(source: DataSource) -> list[Prompt]:
