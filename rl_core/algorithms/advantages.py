@@ -35,7 +35,7 @@ class AdvantageSection(AlgorithmSection):
 
     @property
     def smallest_group(self) -> int:
-        """Number of scored rollouts that a group must have; smaller groups are not learned from."""
+        """Scored rollouts that a group must have; smaller groups are not learned from."""
         return 1
 
     @property

@@ -26,12 +26,12 @@ class GroupFilterSection(AlgorithmSection):
 
     type: str
     mini_rollout_batch_size: int | None = Field(default=None, ge=1)
-    """Number of prompts in a draw. Null takes data.rollout_batch_size."""
+    """Prompts in a draw; null takes data.rollout_batch_size."""
     max_try_make_batch: int = Field(default=20, ge=1)
-    """Most draws of mini_rollout_batch_size prompts in a step; the run stops if they do not fill the batch."""
+    """Most draws in a step; the run stops if they do not fill the batch."""
     surplus: Literal["discard", "keep"] = "discard"
-    """What happens to the surplus, the groups of a draw behind the one that fills the batch: `discard` ends the
-    generation there; `keep` learns from those that pass the filter in the next step."""
+    """What happens to the groups of a draw behind the one that fills the batch: `discard` ends the generation there,
+    `keep` learns from those that pass the filter in the next step."""
 
     @property
     def component(self) -> str | None:

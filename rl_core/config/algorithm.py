@@ -38,8 +38,8 @@ class AdaptiveKLConfig(Section):
     target: float = Field(default=0.1, gt=0.0)
     """KL to aim at, in nats a token."""
     horizon: float = Field(default=10_000.0, gt=0.0)
-    """Number of responses over which the coefficient may change by a factor of about 1.2. At least the responses of
-    one step (data.rollout_batch_size x rollout.n)."""
+    """Number of responses over which the coefficient may change by a factor of about 1.2; at least those of one
+    step."""
 
 
 class KLConfig(Section):
@@ -48,10 +48,10 @@ class KLConfig(Section):
     coef: float = Field(gt=0.0)
     """Weight of the KL term; its first value when `adaptive` is set."""
     penalty: KLPenalty = "low_var_kl"
-    """Estimator: `kl`, `mse` and `low_var_kl` are Schulman's k1, k2 and k3; `abs` is the absolute log-ratio; `full` is
-    the KL itself over the whole vocabulary."""
+    """Estimator: Schulman's k1 (`kl`), k2 (`mse`) or k3 (`low_var_kl`), the absolute log-ratio (`abs`), or the KL over
+    the whole vocabulary (`full`)."""
     use_kl_loss: bool = True
-    """Add the term to the loss; false subtracts it from the reward of each token before advantages are computed."""
+    """Add the term to the loss; false subtracts it from the reward of each token."""
     adaptive: AdaptiveKLConfig | None = None
     """Adapt the coefficient to a target; null keeps `coef`."""
 
@@ -72,7 +72,7 @@ class TruncatedCorrection(Section):
 
     type: Literal["tis"]
     level: Literal["token", "sequence"] = "token"
-    """Take the ratio of each token, or the product of the ratios of its whole response."""
+    """Take the ratio of each token, or the product over its response."""
     clip_max: float = Field(default=2.0, ge=1.0)
     """Largest weight."""
 
@@ -83,7 +83,7 @@ class MaskedCorrection(Section):
 
     type: Literal["mis"]
     level: Literal["token", "sequence"] = "token"
-    """Take the ratio of each token, or the product of the ratios of its whole response."""
+    """Take the ratio of each token, or the product over its response."""
     clip_min: float = Field(default=0.5, ge=0.0, le=1.0)
     """Tokens with a smaller ratio are not learned from."""
     clip_max: float = Field(default=5.0, ge=1.0)
@@ -97,9 +97,7 @@ class AlgorithmConfig(Section):
     """How a step's rewards become a gradient; the defaults are GRPO with PPO's clip."""
 
     advantage: Advantage = GRPO()
-    """Advantage estimator. It compares a response with its group (rollout.n must then be 2 or more), with the batch
-    (`reinforce_plus_plus`), with the greedy response to the prompt (`remax`), or with what a critic expects (`gae`,
-    which needs the section `critic`)."""
+    """Advantage estimator."""
     loss: Loss = PPOLoss()
     """Policy loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
@@ -108,19 +106,18 @@ class AlgorithmConfig(Section):
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the entropy bonus."""
     overlong_filtering: bool = False
-    """Leave responses that were cut at rollout.max_response_length out of the loss (DAPO, arXiv 2503.14476, section
-    3.4). They keep their part in the baseline of their group."""
+    """Leave responses that were cut at rollout.max_response_length out of the loss (DAPO), but not out of the baseline
+    of their group."""
     online_filtering: GroupFilter | None = None
-    """Group filtering: which groups are learned from; null learns from all of them. `bounds` is its default type."""
+    """Which groups are learned from (group filtering); null learns from all. `bounds` is the default type."""
     kl: KLConfig | None = None
     """KL to the reference; null loads no reference."""
     old_log_probs: Literal["engine", "recompute"] = "engine"
-    """Where the log-probs come from that the ratio starts from: `engine` takes the log-probs that the generator sampled
-    with, `recompute` lets the trainer compute them in another pass. Unless it is set, `recompute` with
-    rollout.staleness 1."""
+    """Whose log-probs the ratio starts from: the generator's (`engine`), or the trainer's of another pass (`recompute`,
+    the default with rollout.staleness 1)."""
     correction: Correction | None = None
-    """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs: recompute`.
-    Null corrects nothing."""
+    """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs:
+    recompute`."""
 
     @override
     def problems(self) -> Iterator[Problem]:

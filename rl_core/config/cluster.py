@@ -15,43 +15,40 @@ WorkerDevice = Literal["auto", "cpu", "cuda"]
 
 
 class ClusterConfig(Section):
-    """The workers that train one model together, one on each device; by default a single one. A run may be continued on
-    other devices, and its last digits then differ, as with another number of threads."""
+    """The workers that train one model together, one on each device; by default a single one."""
 
     nodes: int = Field(default=1, ge=1, le=1024)
     """Machines of the run."""
     devices: int = Field(default=1, ge=1, le=64)
     """Workers on each machine: its GPUs, or without GPUs processes that share its cores."""
     placement: Literal["colocated", "split"] = "colocated"
-    """Where responses are generated. `colocated`: every worker generates and trains in turn. `split`: some workers of
-    each machine only generate, and the others only train."""
+    """`colocated`: every worker generates and trains in turn. `split`: some workers of each machine only generate, and
+    the others only train."""
     generating_devices: int = Field(default=1, ge=1, le=63)
     """Workers of each machine that generate with `placement: split`."""
     address: str = Field(default="local", pattern=r"^(local|auto|ray://\S+|[^\s:/]+:\d+)$")
-    """The Ray cluster. `local` starts one on this machine, which ends with the run. `auto` joins the one that runs on
-    this machine or that RAY_ADDRESS names; `HOST:PORT` joins the one there; `ray://HOST:PORT` joins through Ray's
-    client server."""
+    """The Ray cluster: `local` starts one on this machine for the run, `auto` joins the one that runs here or that
+    RAY_ADDRESS names, `HOST:PORT` the one there, `ray://HOST:PORT` through Ray's client server."""
     device: WorkerDevice = "auto"
     """What each worker computes on; `auto` is a GPU where there is one, else the CPU."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads with which each worker trains and generates on a CPU. Numbers are equal to the bit only with the same
-    number. Null takes the variable OMP_NUM_THREADS or, where it is not set, each worker's share of the cores."""
+    """Threads of each worker on a CPU; another number changes the last bits. Null takes OMP_NUM_THREADS, or else the
+    worker's share of the cores."""
     sharding: Layout = "full"
-    """Where weights, gradients and moments lie. `full`: each worker has an equal part. `hybrid`: they are spread over
-    the workers of a machine, and each machine has all of them. `none`: each worker has all of them."""
+    """Where weights, gradients and moments lie: spread over all workers (`full`), over those of each machine
+    (`hybrid`), or whole in each worker (`none`)."""
     dealing: Literal["static", "dynamic"] = "static"
-    """How prompts come to the generators. `static`: each gets equally many at once. `dynamic`: one that is done takes
-    more. No response depends on it, but for rounding."""
+    """How prompts come to the generators: each gets equally many at once (`static`), or one that is done takes more
+    (`dynamic`). No response depends on it, but for rounding."""
     tensor_parallel_size: int = Field(default=1, ge=1, le=64)
-    """Workers of a machine that hold one generator together (tensor parallelism): each has a part of its weights and of
-    its KV cache. `devices` must be a multiple of it, and so must the model's attention heads."""
+    """Workers of a machine that hold one generator together (tensor parallelism). It must divide `devices` and the
+    model's attention heads."""
     sequence_parallel_size: int = Field(default=1, ge=1, le=64)
-    """Workers that compute each sequence together in an update (Ulysses): each has a part of its tokens, so activations
-    take less memory. The number of workers must be a multiple of it, and so must the model's attention heads."""
+    """Workers that compute each sequence together in an update (Ulysses), so that activations take less memory. It must
+    divide the number of workers and the model's attention heads."""
     min_workers: int | None = Field(default=None, ge=1)
-    """Fewest workers with which training may go on. If a machine or a device is gone and nothing has come in its place
-    within `wait_for_all_seconds`, the next attempt takes what is left, the same number on each machine. If null, only
-    all workers together train."""
+    """Fewest workers, equally many on each machine, with which training goes on when a machine or a device is gone and
+    nothing has replaced it within `wait_for_all_seconds`; null: only all workers together train."""
     wait_for_all_seconds: float = Field(default=300.0, gt=0.0)
     """With `min_workers`, how long an attempt waits for room for all workers."""
     start_timeout_seconds: float = Field(default=300.0, gt=0.0)
@@ -61,8 +58,8 @@ class ClusterConfig(Section):
     """Longest time in which no worker samples or computes a token or ends a call; after that training is tried again
     from the last checkpoint. It must be longer than the longest micro-batch, optimizer step and save."""
     runtime_env: Kwargs = {}
-    """Ray's runtime environment of the workers, for instance `{env_vars: {NCCL_SOCKET_IFNAME: eth0}}`. Secrets do not
-    belong here: let each machine have them in its environment."""
+    """Ray's runtime environment of the workers, such as `{env_vars: {NCCL_SOCKET_IFNAME: eth0}}`; secrets belong in the
+    environment of each machine."""
 
     _secrets_are_refused = field_validator("runtime_env")(refuse_secrets)
 

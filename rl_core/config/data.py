@@ -18,9 +18,9 @@ class CurriculumConfig(Section):
     """An order of the training rows, such as from easy to hard."""
 
     column: str
-    """Column with a number for every training row; each epoch goes from the smallest to the largest."""
+    """Column with a number for every training row; an epoch begins with the smallest."""
     descending: bool = False
-    """From the largest number to the smallest."""
+    """Begin with the largest number."""
 
 
 class DataConfig(Section):
@@ -29,21 +29,21 @@ class DataConfig(Section):
     train: Source
     """Rows that are trained on."""
     validation: Source
-    """Held-out rows: validation during training and the evaluation stage. No image may be shared with `train`."""
+    """Held-out rows of validation and evaluation, which share no image with `train`."""
     prompt_template: str | None = None
-    """Jinja file wrapped around each question; null takes the question as it is. Its variables are `content`, the
-    question, and every further column of the row (`row`: a mapping of them all, `options`: see `options_key`)."""
+    """Jinja file wrapped around each question, with the variables `content` (the question), `options` (see
+    `options_key`) and every further column (`row`: a mapping of them all); null takes the question as it is."""
     system_prompt: str | None = None
-    """Text of a system message before each conversation that has none of its own."""
+    """System message for each conversation that has none."""
     override_chat_template: str | None = None
     """Jinja file that replaces the model's chat template, in the merged model too; null keeps the model's own."""
     chat_template_kwargs: Kwargs = {}
-    """Variables that the chat template gets for every prompt, such as `{enable_thinking: false}`. Who serves the merged
-    model passes them again."""
+    """Variables of the chat template, such as `{enable_thinking: false}`; who serves the merged model passes them
+    again."""
     max_prompt_length: int = Field(default=1024, ge=8)
     """Longest prompt in tokens, image tokens included."""
     overlong: Literal["filter", "error"] = "filter"
-    """Whether longer prompts are left out and counted, or are an error. No prompt is ever cut."""
+    """Whether longer prompts are left out and counted, or stop the preparation."""
     max_bad_share: float = Field(default=0.01, ge=0.0, le=1.0)
     """Preparation stops when more than this share of the rows is unusable."""
     min_pixels: int = Field(default=3136, ge=1)
@@ -53,14 +53,14 @@ class DataConfig(Section):
     video_fps: float = Field(default=2.0, gt=0.0)
     """Frames taken from each second of a video; min_pixels and max_pixels hold for each frame."""
     video_max_frames: int = Field(default=128, ge=2, multiple_of=2)
-    """Most frames taken from a video; from a longer video fewer are taken in each second."""
+    """Most frames taken from a video."""
     rollout_batch_size: int = Field(default=512, ge=1, le=1_000_000)
     """Prompts of a training step."""
     shuffle: bool = True
-    """Take the rows of each epoch in a random order keyed by seed and epoch; false keeps the order of the source."""
+    """Take the rows of each epoch in a random order; false keeps the order of the source."""
     source_weights: dict[str, PositiveFloat] | None = None
-    """Weight of each data source: its share of every batch is its weight divided by the sum of all weights. Every data
-    source of the training rows must be named. Null takes each row once an epoch."""
+    """Share of each data source in every batch, relative to the sum; every data source must be named. Null takes each
+    row once an epoch."""
     curriculum: CurriculumConfig | None = None
     """Orders the training rows by a column; null orders them as `shuffle` says."""
 

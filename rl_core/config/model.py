@@ -20,13 +20,11 @@ class PretrainedModel(Section):
     path: str
     """Folder, or `owner/name` on the hub."""
     revision: str | None = None
-    """Branch, tag or commit on the hub; null is the main branch. When a branch moves, finished stages are not made
-    again."""
+    """Branch, tag or commit on the hub; null is the main branch."""
 
 
 class TinyModel(Section):
-    """A small random model of a real family, with a tokenizer that is trained on the prepared text. Needs no
-    download."""
+    """A small random model of a real family, with a tokenizer that is trained on the prepared text."""
 
     type: Literal["tiny"]
     family: Family = "qwen2_5_vl"
@@ -46,7 +44,7 @@ class TinyModel(Section):
     vision_hidden_size: int = Field(default=128, ge=16, le=65_536)
     """Width of the vision tower."""
     max_vocab_size: int = Field(default=512, ge=300, le=1_048_576)
-    """Largest vocabulary of the byte-level BPE tokenizer that is trained on the prepared text."""
+    """Largest vocabulary of the tokenizer."""
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -84,14 +82,13 @@ class LoraConfig(Section):
     alpha: float = Field(default=64.0, gt=0.0)
     """An adapter's product is scaled by alpha / rank."""
     target_modules: str | tuple[str, ...] = "all-linear"
-    """Linear layers that get an adapter: `all-linear`, a regular expression that matches the whole name, or a list of
-    name endings."""
+    """Linear layers that get an adapter: `all-linear`, a regular expression of the whole name, or a list of name
+    endings."""
     exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
     """Linear layers that get no adapter; the default leaves out the vision tower."""
     generator_weights: Literal["merged", "separate"] = "merged"
-    """What the generator samples with. `merged`: each adapter is added to its weight, which samples faster. `separate`:
-    the generator computes with frozen weights and adapters as the trainer does, so that bfloat16 does not round an
-    adapter away."""
+    """Whether the generator adds each adapter to its weight (`merged`), or computes with both as the trainer does, so
+    that bfloat16 does not round an adapter away (`separate`)."""
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod
@@ -110,21 +107,19 @@ class ModelConfig(Section):
     source: ModelSource
     """Where the weights come from."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of forward pass, backward pass and generator. The optimizer updates float32 master weights with
-    either (actor.optim.strategy)."""
+    """Number format of forward pass, backward pass and generator; the master weights are float32."""
     attention: Literal["auto", "sdpa", "varlen", "flash"] = "auto"
-    """Attention kernel of the trainer. On a GPU, in bfloat16, `auto` takes flash if flash-attn can be imported,
-    otherwise varlen, PyTorch's own kernel; everywhere else it takes sdpa."""
+    """Attention kernel of the trainer; `auto` is sdpa, but on a GPU in bfloat16 flash if flash-attn can be imported,
+    else varlen, PyTorch's own."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    """Recompute activations in the backward pass: less memory, about a third more time. `auto` is true on a GPU where
-    the forecast does not fit without."""
+    """Recompute activations in the backward pass: less memory, about a third more time. `auto` does it on a GPU where
+    the run does not fit otherwise."""
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
-    """Number of tokens whose logits the output head computes at one time."""
+    """Tokens whose logits are computed at one time."""
     freeze_vision_tower: bool = False
-    """RL does not train the vision tower, which includes the layers that join its features to the text. A cold start
-    trains it nevertheless."""
+    """RL does not train the vision tower and the layers that join it to the language model; a cold start does."""
     lora: LoraConfig | None = None
-    """RL trains adapters only; null trains the weights themselves, as a cold start always does."""
+    """RL trains adapters only; null trains all weights, as a cold start always does."""
 
     @override
     def problems(self) -> Iterator[Problem]:

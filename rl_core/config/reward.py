@@ -41,15 +41,13 @@ class RewardTerm(Section):
     function: str
     """A built-in, `path/to/file.py:function`, or `package.module:function` of an installed package."""
     weight: float = 1.0
-    """Factor of the function's `overall` in the sum; negative for a penalty that the function returns as a positive
-    number."""
+    """Factor of the function's `overall` in the sum, which may be negative."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
     """Prefix of the function's components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface of the function, for a file that does not define REWARD_TYPE; null takes what the file
-    says."""
+    """EasyR1's interface, for a file that does not define REWARD_TYPE."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
@@ -67,17 +65,15 @@ class RewardChoice(Section):
     """One function, or a weighted sum of several."""
 
     function: str | None = None
-    """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`), or
-    `path/to/file.py:function`, or `package.module:function` of an installed package, with Sightline's interface or
-    EasyR1's. Null where `mixture` is given."""
+    """A built-in (`choice`, `count`, `dapo`, `format`, `geoqa`, `length`, `math`, `overlong`, `r1v`, `repetition`),
+    `path/to/file.py:function`, or `package.module:function` of an installed package; null where `mixture` is given."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
     reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface of the function, for a file that does not define REWARD_TYPE; null takes what the file
-    says."""
+    """EasyR1's interface, for a file that does not define REWARD_TYPE."""
     mixture: tuple[RewardTerm, ...] = ()
-    """Functions whose weighted sum is `overall`. The components of the first function keep their names; the components
-    of every other one get its name as a prefix (`length/overall`)."""
+    """Functions whose weighted sum is `overall`; the components of all but the first get their function's name as a
+    prefix (`length/overall`)."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
@@ -140,25 +136,23 @@ class RewardConfig(RewardChoice):
     """The functions that score a response, and limits on their time and memory."""
 
     by_source: dict[str, RewardChoice] = {}
-    """Other functions for the rows of some data sources, by the name of the source. All other rows are scored by
-    `function` or `mixture`."""
+    """Other functions for the rows of some data sources, by the name of the source."""
     grader: Literal["mathruler", "math_verify"] | None = None
-    """Library with which `math` and `r1v` compare answers; null takes mathruler, with which EasyR1's published numbers
-    were made. `geoqa` always takes math_verify."""
+    """Library with which `math` and `r1v` compare answers; null is mathruler, as in EasyR1. `geoqa` always takes
+    math_verify."""
     workers: int = Field(default=2, ge=1, le=256)
-    """Number of processes that call reward functions."""
+    """Processes that call reward functions."""
     async_calls: int = Field(default=16, ge=1, le=1024)
-    """Number of calls of an `async def` function that a process has under way at one time."""
+    """Calls of an `async def` function that a process has under way at one time."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call, in seconds; a sample whose call takes longer has no score."""
+    """Time limit of one call; a sample whose call takes longer has no score."""
     batch_timeout_seconds: float = Field(default=120.0, gt=0.0)
-    """Time limit of a call with a whole batch (REWARD_TYPE batch), in seconds. A batch whose call fails is scored again
-    sample by sample."""
+    """Time limit of a call with a whole batch (REWARD_TYPE batch); if it fails, the samples are scored one by one."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
-    """Time limit of the import of a reward file in each process, in seconds; the first call of a function in a process
-    gets this much more time than later calls, because a judge may be loaded in either."""
+    """Time limit of a reward file's import in each process, and what the first call there may take longer than later
+    ones."""
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
-    """Address space that each of these processes may use, in GiB."""
+    """Address space of each of these processes, in GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
     """The run stops when the calls for more than this share of a step's samples failed."""
 

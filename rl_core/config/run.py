@@ -42,7 +42,7 @@ class RunConfig(Section):
     """Everything that a run depends on: equal configs give equal numbers."""
 
     experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=_LONGEST_NAME)
-    """Name of the experiment: the run's name begins with it, and MLflow's experiment has it."""
+    """Name of the experiment, with which the run's name begins."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Keys every random draw of the run."""
     data: DataConfig
@@ -64,7 +64,7 @@ class RunConfig(Section):
     trainer: TrainerConfig = TrainerConfig()
     """Length of the run, validation, checkpoints."""
     cluster: ClusterConfig = ClusterConfig()
-    """The workers that train one model together, on one or several machines."""
+    """The workers that train one model together."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How the base and the trained model are measured."""
     merge: MergeConfig = MergeConfig()
@@ -74,9 +74,9 @@ class RunConfig(Section):
     storage: StorageConfig | None = None
     """Where the run is copied to; null copies nothing."""
     planning: PlanningConfig = PlanningConfig()
-    """Lengths that `sightline plan` expects; they change nothing that the run computes."""
+    """Lengths that `sightline plan` expects."""
     published: PublishedConfig | None = None
-    """The published result that this run is to reproduce; it changes nothing that the run computes."""
+    """The published result that this run is to reproduce."""
 
     def sources(self) -> Iterator[tuple[str, DataSource]]:
         """Every data source with its key; a mixture yields each of its sources."""

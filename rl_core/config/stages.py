@@ -24,20 +24,20 @@ class EvaluationConfig(Section):
     """How the base and the trained model are compared on the held-out rows."""
 
     n: int = Field(default=1, ge=1)
-    """Number of responses to each item in the sampled pass."""
+    """Responses to each item in the sampled pass."""
     temperature: float = Field(default=0.6, ge=0.0, le=HIGHEST_TEMPERATURE)
     """Temperature of the sampled pass: 0, or at least 0.01."""
     top_p: float = Field(default=0.95, gt=0.0, le=1.0)
     """Nucleus mass of the sampled pass."""
     modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
-    """Which passes are run; the report's headline accuracy is from the first one."""
+    """Which passes are run; the first gives the headline accuracy."""
     accuracy_key: str = "accuracy"
-    """Reward component that says whether a response is right: 0.5 or more is right, less is wrong."""
+    """Reward component that is 0.5 or more for a right response."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
     categories: tuple[str, ...] = ()
-    """Columns of the held-out rows whose values split the accuracy into tables, such as `problem_type_graph` of a
-    Geometry3K folder."""
+    """Columns of the held-out rows by whose values the accuracy is split, such as `problem_type_graph` of a Geometry3K
+    folder."""
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -62,9 +62,8 @@ class MergeConfig(Section):
     checkpoint: Literal["last", "best"] = "last"
     """Which checkpoint is evaluated and merged."""
     probe_tolerance: float | None = Field(default=None, gt=0.0)
-    """Largest difference of a log-prob of the probe after the merged folder is loaded; the mean difference must stay
-    below a tenth of it, and a trainer that continues from a checkpoint must stay below a tenth of both. Null is 1e-4 in
-    float32 and 1 in bfloat16, where rare tokens have large rounding errors."""
+    """Largest difference of a log-prob of the probe in the merged model; the mean must stay below a tenth of it, and a
+    trainer that continues from a checkpoint below a tenth of both. Null is 1e-4 in float32 and 1 in bfloat16."""
     push: str | None = None
     """`owner/name` of the private repository on the hub that the model is uploaded to; null uploads nothing."""
 
@@ -79,11 +78,11 @@ class MergeConfig(Section):
 
 
 class WandbConfig(Section):
-    """Weights & Biases (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
+    """Weights & Biases."""
 
     mode: Literal["online", "offline"] = "online"
-    """`online` sends to the server that WANDB_BASE_URL and WANDB_API_KEY (or `wandb login`) name; `offline` writes the
-    run's folder `wandb/`, for `wandb sync`."""
+    """`online` sends to the server of WANDB_BASE_URL, with WANDB_API_KEY or `wandb login`; `offline` writes the run's
+    folder `wandb/`, for `wandb sync`."""
     project: str | None = None
     """Project in Weights & Biases; null takes the experiment's name."""
     entity: str | None = None
@@ -91,29 +90,28 @@ class WandbConfig(Section):
 
 
 class TrackingConfig(Section):
-    """Trackers that show a run. metrics.jsonl in the run's folder is always written."""
+    """Trackers that show a run; all but MLflow and the console need `pip install -c constraints.txt -e
+    '.[trackers]'`."""
 
     mlflow_uri: str | None = "sqlite:///mlflow.db"
-    """MLflow tracking server or database, without a password; null turns MLflow off. MLFLOW_TRACKING_URI in the
-    environment wins over an address here."""
+    """MLflow's server or database, without a password; null turns MLflow off. MLFLOW_TRACKING_URI in the environment
+    wins."""
     tensorboard: bool = False
-    """Write TensorBoard event files into the run's folder `tensorboard/`; `tensorboard --logdir runs` shows every run
-    (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
+    """Write TensorBoard's event files into the run's folder `tensorboard/`; `tensorboard --logdir runs` shows every
+    run."""
     wandb: WandbConfig | None = None
-    """Show the run in Weights & Biases; `wandb: {}` takes the section's defaults, null turns it off."""
+    """Show the run in Weights & Biases; `{}` takes the defaults."""
     swanlab: bool = False
-    """Write SwanLab's local records into the run's folder `swanlab/`: `swanlab watch` shows them, `swanlab sync` sends
-    them (needs `pip install -c constraints.txt -e '.[trackers]'`)."""
+    """Write SwanLab's records into the run's folder `swanlab/`: `swanlab watch` shows them, `swanlab sync` sends
+    them."""
     console: bool = False
     """Write every step's metrics and generations to the terminal and the run's log."""
     generations_to_log: int = Field(default=4, ge=0)
-    """Number of responses of each step that the trackers show as a table, one for each prompt. All responses are in
-    `rollouts/`."""
+    """Responses of each step that the trackers show, one for each prompt."""
     val_generations_to_log: int = Field(default=4, ge=0)
-    """Number of responses of each validation that the trackers show as a table, always to the first held-out prompts.
-    All responses are in `validations/`."""
+    """Responses of each validation that the trackers show, to the first held-out prompts."""
     gallery_items: int = Field(default=24, ge=0)
-    """Number of held-out items that the report and MLflow show with the responses of both models."""
+    """Held-out items that the report and MLflow show with the responses of both models."""
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -140,12 +138,12 @@ class TrackingConfig(Section):
 
 
 class StorageConfig(Section):
-    """A copy of the run on another file system, from which another machine can continue it: every finished stage and
-    every kept checkpoint. Credentials come from the environment."""
+    """A copy of the run on another file system, from which another machine can continue it. Credentials come from the
+    environment."""
 
     address: str = Field(min_length=1)
-    """Folder of runs: a path, `s3://bucket/folder`, `gs://bucket/folder`, or any other address that fsspec knows.
-    SIGHTLINE_STORAGE in the environment wins over it."""
+    """Folder of runs: a path, `s3://bucket/folder`, `gs://bucket/folder`, or any address that fsspec knows.
+    SIGHTLINE_STORAGE in the environment wins."""
     verify: bool = True
     """Read each copied file back and compare its hash; false trusts the store and halves the traffic."""
 
@@ -157,53 +155,51 @@ class StorageConfig(Section):
 
 
 class PlanningConfig(Section):
-    """What `sightline plan` takes for the forecast of step time until the run has steps of its own. Nothing that a run
-    computes depends on it."""
+    """What the forecast of step time takes until the run has steps of its own; no number of a run depends on it."""
 
     mean_prompt_length: float | None = Field(default=None, gt=0.0)
-    """Mean length of a prompt, in tokens, those of its images included. Null takes half of data.max_prompt_length."""
+    """Mean tokens of a prompt, images included; null is half of data.max_prompt_length."""
     mean_response_length: float | None = Field(default=None, gt=0.0)
-    """Mean length of a response, in tokens. Null takes half of rollout.max_response_length."""
+    """Mean tokens of a response; null is half of rollout.max_response_length."""
 
 
 class PublishedSpeed(Section):
-    """The speed of the published run, from which the hours of a reproduction are estimated."""
+    """The speed from which the hours of a reproduction are estimated."""
 
     seconds_per_step: float = Field(gt=0.0)
-    """Wall time of one training step, in seconds."""
+    """Wall time of a training step."""
     num_devices: int = Field(ge=1)
-    """Number of devices that the published run used."""
+    """Devices that the published run used."""
     device: str
     """Name of these devices."""
     source: str
-    """Where this speed was published, or how it was derived."""
+    """Where it was published, or how it was derived."""
 
 
 class PublishedConfig(Section):
-    """A published result that a run is to reproduce, and the conditions under which it holds. Nothing that the run
-    computes depends on it."""
+    """A published result that a run is to reproduce; no number of the run depends on it."""
 
     protocol: str
-    """Evaluation protocol of the published accuracy, `name@version`; the run must evaluate in the same way."""
+    """Protocol of the published accuracy, `name@version`; the run must evaluate in the same way."""
     accuracy: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Accuracy after training; null where none was published."""
+    """Accuracy after training."""
     accuracy_before: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Accuracy of the model that training starts from; null where none was published."""
+    """Accuracy of the model that training starts from."""
     at_least: bool = False
     """The publication says "more than": anything above `accuracy` reproduces it too."""
     rounding: float = Field(default=0.005, ge=0.0)
     """Half of the last digit that was published."""
     items: int | None = Field(default=None, ge=1)
-    """Number of held-out items that the accuracy was measured on."""
+    """Held-out items that the accuracy was measured on."""
     train_rows: int = Field(ge=1)
-    """Number of rows that the published run trains on."""
+    """Rows that the published run trains on."""
     steps_per_epoch: int = Field(ge=1)
-    """Training steps of one epoch of the published run."""
+    """Training steps of one epoch."""
     total_steps: int = Field(ge=1)
-    """Training steps of the whole published run."""
+    """Training steps of the whole run."""
     source: str
     """Where the accuracy was published."""
     conditions: str
     """What else the accuracy depends on."""
     speed: PublishedSpeed | None = None
-    """Speed of the published run; null where it is not known."""
+    """Speed of the published run."""

@@ -39,21 +39,20 @@ class OptimConfig(Section):
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay rates of AdamW's two moments."""
     eps: float = Field(default=1e-8, gt=0.0)
-    """AdamW's epsilon, which is added to the denominator."""
+    """AdamW's epsilon."""
     weight_decay: float = Field(default=1e-2, ge=0.0)
     """Decoupled weight decay of matrices; biases and norms have none."""
     lr_warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the rate rises linearly; the first step already has 1/(warmup+1) of it."""
+    """Optimizer steps over which the rate rises linearly, from 1/(warmup+1) of it."""
     lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """The same as a share of the training steps, rounded down to whole steps. Only one of the two may be set."""
+    """The same as a share of the training steps, rounded down; only one of the two may be set."""
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
     """After the warm-up the rate stays constant, or falls along half a cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
     """Learning rate at the end of `cosine`, as a share of lr."""
     strategy: Literal["adamw", "adamw_bf16"] = "adamw"
-    """`adamw`: master weights, gradients and moments are float32; with model.dtype bfloat16 this is mixed precision
-    (AMP). `adamw_bf16`: gradients and the first moment are bfloat16, which takes a quarter less memory; master weights
-    stay float32."""
+    """`adamw`: master weights, gradients and moments are float32. `adamw_bf16`: gradients and the first moment are
+    bfloat16, which takes a quarter less memory."""
 
     @override
     def problems(self) -> Iterator[Problem]:
@@ -77,9 +76,9 @@ class ColdStartConfig(Section):
     source: Source | None = None
     """Rows to imitate; null takes the training rows."""
     target_template: str = _ANSWER_ALONE
-    """Jinja template (variables `answer`, `question`) of the response to imitate."""
+    """Jinja template of the response to imitate, with the variables `answer` and `question`."""
     steps: int = Field(ge=1)
-    """Number of optimizer steps."""
+    """Optimizer steps."""
     batch_size: int = Field(default=64, ge=1)
     """Rows of an optimizer step."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
@@ -109,34 +108,29 @@ class RolloutConfig(Section):
     """How responses are generated in training."""
 
     n: int = Field(default=8, ge=1)
-    """Responses to each prompt: the size of a group. An estimator that compares within a group needs 2 or more."""
+    """Responses to each prompt, the size of a group; estimators that compare within it need 2 or more."""
     staleness: Literal[0, 1] = 0
-    """How many steps the rollouts wait before they are learned from. With 1 generation need not wait for the update
-    (one step off-policy); algorithm.old_log_probs is then `recompute` and algorithm.correction `{type: tis}` where
-    neither is set."""
+    """How many steps the rollouts wait before they are learned from. 1 is one step off-policy, where
+    algorithm.old_log_probs is `recompute` and algorithm.correction `{type: tis}` by default."""
     temperature: float = Field(default=1.0, ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)
-    """Sampling temperature; the trainer computes its log-probs at the same one. There is no top_p, top_k or min_p in
-    training."""
+    """Sampling temperature, also of the trainer's log-probs; there is no top_p, top_k or min_p in training."""
     max_response_length: int = Field(default=512, ge=1)
     """Longest response, in tokens."""
     gpu_memory_utilization: Annotated[float, Gt(0.0), Lt(1.0)] | Literal["auto"] = "auto"
-    """Share of the GPU's memory that vLLM may take. `auto` is what the forecast leaves beside the trainer; a CPU has
-    no such limit."""
+    """Share of the GPU's memory that vLLM may take; `auto` is what the trainer leaves."""
     cpu_kv_cache_gib: int = Field(default=1, ge=1)
     """Size of vLLM's KV cache on a CPU, in GiB."""
     max_num_seqs: int = Field(default=512, ge=1)
     """Most responses that the generator decodes at one time."""
     enforce_eager: bool | Literal["auto"] = "auto"
-    """Run vLLM without compiling the model and without CUDA graphs. `auto` compiles on a GPU and not on a CPU."""
+    """Run vLLM without compiling and CUDA graphs; `auto` is false on a GPU and true on a CPU."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
-    """The run stops when the log-probs of more than one token in a thousand of an optimizer batch differ by more than
-    this between generator and trainer. Null goes by model.dtype: 1e-3 in float32, 5 in bfloat16."""
+    """The run stops when generator and trainer differ by more than this in the log-probs of more than one token in a
+    thousand of an optimizer batch; null is 1e-3 in float32 and 5 in bfloat16."""
     max_mean_log_prob_gap: float | None = Field(default=None, gt=0.0)
-    """The same for the mean difference over an optimizer batch. Null goes by model.dtype: 1e-4 in float32, 0.1 in
-    bfloat16, where 0.03 is usual."""
+    """The same for the mean difference; null is 1e-4 in float32 and 0.1 in bfloat16, where 0.03 is usual."""
     min_log_prob_correlation: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The run stops when the log-probs of generator and trainer correlate by less than this over an optimizer batch,
-    unless rounding can explain it. Null is 0.9."""
+    """The run stops when these log-probs correlate by less than this, unless rounding can explain it; null is 0.9."""
 
     def is_eager(self, *, on_gpu: bool) -> bool:
         """Whether vLLM runs without compiling on a machine with or without a GPU."""
@@ -154,13 +148,13 @@ class UpdateConfig(Section):
     global_batch_size: int = Field(default=128, ge=1, le=1_000_000)
     """Prompts of an optimizer step; data.rollout_batch_size must be a multiple of it."""
     ppo_epochs: int = Field(default=1, ge=1)
-    """Number of passes over a rollout batch."""
+    """Passes over a rollout batch."""
     micro_batch_size_per_device_for_update: AutoSequences = "auto"
-    """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length)
-    tree tokens. `auto` is 4 on a CPU, and on a GPU as many as the forecast has room for."""
+    """Token budget of a forward and backward pass: this times (data.max_prompt_length + rollout.max_response_length).
+    `auto` is 4 on a CPU, and on a GPU as many as fit."""
     micro_batch_size_per_device_for_experience: AutoSequences = "auto"
-    """The same for passes without a gradient: through the reference, or for the critic's values of a rollout batch;
-    recomputed old log-probs use the update's. `auto` is 16 on a CPU, and on a GPU four times the update's."""
+    """The same for passes of the reference and for the critic's values; `auto` is 16 on a CPU, and on a GPU four times
+    the update's."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradient norm above which the gradient is scaled down."""
     optim: OptimConfig = OptimConfig()
@@ -184,13 +178,13 @@ class ActorConfig(UpdateConfig):
 
 
 class CriticConfig(UpdateConfig):
-    """The critic of `algorithm.advantage: {type: gae}`: a value model that starts with the body of the model that RL
-    starts from."""
+    """The critic of `algorithm.advantage: {type: gae}`, a value model with the body of the model that RL starts
+    from."""
 
     cliprange_value: float = Field(default=0.5, gt=0.0)
     """How far a value may move within a step and still lower the loss."""
     loss_avg_mode: Literal["token", "seq", "seq_sum_norm"] = "token"
-    """How the value loss is averaged; the choices are the same as in `algorithm.loss_avg_mode`."""
+    """How the value loss is averaged, as in `algorithm.loss_avg_mode`."""
     optim: OptimConfig = OptimConfig(lr=1e-5)
     """Optimizer."""
 
@@ -207,30 +201,29 @@ class TrainerConfig(Section):
     val_before_train: bool = True
     """Validate once before the first step too, where val_freq is above 0."""
     val_mode: Literal["greedy", "sampled"] = "greedy"
-    """How held-out rows are answered in a validation: one response to each at temperature 0, or `evaluation.n`
-    responses at the evaluation's temperature and top_p."""
+    """One response to each held-out row at temperature 0 (`greedy`), or `evaluation.n` at the evaluation's temperature
+    and top_p (`sampled`)."""
     save_freq: int = Field(default=5, ge=1)
     """Save a checkpoint every so many steps; the end of the run is always saved."""
     save_on_epoch_end: bool = True
     """Save a checkpoint at the end of each epoch too."""
     save_limit: int = Field(default=3, ge=1)
-    """How many of the newest checkpoints are kept; the best checkpoint by validation is kept beside them."""
+    """How many of the newest checkpoints are kept, beside the best one by validation."""
     save_model_only: bool = False
-    """Leave the optimizers' moments out of checkpoints, which are smaller; a run that continues from one computes other
-    numbers."""
+    """Leave the optimizers' moments out of checkpoints; a run that continues from one then computes other numbers."""
     offload: Offload | Literal["auto"] = "auto"
-    """What the trainer keeps in the host's memory. `optimizer`: moments and lower bits of master weights. `all`: the
-    reference and the critic too, except while they compute. `auto` is `none` on a CPU, and on a GPU the first of the
-    three with which the forecast fits. It changes no number."""
+    """What the trainer keeps in the host's memory: moments and lower bits of master weights (`optimizer`), and also the
+    reference and the critic while they do not compute (`all`). `auto` is the first with which the run fits, on a CPU
+    `none`. It changes no number."""
     async_save: bool = True
-    """Write a checkpoint while the next step runs, from a copy in the host's memory. No result depends on it."""
+    """Write a checkpoint while the next step runs, from a copy in the host's memory."""
     critic_warmup: int = Field(default=0, ge=0)
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
     stop_without_signal: int | None = Field(default=None, ge=1)
-    """The run ends after this many steps in a row from which nothing can be learned, because all rewards, or all
-    rewards of each group, are equal, or the learning rate is 0. Without it the run warns from the second one on."""
+    """The run ends after this many steps in a row that teach nothing: all rewards, or those of each group, are equal,
+    or the learning rate is 0. Without it the run warns from the second one on."""
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -26,31 +26,30 @@ class Columns(Section):
     """The meanings of the columns (EasyR1's prompt_key, image_key and answer_key)."""
 
     prompt_key: str = "problem"
-    """Column with the question, or with the turns of a conversation that ends with it: a list of mappings with `role`
-    and `content`, or with `from` and `value`. Each `<image>`, or part of type image, is the place of one image."""
+    """Column with the question, or with a conversation that ends with it: turns with `role` and `content`, or `from`
+    and `value`. Each `<image>`, or part of type image, is the place of one image."""
     image_key: str | None = "images"
-    """Column with one image or a list of images (PIL images, encoded bytes, base64, data URLs or paths). It is empty in
-    a text-only row; null for a text-only source."""
+    """Column with one image or a list (PIL images, encoded bytes, base64, data URLs or paths); null for a source
+    without images."""
     images_first: bool = False
     """Put images and videos before a question that marks no place for them; otherwise such a row is rejected."""
     video_key: str | None = "videos"
-    """Column with one video or a list of videos (encoded bytes, base64 or paths), which may be empty; null for a source
-    without videos. Each `<video>` in the question is the place of one."""
+    """Column with one video or a list (encoded bytes, base64 or paths), whose places are `<video>`; null for a source
+    without videos."""
     answer_key: str = "answer"
     """Column with the ground truth, or a field or item inside a column (`reward_model.ground_truth`, `answers.0`). If
-    it is the same column as prompt_key, the answer is the last turn of its conversations, which is the assistant's."""
+    it is the same column as prompt_key, the answer is the last turn."""
     answer_pattern: str | None = None
-    """Regular expression with one group, which is the answer: its last match in the text of the answer column, without
-    white space around it. A row in which nothing is found is rejected. `####\\s*(.+)` reads GSM8K's answers."""
+    """Regular expression whose one group is the answer, at its last match in the answer column; a row without a match
+    is rejected. `####\\s*(.+)` reads GSM8K's answers."""
     options_key: OptionsKey | None = None
     """Column with the options of a multiple choice (a list, or a mapping of letters to texts), or a column for each
-    option, in order. The prompt template gets them as `options`, a mapping of letters to texts, and the answer becomes
-    the letter of its option."""
+    option, in order; the prompt template gets the mapping as `options`, and the answer becomes a letter."""
     answer_as: AnswerAs = "letter"
-    """How the answer names its option: by letter, by text, by its index from 0, or by its number from 1."""
+    """How the answer names its option: by letter, text, index from 0, or number from 1."""
     data_source_key: str | None = None
-    """Column with the name of the row's data source. Null gives every row the name of its file or repository, or the
-    name of its source in a mixture."""
+    """Column with the name of the row's data source; null takes the name in the mixture, or of the file or
+    repository."""
 
     @property
     def meanings(self) -> frozenset[str]:

@@ -27,7 +27,7 @@ class CountingSource(DataSource):
     size: int = Field(ge=1, le=1_000_000)
     """Number of scenes."""
     scene_seed: int = Field(ge=0)
-    """Seed of the scenes; two sources with different seeds share no image."""
+    """Seed of the scenes; sources with different seeds share no image."""
     image_size: int = Field(default=84, ge=28, le=1024)
     """Side of the square image, in pixels."""
     min_objects: int = Field(default=1, ge=0, le=20)
@@ -37,9 +37,9 @@ class CountingSource(DataSource):
     object_size: tuple[float, float] = (0.08, 0.12)
     """Smallest and largest radius, as a share of the image side."""
     max_overlap: float = Field(default=0.0, ge=0.0, le=0.9)
-    """Largest overlap of two objects, as a share of the smaller radius; 0 keeps all objects apart."""
+    """Largest overlap of two objects, as a share of the smaller radius."""
     lighting: tuple[float, float] = (0.8, 1.2)
-    """Weakest and strongest light of a scene; equal numbers give every scene the same light."""
+    """Weakest and strongest light of a scene."""
     question: str = "<image>How many objects are there?"
     """The question asked of every scene."""
 

@@ -34,15 +34,15 @@ class CustomSource(TableSource):
     type: Literal["custom"]
     function: str
     """`path/to/file.py:name`, or `package.module:name` of an installed package. Called with `kwargs`, it yields rows,
-    each a mapping of columns. It may be a class. Equal calls must yield equal rows."""
+    each a mapping of columns; equal calls must yield equal rows."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
-    """Folder that relative paths of images and videos start from; null takes the folder of the function's file."""
+    """Folder that relative paths start from; null takes the folder of the function's file."""
     limit: int | None = Field(default=None, ge=1)
-    """Take only the first rows. A function that never ends needs a limit."""
+    """Take only the first rows; a function that never ends needs a limit."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 

@@ -42,13 +42,13 @@ class HubSource(TableSource):
     name: str = Field(pattern=SPLIT_NAME)
     """`owner/name@split`."""
     config: str | None = None
-    """Name of the configuration (also called subset), such as `main`, of a dataset that has several."""
+    """Configuration (also called subset), such as `main`, of a dataset that has several."""
     revision: str | None = None
-    """Branch, tag or commit; name a commit to make the run reproducible."""
+    """Branch, tag or commit; a commit makes the run reproducible."""
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
-    """Folder on this machine that relative paths of images and videos start from; needed where rows hold paths."""
+    """Folder on this machine that relative paths start from; needed where rows hold paths."""
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 

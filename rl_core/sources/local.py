@@ -33,8 +33,7 @@ class LocalSource(TableSource):
 
     type: Literal["local"]
     path: str
-    """File or folder. A `*` in the last part takes every file whose name matches, in order:
-    `rows/train-*-of-00003.parquet`."""
+    """File or folder; a `*` in the last part takes every file that matches: `rows/train-*-of-00003.parquet`."""
     format: Literal["auto", "parquet", "jsonl", "json", "csv", "tsv", "geometry3k", "imagefolder"] = "auto"
     """How rows are stored; `auto` goes by the ending of the name. `geometry3k` is the published folder of item folders
     (data.json and img_diagram.png). `imagefolder` is a folder with one folder of images or videos for each class, and
@@ -42,7 +41,7 @@ class LocalSource(TableSource):
     columns: Columns = Columns()
     """Names of the columns."""
     media_dir: str | None = None
-    """Folder that relative paths of images and videos start from; the data file's own folder when null."""
+    """Folder that relative paths start from; null takes the data file's folder."""
     limit: int | None = Field(default=None, ge=1)
     """Take only the first rows."""
 

@@ -25,8 +25,7 @@ SingleSource = Annotated[
 
 
 class MixtureSource(DataSource):
-    """Several sources, one after the other in the order of their names. `data.source_weights` sets how often the rows
-    of each are drawn in training."""
+    """Several sources, one after the other in the order of their names (see `data.source_weights`)."""
 
     type: Literal["mixture"]
     sources: dict[str, SingleSource] = Field(min_length=1)

@@ -17,7 +17,7 @@ class CustomAdvantage(CustomFunction, AdvantageSection):
 
     type: Literal["custom"] = "custom"
     min_group: int = Field(default=2, ge=1)
-    """Number of scored rollouts that a group must have; smaller groups are not learned from."""
+    """Scored rollouts that a group must have; smaller groups are not learned from."""
 
     @property
     @override

@@ -9,9 +9,8 @@ from rl_core.algorithms.estimators.dr_grpo import centered
 
 
 class ReinforcePlusPlusBaseline(GroupBaseline):
-    """REINFORCE++ with baseline (arXiv 2501.03262): rewards minus the group's mean, whitened over the rollout batch.
-    The whitening subtracts the mean over the batch's tokens, so a group with equal rewards may get a small advantage,
-    the same for all its tokens."""
+    """REINFORCE++ with baseline (arXiv 2501.03262): rewards minus the group's mean, whitened over the rollout batch. A
+    group with equal rewards may so get a small advantage."""
 
     type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
 

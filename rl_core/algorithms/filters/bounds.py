@@ -26,7 +26,7 @@ class BoundsFilter(GroupFilterSection):
     filter_low: float = 0.01
     """Groups at or below it are left out."""
     filter_high: float | None = 0.99
-    """Groups at or above it are left out; null means no upper bound, for `spread`."""
+    """Groups at or above it are left out; null is no upper bound, for `spread`."""
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ class ClippedLoss(PolicyLossSection):
     clip_ratio_low: float = Field(default=0.2, ge=0.0, le=1.0)
     """The ratio is clipped below 1 - this; 1 clips nothing from below."""
     clip_ratio_high: float = Field(default=0.3, gt=0.0)
-    """The ratio is clipped above 1 + this (clip-higher when larger than the lower bound)."""
+    """The ratio is clipped above 1 + this."""
 
     @property
     def log_bounds(self) -> tuple[float, float]:
@@ -30,7 +30,7 @@ class PessimisticLoss(ClippedLoss):
     """A loss that takes the worse of the clipped and the unclipped ratio, with a bound for negative advantages."""
 
     clip_ratio_dual: float | None = Field(default=3.0, gt=1.0)
-    """Dual clip: upper bound of the loss for negative advantages, in multiples of the advantage; null for no bound."""
+    """Upper bound of the loss for negative advantages, in multiples of the advantage (dual clip)."""
 
     def pessimistic(self, log_ratio: "torch.Tensor", advantages: "torch.Tensor") -> PolicyLoss:
         """L = max(-A r, -A clip(r, 1 - low, 1 + high)); where A < 0, L = min(L, -A dual), from log r with gradient and
