@@ -88,4 +88,4 @@ def _comparison_figures(comparison: Comparison) -> dict[str, Any]:
 
 
 def _figures(result: EvaluationResult) -> dict[str, Any]:
-    return {"accuracy": result.accuracy, "n": result.n, "ci95": list(result.ci95), "mode": result.mode}
+    return result.model_dump(mode="json", include={"accuracy", "n", "failed_rewards", "ci95", "mode"})

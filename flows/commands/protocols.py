@@ -168,9 +168,9 @@ def print_comparison(comparison: Comparison, against: str, console: Console) -> 
 
 
 def _figures(name: str, result: EvaluationResult) -> Table:
-    right = f"{round(result.accuracy * result.samples)}/{result.samples}"
+    counted = f"  ({round(result.accuracy * result.samples)}/{result.samples} responses right)"
     table = Table(title=name, title_justify="left", show_header=False)
-    table.add_row("accuracy", f"{result.accuracy:.2%}  ({right} responses right)")
+    table.add_row("accuracy", f"{result.accuracy:.2%}{'' if result.failed_rewards else counted}")
     for name, interval in (("95 % interval", result.ci95), ("by bootstrap", result.bootstrap95)):
         table.add_row(name, f"{interval[0]:.1%} to {interval[1]:.1%}")
     for name, pairs in (("pass", result.pass_at), ("majority", result.majority_at)):
@@ -179,7 +179,7 @@ def _figures(name: str, result: EvaluationResult) -> Table:
     table.add_row("no answer read", shown_share(result.parse_failure_rate))
     table.add_row("cut at the limit", shown_share(result.truncation_rate))
     if result.failed_rewards:
-        table.add_row("not scored", f"{result.failed_rewards}, counted as wrong")
+        table.add_row("not scored", f"{result.failed_rewards} responses, left out")
     return table
 
 

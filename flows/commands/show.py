@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +20,7 @@ from rl_core.records.rollout_files import RolloutRecord, read_rollouts
 from rl_core.rewards.components import OVERALL
 from rl_core.run_directory import RunDirectory
 
+_COLOURS = {"right": "green", "wrong": "red", "not scored": "yellow"}
 _PNG = b"\x89PNG"
 
 
@@ -68,15 +70,16 @@ def print_validation(run: RunDirectory, console: Console, *, step: int | None, p
 
 
 def _right(items: Sequence[EvaluationItem]) -> str:
-    right = sum(item.is_right for item in items)
-    return f"{right} of {len(items)} answers are right ({right / len(items):.1%})"
+    grades = [item.is_right for item in items if item.is_right is not None]
+    left_out = f", {len(items) - len(grades)} are not scored" if len(grades) < len(items) else ""
+    return f"{sum(grades)} of {len(grades)} answers are right ({fmean(grades):.1%}){left_out}"
 
 
 def _changes(before: Sequence[EvaluationItem], after: Sequence[EvaluationItem]) -> str:
     old, new = item_shares(before), item_shares(after)
-    better = sum(new[uid] > old[uid] for uid in new.keys() & old.keys())
-    worse = sum(new[uid] < old[uid] for uid in new.keys() & old.keys())
-    return f"{better} better, {worse} worse"
+    pairs = [(old[uid], new[uid]) for uid in new.keys() & old.keys()]
+    changes = [later - sooner for sooner, later in pairs if sooner is not None and later is not None]
+    return f"{sum(change > 0 for change in changes)} better, {sum(change < 0 for change in changes)} worse"
 
 
 def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: Console) -> None:
@@ -84,7 +87,7 @@ def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: 
     _print_prompt(first.prompt, first.image_uids, first.answer, run, console)
     table = table_of("response", "read as", "reward", "grade", "parts", right=["reward"], dim="parts")
     for item in group:
-        grade = Text("right", style="green") if item.is_right else Text("wrong", style="red")
+        grade = Text(item.grade, style=_COLOURS[item.grade])
         cells = (
             _response(item.response, cut=item.finish_reason == "length"),
             item.parsed or "",

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from flows.printing import say, table_of
 from rl_core.durations import duration
-from rl_core.evaluation.result import EvaluationResult
+from rl_core.evaluation.result import EvaluationResult, items_words
 from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.page import ComparisonPage
@@ -46,7 +46,12 @@ def _accuracy_table(summary: Mapping[str, Any]) -> Table:
     for name in ("base", "trained"):
         figures = evaluation[name]
         low, high = figures["ci95"]
-        table.add_row(name, f"{figures['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{figures['n']}")
+        table.add_row(
+            name,
+            f"{figures['accuracy']:.1%}",
+            f"{low:.1%} to {high:.1%}",
+            items_words(figures["n"], figures["failed_rewards"]),
+        )
     return table
 
 
@@ -59,7 +64,8 @@ def print_evaluations(run: RunDirectory, console: Console) -> None:
     for evaluated, result in results:
         low, high = result.ci95
         table.add_row(
-            *(evaluated, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", f"{result.n}"),
+            *(evaluated, result.mode, f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}"),
+            items_words(result.n, result.failed_rewards),
             *(shown_share(result.parse_failure_rate), shown_share(result.truncation_rate)),
         )
     console.print(table)

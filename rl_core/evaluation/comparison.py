@@ -2,7 +2,6 @@
 Over items the question is whether these trained models are better; over seeds, whether the way of training is, which
 few seeds answer weakly, however many items there are."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -17,6 +16,7 @@ from rl_core.evaluation.statistics import (
     clustered_wilson_interval,
     mcnemar,
     mean_interval,
+    mean_of_known,
     paired_difference_interval,
     sign_flip_p_value,
     welch_test,
@@ -26,13 +26,14 @@ from rl_core.randomness import keyed_seed
 ItemPair = tuple[EvaluationItem, EvaluationItem]
 """What the first model and the second answered to an item."""
 
-Shares = Mapping[str, float]
-"""[uid] -> share of a model's responses to the item that are right."""
+Shares = Mapping[str, float | None]
+"""[uid] -> share of a model's responses to the item that are right; None where none of them has a score."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """The second model or group of models against the first one, item by item. `ci95` and `p_value` are over items.
+    """The second model or group of models against the first one, over the items of which both have a score. `ci95` and
+    `p_value` are over items.
 
     Attributes:
         flipped: [uid] -> the second share of right responses minus the first, of the items where they differ, the
@@ -77,21 +78,20 @@ def compare_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationIt
     )
 
 
-def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Comparison:
-    """Compare two models that gave one response to each item, by [uid] -> whether it is right, with Newcombe's interval
-    and McNemar's exact test. Raises ValueError when there are no items, or the two sets of items differ."""
-    differences = _differences(first, second)
-    values = list(differences.values())
+def compare_answers(first: Mapping[str, bool | None], second: Mapping[str, bool | None]) -> Comparison:
+    """Compare two models that gave one response to each item, by [uid] -> whether it is right, None without a score,
+    with Newcombe's interval and McNemar's exact test. Raises ValueError when no item has two scores, or the two sets of
+    items differ."""
+    pairs = _pairs(first, second)
+    differences = {uid: other - one for uid, (one, other) in pairs.items()}
+    values, both = list(differences.values()), [one for one, other in pairs.values() if one == other]
     counts = PairedCounts(
-        both=sum(first[uid] and second[uid] for uid in first),
-        only_first=values.count(-1),
-        only_second=values.count(1),
-        neither=sum(not first[uid] and not second[uid] for uid in first),
+        both=both.count(1), only_first=values.count(-1), only_second=values.count(1), neither=both.count(0)
     )
     return Comparison(
         n=counts.n,
-        first=fmean(first.values()),
-        second=fmean(second.values()),
+        first=fmean(one for one, _ in pairs.values()),
+        second=fmean(other for _, other in pairs.values()),
         difference=fmean(values),
         ci95=paired_difference_interval(counts),
         p_value=mcnemar(counts.only_first, counts.only_second),
@@ -103,14 +103,14 @@ def compare_answers(first: Mapping[str, bool], second: Mapping[str, bool]) -> Co
 def compare_groups(first: Sequence[Shares], second: Sequence[Shares]) -> Comparison:
     """Compare two groups of models, each with any number of responses to an item, by resampling items
     (bootstrap_interval, sign_flip_p_value), and by Welch's test over the seeds. Raises ValueError when the models
-    answered different items, or a group has no model."""
-    one, other = mean_shares(first), mean_shares(second)
-    differences = _differences(one, other)
+    answered different items, no item has a score on both sides, or a group has no model."""
+    pairs = _pairs(mean_shares(first), mean_shares(second))
+    differences = {uid: other - one for uid, (one, other) in pairs.items()}
     values = list(differences.values())
     return Comparison(
         n=len(values),
-        first=fmean(one.values()),
-        second=fmean(other.values()),
+        first=fmean(one for one, _ in pairs.values()),
+        second=fmean(other for _, other in pairs.values()),
         difference=fmean(values),
         ci95=bootstrap_interval(values),
         p_value=sign_flip_p_value(values),
@@ -132,10 +132,11 @@ def pair_items(first: Sequence[EvaluationItem], second: Sequence[EvaluationItem]
 
 def pick_gallery(base: Sequence[EvaluationItem], trained: Sequence[EvaluationItem], *, count: int) -> list[ItemPair]:
     """Choose at most `count` items. Two thirds are flipped ones, lost and gained in turn; the rest are items that both
-    models answered wrongly and rightly, in turn. Where there are too few of one kind, another takes their places. Which
-    are chosen depends on uids alone, so that two runs show the same. Raises ValueError as `pair_items` does."""
+    models answered wrongly and rightly, in turn. Where there are too few of one kind, another takes their places; items
+    without a score are not shown. Which are chosen depends on uids alone, so that two runs show the same. Raises
+    ValueError as `pair_items` does."""
     pairs = sorted(pair_items(base, trained), key=lambda pair: (keyed_seed(0, "gallery", pair[0].uid), pair[0].uid))
-    kinds: dict[tuple[bool, bool], list[ItemPair]] = {}
+    kinds: dict[tuple[bool | None, bool | None], list[ItemPair]] = {}
     for one, other in pairs:
         kinds.setdefault((one.is_right, other.is_right), []).append((one, other))
     flips = _by_turns(kinds.get((True, False), []), kinds.get((False, True), []))
@@ -169,31 +170,39 @@ class GroupAccuracy:
         return found and (max(0.0, found[0]), min(1.0, found[1]))
 
 
-def group_accuracy(models: Sequence[Shares], *, samples_per_item: int = 1) -> GroupAccuracy:
+def group_accuracy(models: Sequence[Shares], *, samples_per_item: float = 1) -> GroupAccuracy:
     """Sum up a group: one mapping for each seed, and how many responses to an item each model gave. Raises ValueError
-    when the models have different items or none."""
-    shares = mean_shares(models)
+    when the models have different items, or one has no score."""
+    shares = _known(mean_shares(models))
     return GroupAccuracy(
-        by_seed=tuple(fmean(model.values()) for model in models),
+        by_seed=tuple(fmean(_known(model)) for model in models),
         n=len(shares),
-        mean=fmean(shares.values()),
-        ci95=clustered_wilson_interval(list(shares.values()), samples_per_item=samples_per_item * len(models)),
+        mean=fmean(shares),
+        ci95=clustered_wilson_interval(shares, samples_per_item=samples_per_item * len(models)),
     )
 
 
-def mean_shares(models: Sequence[Shares]) -> dict[str, float]:
-    """[uid] -> mean share over the models. Raises ValueError when they have different items or none."""
+def mean_shares(models: Sequence[Shares]) -> dict[str, float | None]:
+    """[uid] -> mean share over the models that have one. Raises ValueError when they have different items or none."""
     if not models:
         raise ValueError("a group needs at least one model")
     for model in models:
         _require_same_items(models[0], model)
-    # fsum: equal shares in another order must not differ by rounding, which would count as a flipped item.
-    return {uid: math.fsum(model[uid] for model in models) / len(models) for uid in models[0]}
+    return {uid: mean_of_known(model[uid] for model in models) for uid in models[0]}
 
 
-def _differences(first: Shares, second: Shares) -> dict[str, float]:
+def _known(shares: Shares) -> list[float]:
+    return [share for share in shares.values() if share is not None]
+
+
+def _pairs(first: Shares, second: Shares) -> dict[str, tuple[float, float]]:
+    """[uid] -> both shares, of the items that have two."""
     _require_same_items(first, second)
-    return {uid: second[uid] - first[uid] for uid in first}
+    both = ((uid, first[uid], second[uid]) for uid in first)
+    pairs = {uid: (one, other) for uid, one, other in both if one is not None and other is not None}
+    if not pairs:
+        raise ValueError(f"none of {len(first)} items has a score on both sides")
+    return pairs
 
 
 def _flipped(differences: Mapping[str, float]) -> dict[str, float]:

@@ -32,7 +32,7 @@ def evaluate_prompts(
 ) -> dict[Mode, list[EvaluationItem]]:
     """[mode] -> items of every configured mode, in the order of the first `config.limit` prompts: one response at
     temperature 0, or `config.n` sampled ones. Seeds are keyed by mode, prompt and sample. A response without a score
-    counts as wrong.
+    is neither right nor wrong.
 
     Raises:
         ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.
@@ -136,6 +136,6 @@ def _report_failures(mode: Mode, items: Sequence[EvaluationItem]) -> None:
     failed = [item for item in items if item.error is not None]
     if failed:
         _LOG.warning(
-            "%d of %d %s responses could not be scored and count as wrong; the first: %s: %s",
+            "%d of %d %s responses have no score and are left out of the accuracy; the first: %s: %s",
             len(failed), len(items), mode, failed[0].uid, failed[0].error,
         )  # fmt: skip

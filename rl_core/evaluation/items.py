@@ -47,7 +47,7 @@ class EvaluationItem:
         image_uids: The uids of the images, then those of the frames of videos.
         question, prompt: The user's text, and the rendered chat prompt.
         parse_failed: Whether the reward looked for an answer and found none; None where it has no `parse` or failed.
-        is_right: A response without a score is wrong.
+        is_right: None for a response without a score.
         length, finish_reason: None for a saved response, of which only the text is known.
         error: Why there is no score; None where there is one.
         categories: The item's values in the columns of `evaluation.categories`.
@@ -62,7 +62,7 @@ class EvaluationItem:
     response: str
     parsed: str | None
     parse_failed: bool | None
-    is_right: bool
+    is_right: bool | None
     components: Mapping[str, float]
     length: int | None
     finish_reason: FinishReason | None
@@ -70,6 +70,11 @@ class EvaluationItem:
     sample_index: int
     error: str | None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def grade(self) -> str:
+        """ "right", "wrong" or "not scored"."""
+        return "not scored" if self.is_right is None else "right" if self.is_right else "wrong"
 
 
 def graded_item(
@@ -115,10 +120,10 @@ def _categories_of(extra: Mapping[str, Any], columns: Sequence[str]) -> dict[str
     }
 
 
-def _is_right(score: Score, accuracy_key: str) -> bool:
+def _is_right(score: Score, accuracy_key: str) -> bool | None:
     """A component of 0.5 or more means right: some scorers give 0 for a wrong response, others -1."""
     if score.error is not None:
-        return False
+        return None
     if accuracy_key not in score.components:
         known = ", ".join(sorted(score.components))
         raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is not a component of the reward; it has {known}")

@@ -83,7 +83,7 @@ def compare_protocol_results(
         found = compare_groups([item_shares(first[1])], [item_shares(second[1])])
     except ValueError as error:
         raise ValueError(f"not comparable: {error}") from None
-    is_single = len(first[1]) == len(second[1]) == found.n
+    is_single = not any(item.sample_index for item in (*first[1], *second[1]))
     return dataclasses.replace(found, p_value=mcnemar(len(found.lost), len(found.gained))) if is_single else found
 
 

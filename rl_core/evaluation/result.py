@@ -11,7 +11,7 @@ from statistics import fmean
 from pydantic import BaseModel, TypeAdapter
 
 from rl_core.evaluation.items import EvaluationItem, Mode, read_items, write_items
-from rl_core.evaluation.statistics import Interval, bootstrap_interval, clustered_wilson_interval
+from rl_core.evaluation.statistics import Interval, bootstrap_interval, clustered_wilson_interval, mean_of_known
 from rl_core.files import atomic_write_json, committed_folder
 from rl_core.rewards.components import OVERALL
 
@@ -33,15 +33,15 @@ class CategoryRow(BaseModel, frozen=True):
 
 
 class EvaluationResult(BaseModel, frozen=True):
-    """The result of one mode: `n` items with `samples` responses, `failed_rewards` of which have no score and count as
-    wrong.
+    """The result of one mode: `n` items with `samples` responses that have a score. `failed_rewards` more have none and
+    are left out, and so is an item of which no response has one.
 
     Attributes:
         ci95, bootstrap95: Intervals of the accuracy over items (clustered_wilson_interval, and by resampling).
-        pass_at, majority_at: Empty where each item has one response; majority@k also where no answer is read from them.
+        pass_at, majority_at: Of the items with k responses or more. Empty where each item has one response; majority@k
+            also where no answer is read from them.
         parse_failure_rate: Of the responses that the reward parses; None where it parses none.
-        truncation_rate, mean_length: None for saved responses.
-        reward_mean: Of the responses with a score.
+        truncation_rate, mean_length: Of all responses; None for saved ones.
     """
 
     mode: Mode
@@ -74,18 +74,20 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
     if not rewards:
         raise ValueError(f"none of {len(items)} responses has a score; the first reason: {items[0].error}")
     groups = _groups(items)
-    shares, n = item_shares(items), len(groups[0])
+    scored = [of_item for group in groups if (of_item := [item for item in group if item.is_right is not None])]
+    shares = [share for share in item_shares(items).values() if share is not None]
+    counts = [k for k in sample_counts(len(groups[0])) if k <= max(map(len, scored))] if len(groups[0]) > 1 else []
     known = [item.parse_failed for item in items if item.parse_failed is not None]
     lengths = [item.length for item in items if item.length is not None]
     return EvaluationResult(
         mode=modes.pop(),
-        n=len(groups),
-        samples=len(items),
-        accuracy=fmean(shares.values()),
-        ci95=clustered_wilson_interval(list(shares.values()), samples_per_item=n),
-        bootstrap95=bootstrap_interval(list(shares.values())),
-        pass_at=_pass_at(groups, n),
-        majority_at=_majority_at(groups, n),
+        n=len(scored),
+        samples=len(rewards),
+        accuracy=fmean(shares),
+        ci95=clustered_wilson_interval(shares, samples_per_item=len(rewards) / len(scored)),
+        bootstrap95=bootstrap_interval(shares),
+        pass_at=tuple((k, _pass_at(scored, k)) for k in counts),
+        majority_at=_majority_at(scored, counts),
         parse_failure_rate=fmean(known) if known else None,
         truncation_rate=fmean(item.finish_reason == "length" for item in items) if lengths else None,
         mean_length=fmean(lengths) if lengths else None,
@@ -95,9 +97,15 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
     )
 
 
-def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float]:
-    """[uid] -> share of right responses. Raises ValueError when items have different numbers of responses."""
-    return {group[0].uid: fmean(item.is_right for item in group) for group in _groups(items)}
+def items_words(n: int, failed_rewards: int) -> str:
+    """The number of items of a result beside its accuracy, with the number of responses that were left out."""
+    return f"{n} ({failed_rewards} responses not scored)" if failed_rewards else f"{n}"
+
+
+def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float | None]:
+    """[uid] -> share of right responses among those with a score; None where none has one. Raises ValueError when items
+    have different numbers of responses."""
+    return {group[0].uid: mean_of_known([item.is_right for item in group]) for group in _groups(items)}
 
 
 def _groups(items: Sequence[EvaluationItem]) -> list[list[EvaluationItem]]:
@@ -112,16 +120,19 @@ def _place(item: EvaluationItem) -> tuple[str, int]:
     return item.uid, item.sample_index
 
 
-def _pass_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
-    right = [sum(item.is_right for item in group) for group in groups]
-    return tuple((k, pass_at_k(right, n=n, k=k)) for k in sample_counts(n)) if n > 1 else ()
+def _pass_at(groups: Sequence[Sequence[EvaluationItem]], k: int) -> float:
+    return fmean(
+        pass_at_k([sum(bool(item.is_right) for item in group)], n=len(group), k=k)
+        for group in groups
+        if len(group) >= k
+    )
 
 
-def _majority_at(groups: Sequence[Sequence[EvaluationItem]], n: int) -> AtK:
-    if n == 1 or all(item.parsed is None for group in groups for item in group):
+def _majority_at(groups: Sequence[Sequence[EvaluationItem]], counts: Sequence[int]) -> AtK:
+    if all(item.parsed is None for group in groups for item in group):
         return ()
-    votes = [[Vote(answer=item.parsed, is_right=item.is_right) for item in group] for group in groups]
-    return tuple((k, majority_at_k(votes, k=k)) for k in sample_counts(n))
+    votes = [[Vote(answer=item.parsed, is_right=bool(item.is_right)) for item in group] for group in groups]
+    return tuple((k, majority_at_k([some for some in votes if len(some) >= k], k=k)) for k in counts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,9 +176,11 @@ def _majority_is_right(votes: Sequence[Vote]) -> bool:
 
 
 def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
-    """One row for each column and value, sorted; empty where the items have no categories."""
+    """One row for each column and value of the items with a score, sorted; empty where they have no categories."""
     grades: dict[tuple[str, str], dict[str, list[bool]]] = {}
     for item in items:
+        if item.is_right is None:
+            continue
         for column, values in item.categories.items():
             for value in values:
                 grades.setdefault((column, value), {}).setdefault(item.uid, []).append(item.is_right)
@@ -176,7 +189,7 @@ def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
 
 def _category_row(column: str, value: str, by_item: dict[str, list[bool]]) -> CategoryRow:
     shares = [fmean(grades) for grades in by_item.values()]
-    interval = clustered_wilson_interval(shares, samples_per_item=len(next(iter(by_item.values()))))
+    interval = clustered_wilson_interval(shares, samples_per_item=fmean(map(len, by_item.values())))
     return CategoryRow(column=column, value=value, n=len(shares), accuracy=fmean(shares), ci95=interval)
 
 

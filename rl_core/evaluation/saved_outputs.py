@@ -135,8 +135,7 @@ _NOTHING = np.zeros(0, dtype=np.int32)
 def score_saved_outputs(
     outputs: Sequence[SavedOutput], protocol: Protocol, *, progress: Progress
 ) -> list[EvaluationItem]:
-    """Score saved responses, in their order, in the isolated pool. One without a score is wrong, and its item has the
-    reason."""
+    """Score saved responses, in their order, in the isolated pool. The item of one without a score has the reason."""
     prompts = [_prompt(output) for output in outputs]
     with RewardPool(protocol.reward_config()) as pool, progress.bar(f"score by {protocol.name}", len(outputs)) as bar:
         futures = [

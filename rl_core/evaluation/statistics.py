@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import Final
@@ -38,7 +38,14 @@ def wilson_interval(successes: float, n: float) -> Interval:
     return max(0.0, min(share, (centre - half) / scale)), min(1.0, max(share, (centre + half) / scale))
 
 
-def clustered_wilson_interval(item_shares: Sequence[float], *, samples_per_item: int) -> Interval:
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean without the unknown values; None where all are unknown."""
+    known = [value for value in values if value is not None]
+    # fsum: equal shares in another order must not differ by rounding, which would count as a flipped item.
+    return math.fsum(known) / len(known) if known else None
+
+
+def clustered_wilson_interval(item_shares: Sequence[float], *, samples_per_item: float) -> Interval:
     """Wilson's interval for k responses to each of N items. They resemble each other, so they count as n_eff = p (1 -
     p) / v responses, where v is the variance of the mean over items (the design effect of Kish, Survey Sampling, 1965;
     for Wilson's interval Franco et al., J. Survey Statistics and Methodology 7, 2019). n_eff lies between N and N * k;
@@ -48,7 +55,7 @@ def clustered_wilson_interval(item_shares: Sequence[float], *, samples_per_item:
     return wilson_interval(mean * effective, effective)
 
 
-def _effective_answers(item_shares: Sequence[float], mean: float, *, most: int) -> float:
+def _effective_answers(item_shares: Sequence[float], mean: float, *, most: float) -> float:
     items = len(item_shares)
     if mean in (0.0, 1.0):
         return items

@@ -27,6 +27,7 @@ class Validation:
         assert result.mean_length is not None and result.truncation_rate is not None, "sampled responses have tokens"
         return {
             "val/accuracy": result.accuracy,
+            "val/failed": float(result.failed_rewards),
             "val/reward": result.reward_mean,
             "val/response_length": result.mean_length,
             "val/truncation_rate": result.truncation_rate,

@@ -206,8 +206,8 @@ def _group_answers(label: str, by_model: Sequence[Sequence[EvaluationItem]]) -> 
     answers = Counter((response.response, response.is_right) for response in responses)
     return GroupAnswers(
         label=label,
-        right=sum(response.is_right for response in responses),
-        models=len(responses),
+        right=sum(response.is_right is True for response in responses),
+        models=sum(response.is_right is not None for response in responses),
         answers=[
             EqualAnswers(response=text, is_right=correct, times=times)
             for (text, correct), times in answers.most_common()

@@ -102,16 +102,16 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualAnswers:
-    """A response, whether it is right, and how many of a group's models gave it."""
+    """A response, whether it is right (None without a score), and how many of a group's models gave it."""
 
     response: str
-    is_right: bool
+    is_right: bool | None
     times: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupAnswers:
-    """The responses of a group's models to an item: how many of them are right, and the different responses."""
+    """The responses of a group's models to an item: how many are right, how many have a score, and which they are."""
 
     label: str
     right: int

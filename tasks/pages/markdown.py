@@ -7,6 +7,7 @@ from typing import Any
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.durations import duration
+from rl_core.evaluation.result import items_words
 from rl_core.records.metrics_log import read
 from rl_core.records.rollout_files import RolloutRecord, read_rollouts
 from rl_core.run_directory import RunDirectory
@@ -131,7 +132,7 @@ def _answers(answers: StepAnswers, images: ImageStore) -> str:
             f"{step}",
             _escaped(item.response),
             item.error or _figure(item.components["overall"]),
-            "right" if item.is_right else "wrong",
+            item.grade,
         ]
         for step, item in answers
     ]
@@ -165,7 +166,7 @@ def _evaluation(results: Mapping[str, Any]) -> str:
             mode,
             f"{result['accuracy']:.1%}",
             f"{result['ci95'][0]:.1%} to {result['ci95'][1]:.1%}",
-            f"{result['n']}",
+            items_words(result["n"], result["failed_rewards"]),
             _share(result["truncation_rate"]),
             _share(result["parse_failure_rate"]),
             _figure(result["mean_length"]),

@@ -40,7 +40,7 @@ class MeasuredRun:
     finished: FinishedRun
     before: float
     trained: Shares
-    samples_per_item: int
+    samples_per_item: float
 
 
 def read_finished(run: RunDirectory) -> FinishedRun:
@@ -61,7 +61,7 @@ def read_measured(run: RunDirectory) -> MeasuredRun:
         finished=finished,
         before=base.accuracy,
         trained=trained_shares(finished),
-        samples_per_item=trained.samples // trained.n,
+        samples_per_item=trained.samples / trained.n,
     )
 
 

@@ -12,7 +12,7 @@ import jinja2
 from rl_core.durations import duration
 from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.result import EvaluationResult
+from rl_core.evaluation.result import EvaluationResult, items_words
 from tasks.results.report_charts import Chart, draw
 from tasks.results.validation_history import StepAnswers
 from tasks.results.worker_rows import Timeline, WorkerRow
@@ -98,7 +98,7 @@ class ReportPage:
 def render(page: ReportPage) -> str:
     """The page as one self-contained HTML document, without scripts, other files and network access."""
     charts = [(chart, draw(chart)) for chart in page.charts if not chart.empty]
-    return template("report.html.jinja").render(page=page, charts=charts, shares=_shares)
+    return template("report.html.jinja").render(page=page, charts=charts, shares=_shares, items_words=items_words)
 
 
 def template(name: str) -> jinja2.Template:

@@ -135,7 +135,7 @@ def _decide(
     return _compared(name, current, _answers(trained))
 
 
-def _compared(name: str, current: Mapping[str, bool], candidate: Mapping[str, bool]) -> ChampionDecision:
+def _compared(name: str, current: Mapping[str, bool | None], candidate: Mapping[str, bool | None]) -> ChampionDecision:
     """The candidate becomes the champion when it is right more often than the current model, which people call `name`,
     and McNemar's p-value is below SIGNIFICANT. This says nothing of the ways in which the two were trained, which
     another seed may rank otherwise."""
@@ -155,7 +155,7 @@ def _not_comparable(name: str, why: str) -> ChampionDecision:
     return ChampionDecision(is_champion=False, comparison=None, reason=f"not comparable with {name}: {why}")
 
 
-def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool]:
+def _answers(items: Sequence[EvaluationItem]) -> dict[str, bool | None]:
     return {item.uid: item.is_right for item in items}
 
 

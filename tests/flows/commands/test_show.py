@@ -175,11 +175,12 @@ def test_a_validation_shows_its_figures_and_what_changed_since_the_one_before(va
     assert [newest.count(word) for word in ("│ right", "│ wrong", "accuracy 1, format 1")] == [2, 1, 3]
 
 
-def test_an_answer_without_a_score_says_why_and_is_wrong(run: RunDirectory) -> None:
-    (item,) = without_images(make_items("-"))
-    write_items(run.validation(2), [replace(item, components={}, error="took more than 10 s", finish_reason="length")])
+def test_an_answer_without_a_score_says_why_and_is_not_wrong(run: RunDirectory) -> None:
+    items = without_images(make_items("+?"))
+    write_items(run.validation(2), [replace(item, finish_reason="length") for item in items])
     text = shown_validation(run)
-    assert "took more than 10 s" in text and "…(cut)" in text and "wrong" in text
+    assert "1 of 1 answers are right (100.0%), 1 are not scored" in text
+    assert "HTTP 429" in text and "…(cut)" in text and "│ not scored" in text and "wrong" not in text
 
 
 def test_a_step_without_a_validation_is_named(run: RunDirectory, validated: RunDirectory, tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ ITEM = EvaluationItem(
 
 
 def make_items(grades: str, **fields) -> list[EvaluationItem]:
-    """One greedy item a sign: "+" is right, "-" is wrong."""
-    return [
+    """One greedy item a sign: "+" is right, "-" is wrong, "?" has no score."""
+    items = [
         replace(ITEM, uid=f"p{i}", image_uids=(f"i{i}",), is_right=sign == "+", **fields)
         for i, sign in enumerate(grades)
     ]
+    nothing = {"is_right": None, "components": {}, "error": "HTTP 429", "parsed": None, "parse_failed": None}
+    return [replace(item, **nothing) if sign == "?" else item for item, sign in zip(items, grades, strict=True)]

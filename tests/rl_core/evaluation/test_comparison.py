@@ -16,6 +16,7 @@ from rl_core.evaluation.comparison import (
     mean_shares,
     pick_gallery,
 )
+from rl_core.evaluation.result import item_shares
 from rl_core.evaluation.statistics import (
     PairedCounts,
     bootstrap_interval,
@@ -119,6 +120,27 @@ def test_single_answers_and_groups_of_one_see_the_same_difference(pair: tuple[st
 def test_groups_that_cannot_be_compared_are_refused(first: list, second: list, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         compare_groups(first, second)
+
+
+@given(st.integers(1, 12).flatmap(lambda n: st.tuples(*[st.text("+-?", min_size=n, max_size=n)] * 2)))
+def test_only_items_with_a_score_on_both_sides_are_compared(pair: tuple[str, str]) -> None:
+    first, second = map(make_items, pair)
+    both = [place for place, signs in enumerate(zip(*pair, strict=True)) if "?" not in signs]
+    if not both:
+        with pytest.raises(ValueError, match="has a score on both sides"):
+            compare_items(first, second)
+        return
+    found = compare_items(first, second)
+    assert found == compare_items(*([items[place] for place in both] for items in (first, second)))
+    shares = compare_groups(*([item_shares(items)] for items in (first, second)))
+    assert (shares.n, shares.difference, shares.flipped) == (found.n, found.difference, found.flipped)
+    assert {one.uid for one, _ in pick_gallery(first, second, count=12)} == {f"p{place}" for place in both}
+
+
+def test_a_seed_without_a_score_leaves_the_item_to_the_others() -> None:
+    seeds = [item_shares(make_items("+?-")), item_shares(make_items("++?"))]
+    assert mean_shares(seeds) == {"p0": 1.0, "p1": 1.0, "p2": 0.0}
+    assert group_accuracy(seeds).by_seed == (0.5, 1.0)
 
 
 grades = st.lists(st.sampled_from(["++", "+-", "-+", "--"]), min_size=1, max_size=40)

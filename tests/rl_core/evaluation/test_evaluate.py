@@ -145,15 +145,16 @@ def test_seeds_are_keyed_by_mode_prompt_and_sample(pool: RewardPool) -> None:
     assert engine.asked[1][0][3].seed == keyed_seed(3, "evaluation", "sampled", "p1", 1)
 
 
-def test_a_response_without_a_score_is_wrong_and_reported(pool: RewardPool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_response_without_a_score_is_left_out_and_named(pool: RewardPool, caplog: pytest.LogCaptureFixture) -> None:
     prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
     with caplog.at_level(logging.WARNING):
         items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",))["greedy"]
-    assert [item.is_right for item in items] == [True, True, True, False]
+    assert [item.is_right for item in items] == [True, True, True, None]
     assert "'many' is not a whole number" in items[3].error
     assert (items[3].components, items[3].parse_failed) == ({}, None)
-    assert summarise(items).failed_rewards == 1
-    assert "1 of 4 greedy responses could not be scored and count as wrong; the first: p3" in caplog.text
+    result = summarise(items)
+    assert (result.accuracy, result.n, result.failed_rewards) == (1.0, 3, 1)
+    assert "1 of 4 greedy responses have no score and are left out of the accuracy; the first: p3" in caplog.text
 
 
 def test_a_missing_response_and_an_unknown_accuracy_key_are_errors(pool: RewardPool) -> None:

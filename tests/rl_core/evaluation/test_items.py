@@ -7,7 +7,7 @@ from tests.rl_core.builders import make_prompt
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 FAILED = replace(
-    ITEM, uid="p9", parsed=None, parse_failed=None, is_right=False, components={}, error="no result", image_uids=()
+    ITEM, uid="p9", parsed=None, parse_failed=None, is_right=None, components={}, error="no result", image_uids=()
 )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rl_core.evaluation.result import (
@@ -24,10 +24,9 @@ from tests.rl_core.evaluation.builders import ITEM, make_items
 
 
 def test_figures_of_a_greedy_pass() -> None:
-    items = make_items("+++-")
+    items = make_items("+++-?")
     items[1] = replace(items[1], length=9, finish_reason="length")
     items[2] = replace(items[2], parsed=None, parse_failed=True, components={"overall": 0.5})
-    items[3] = replace(items[3], components={}, error="died", parse_failed=None)
     result = summarise(items)
     assert result == EvaluationResult(
         mode="greedy",
@@ -38,10 +37,10 @@ def test_figures_of_a_greedy_pass() -> None:
         bootstrap95=bootstrap_interval([1, 1, 1, 0]),
         pass_at=(),
         majority_at=(),
-        parse_failure_rate=1 / 3,
-        truncation_rate=0.25,
-        mean_length=6.0,
-        reward_mean=2.5 / 3,
+        parse_failure_rate=0.25,
+        truncation_rate=0.2,
+        mean_length=5.8,
+        reward_mean=3.5 / 4,
         failed_rewards=1,
         categories=(),
     )
@@ -74,6 +73,29 @@ def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json()
 def test_what_cannot_be_summed_up_is_refused(items: list, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         summarise(items)
+
+
+@given(st.integers(1, 5).flatmap(lambda n: st.lists(st.text("+-?", min_size=n, max_size=n), min_size=1, max_size=6)))
+def test_responses_without_a_score_count_nowhere(items: list[str]) -> None:
+    scored = [signs.replace("?", "") for signs in items if signs.strip("?")]
+    assume(scored)
+    result = summarise(
+        [
+            replace(item, uid=f"p{place}", sample_index=index, categories={"all": ("one",)})
+            for place, signs in enumerate(items)
+            for index, item in enumerate(make_items(signs))
+        ]
+    )
+    shares = [signs.count("+") / len(signs) for signs in scored]
+    assert result.accuracy == result.categories[0].accuracy == pytest.approx(fmean(shares))
+    assert (result.n, result.samples) == (len(scored), sum(map(len, scored)))
+    assert result.failed_rewards == sum(signs.count("?") for signs in items)
+    assert [k for k, _ in result.pass_at] == [
+        k for k in sample_counts(len(items[0])) if len(items[0]) > 1 and k <= max(map(len, scored))
+    ]
+    for k, share in result.pass_at:
+        chances = [[("+" in chosen) for chosen in combinations(signs, k)] for signs in scored if len(signs) >= k]
+        assert share == pytest.approx(fmean(map(fmean, chances)))
 
 
 def test_an_item_counts_in_each_of_its_categories() -> None:

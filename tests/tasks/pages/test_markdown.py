@@ -49,13 +49,14 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
         "accuracy": 0.5,
         "ci95": [0.4, 0.625],
         "n": 10,
+        "failed_rewards": 0,
         "truncation_rate": 0.1,
         "parse_failure_rate": None,
         "mean_length": 12.5,
     }
-    page = stage_page(manifest("evaluate-base", {"greedy": result, "sampled": result}))
+    page = stage_page(manifest("evaluate-base", {"greedy": result, "sampled": result | {"failed_rewards": 2}}))
     assert "| greedy | 50.0% | 40.0% to 62.5% | 10 | 10.0% |  | 12.5 |" in page
-    assert "| sampled | " in page
+    assert "| sampled | 50.0% | 40.0% to 62.5% | 10 (2 responses not scored) | " in page
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,13 @@ def test_what_a_model_escaped_is_text(text: str, shown: str) -> None:
 def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="----", trained="+---")
     base = read_evaluation(run.evaluation("base"))["greedy"]
-    answered = [replace(base[0], response="<answer>2</answer>", components={}, error="too slow"), *base[1:]]
-    write_items(run.validation(0), answered)
+    unscored = replace(base[0], response="<answer>2</answer>", is_right=None, components={}, error="too slow")
+    write_items(run.validation(0), [unscored, *base[1:]])
     write_items(run.validation(2), read_evaluation(run.evaluation("trained"))["greedy"])
     page = validation_page(run)
     assert page.startswith("# Held-out prompts, validated after step 2\n")
     assert page.count("![image](data:image/png;base64,") == page.count("How many?") == 3
-    assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | wrong |" in page
+    assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | not scored |" in page
     assert r"| 2 | &lt;answer>3&lt;/answer> | 1 | right |" in page
     assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
 

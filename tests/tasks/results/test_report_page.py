@@ -145,6 +145,13 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
     assert "310 items became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
 
 
+def test_what_has_no_score_is_counted_beside_the_accuracy() -> None:
+    unscored = measured(0.975, 0.95, 0.99).model_copy(update={"failed_rewards": 3})
+    html = render(page(trained=unscored, evaluations=[("trained", unscored)]))
+    assert "400 items, 3 responses not scored, 95 % confidence" in html
+    assert '<td class="number">400 (3 responses not scored)</td>' in html
+
+
 def test_only_a_better_model_is_shown_in_green() -> None:
     base = measured(0.2, 0.16, 0.24)
     assert 'class="to lower"' in render(page(trained=measured(0.1, 0.05, 0.15)))
@@ -165,11 +172,16 @@ def test_what_a_model_said_is_text_and_never_markup() -> None:
 
 
 def test_answers_while_training_are_folded_below_an_item() -> None:
-    history = [(5, answered(False, response="<b>4</b>")), (10, answered(True, response="3"))]
+    history = [
+        (5, answered(False, response="<b>4</b>")),
+        (7, replace(answered(False), response="5", is_right=None)),
+        (10, answered(True, response="3")),
+    ]
     html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
     folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
     text = re.sub(r"<[^>]+>", " ", folded[1])
-    assert " ".join(text.split()) == "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 10 ✓ right 3"
+    shown = "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 7 not scored 5 step 10 ✓ right 3"
+    assert " ".join(text.split()) == shown
     assert parsed(html).open == []
     assert "while training" not in render(page())
 
