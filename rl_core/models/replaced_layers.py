@@ -60,7 +60,8 @@ class Float32Head(nn.Module):
         logits: torch.Tensor = _Float32Product.apply(  # type: ignore[no-untyped-call]
             hidden.flatten(0, -2), self.weight
         )
-        return logits.view(*hidden.shape[:-1], -1)
+        # Not as a view where none is needed: a bias that is added in place to a view costs a copy of the gradient.
+        return logits if hidden.ndim == 2 else logits.view(*hidden.shape[:-1], -1)
 
 
 def float32_product(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
