@@ -152,12 +152,16 @@ def resolve_run(
     A tag leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to
     `push`, whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given
     with a run."""
-    path, named = Path(target), Path(runs_dir) / target
-    if not path.exists() and (named / "config.yaml").is_file():
-        path = named
+    path = path_of(target, runs_dir)
     if path.is_dir():
         return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)
     return run_of_config(_pushing(load_config(path, overrides), push), runs_dir=runs_dir, tag=tag)
+
+
+def path_of(target: str | Path, runs_dir: str | Path) -> Path:
+    """The path of a file or folder; of a run, if there is no such path and it has this name."""
+    path, named = Path(target), Path(runs_dir) / target
+    return named if not path.exists() and (named / "config.yaml").is_file() else path
 
 
 def run_of_config(config: RunConfig, *, runs_dir: str | Path, tag: str | None) -> ResolvedRun:

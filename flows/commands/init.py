@@ -7,6 +7,7 @@ from rich.console import Console
 
 from flows.printing import command_line, say
 from rl_core.config.data import DataConfig
+from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
 from rl_core.sources.options import option_columns
@@ -61,8 +62,18 @@ def _init(data: str, options: InitOptions, console: Console, *, out: Path) -> No
 
 def _say_what_was_found(proposal: Proposal, console: Console) -> None:
     found = proposal.inspection
-    columns = found.source.columns
     say(console, f"{found.row_count} rows of {found.kind}; {proposal.split.origin}")
+    if proposal.model is None:
+        say(console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers")
+    say_columns(found, console)
+    if found.columns:
+        corrected = "--prompt-key, --answer-key, --answer-pattern, --options-key, --image-key, --video-key, --media-dir"
+        say(console, f"otherwise: {corrected}")
+
+
+def say_columns(found: Inspection, console: Console) -> None:
+    """Print how the columns of some data were understood."""
+    columns = found.source.columns
     if found.columns:
         are_in_turns = found.has_media and columns.image_key is None and columns.video_key is None
         media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
@@ -73,13 +84,8 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
         say(console, f"columns: {read} (of {name_columns(found.columns)})")
     for unused in found.unused:
         say(console, unused, label="[yellow]not used:[/yellow]")
-    if proposal.model is None:
-        say(console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers")
     for doubt in found.doubts:
         say(console, doubt, label="[yellow]guess[/yellow]")
-    if found.columns:
-        corrected = "--prompt-key, --answer-key, --answer-pattern, --options-key, --image-key, --video-key, --media-dir"
-        say(console, f"otherwise: {corrected}")
 
 
 def _say_how_it_was_split(split: Split, console: Console) -> None:

@@ -1,5 +1,6 @@
-"""`sightline evaluate` by protocols: saved responses, or any model."""
+"""`sightline evaluate` of saved responses or any model: by protocols, or on the held-out rows of a config."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,10 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.commands.init import say_columns
 from flows.commands.tables import category_table, shown_share
 from flows.printing import say
 from flows.process.bars import progress_on
 from flows.process.temporary_folder import own_temporary_folder
+from flows.request import resolve_run
+from rl_core.config.run import RunConfig
 from rl_core.digests import hash_file
 from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.protocol_result import (
@@ -23,11 +27,18 @@ from rl_core.evaluation.protocol_result import (
     summarise_by_protocol,
     write_protocol_result,
 )
+from rl_core.evaluation.protocols.own import own_protocols
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.result import EvaluationResult
+from rl_core.problem import raise_if_fatal
+from rl_core.run_directory import RunDirectory
+from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource
+from tasks.cache.named_files import located_config
+from tasks.new_config.writing import config_of_rows
+from tasks.planning.trials import evaluation_problems
 
 if TYPE_CHECKING:
     from rl_core.evaluation.model_evaluation import Dtype
@@ -42,9 +53,11 @@ class ProtocolRequest:
     """What to measure by protocols. `prompt` (a Jinja file) and `samples` (responses to each item) replace the
     protocols' own; `items` are texts `protocol=FILE` for protocols that have none on the hub, or for other items;
     relative image paths in such files start from `media_dir`. `limit` asks only the first items. `out` gets a folder
-    for each protocol; `against` is such a folder to compare with."""
+    for each protocol; `against` is such a folder to compare with. With a `config`, whose paths can be read from here,
+    its held-out rows are asked in each of its passes, and nothing but `out` and `against` is given."""
 
-    protocols: Sequence[str]
+    protocols: Sequence[str] = ()
+    config: RunConfig | None = None
     prompt: Path | None = None
     samples: int | None = None
     items: Sequence[str] = ()
@@ -55,6 +68,8 @@ class ProtocolRequest:
 
     def resolved(self) -> list[Protocol]:
         """The protocols with `prompt` and `samples` in place. Raises ValueError for an unknown name."""
+        if self.config is not None:
+            return [*own_protocols(self.config)]
         if not self.protocols:
             raise ValueError("name a protocol: --protocol geo3k-easyr1@1")
         protocols = [protocol_named(name) for name in self.protocols]
@@ -66,6 +81,8 @@ class ProtocolRequest:
 
     def source_of(self, protocol: Protocol) -> DataSource:
         """The items to ask. Raises ValueError where the protocol has no items of its own and none are given."""
+        if self.config is not None:
+            return self.config.data.validation
         given = dict(text.partition("=")[::2] for text in self.items)
         if strangers := given.keys() - set(self.protocols):
             raise ValueError(f"--items {min(strangers)}=...: no such protocol was asked for; write PROTOCOL=FILE")
@@ -87,6 +104,45 @@ class ProtocolRequest:
         if self.against is not None and folder.resolve() == self.against.resolve():
             raise ValueError(f"--against {self.against}: the new results would replace it; give --out FOLDER")
         return folder
+
+
+def config_to_ask(
+    target: Path,
+    overrides: Sequence[str],
+    console: Console,
+    *,
+    reward: str | None,
+    media_dir: Path | None,
+    model: str,
+    folder: Path,
+) -> RunConfig:
+    """The config, with paths that can be read from here, by which `model` answers the held-out rows of a config file or
+    a run, or else all rows of the data `target`, whose guesses are printed; for these the prompt template is written
+    into `folder`. A `reward` replaces the config's own. Raises ValueError where the config is refused or cannot ask or
+    grade."""
+    if _names_rows(target):
+        media = None if media_dir is None else str(media_dir)
+        found, config = config_of_rows(
+            str(target), media_dir=media, reward=reward, model=model, folder=folder, overrides=overrides
+        )
+        say_columns(found, console)
+    else:
+        if media_dir is not None:
+            raise ValueError("--media-dir has no effect with a CONFIG: change data.validation.media_dir by --set")
+        graded = [] if reward is None else [f"reward={{function: {json.dumps(reward)}}}"]
+        resolved = resolve_run(target, [*graded, *overrides])
+        config = located_config(resolved.config, resolved.files(is_frozen=True))
+    problems = evaluation_problems(config)
+    raise_if_fatal(problems)
+    for problem in problems:
+        say(console, str(problem), label="[yellow]warning[/yellow]")
+    return config
+
+
+def _names_rows(target: Path) -> bool:
+    """Whether it names rows, on this machine or on the hub, and neither a config file nor a run."""
+    is_folder = target.is_dir() and not RunDirectory(target).config.is_file()
+    return is_folder or target.suffix.removeprefix(".") in FILE_KINDS or "@" in target.name
 
 
 def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int:

@@ -43,9 +43,14 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
             f"{path} is a configuration of EasyR1: `sightline import easyr1 {shlex.quote(str(path))} --out FILE` "
             "writes Sightline's configuration for it"
         )
+    return config_of(tree, overrides, str(path))
+
+
+def config_of(tree: Tree, overrides: Sequence[str], origin: str) -> RunConfig:
+    """Apply `key.path=value` overrides to a tree, in place, and validate it. Raises ConfigError as load_config."""
     for override in sorted(overrides, key=_types_first):
         apply_override(tree, override)
-    return validate_config(tree, str(path))
+    return validate_config(tree, origin)
 
 
 def validate_config(tree: Tree, origin: str) -> RunConfig:

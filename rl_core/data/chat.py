@@ -46,8 +46,8 @@ class RenderedPrompt:
 
 class ChatRenderer:
     """Applies a model's chat template and tokenizer to questions. `prompt_template` is a Jinja file that is wrapped
-    around each question, or the template itself; `chat_template_kwargs` are further variables of the chat template.
-    Raises ValueError where the model has no chat template, or a template is wrong."""
+    around each question, or the template itself; `chat_template_kwargs` are further variables of the chat template,
+    which is the model's unless one is given. Raises ValueError where there is none, or a template is wrong."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class ChatRenderer:
         prompt_template: str | PromptTemplate | None,
         system_prompt: str | None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
     ) -> None:
         # transformers takes seconds to import, and planning a run imports this module.
         from transformers import AutoTokenizer
@@ -67,7 +68,7 @@ class ChatRenderer:
         self._system_prompt = system_prompt
         self._chat_template_kwargs = chat_template_kwargs or {}
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
-        self._chat_template = _chat_template(model_folder) or self.tokenizer.chat_template
+        self._chat_template = chat_template or _chat_template(model_folder) or self.tokenizer.chat_template
         if self._chat_template is None:
             raise ValueError(f"the model in {model_folder} has no chat template (chat_template.jinja)")
         self.vision = VisionTokens(model_folder, self.tokenizer)

@@ -61,7 +61,7 @@ def guess_columns(
         options = " ".join(f"--{option} COLUMN" for option in missing)
         raise ValueError(
             f"{place}: no column looks like the {' or the '.join(missing.values())}; its columns are "
-            f"{name_columns(names)}; name it: {options}{guesses.why_not(question, answer)}"
+            f"{name_columns(names)}; name it to `sightline init`: {options}{guesses.why_not(question, answer)}"
         )
     video = named.video_key or guesses.find("video_key", VIDEO_NAMES, _is_video)
     images_first = _puts_media_first(guesses, asked, image=named.image_key, video=video)

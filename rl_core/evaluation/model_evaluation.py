@@ -162,10 +162,8 @@ def _render_all(
 
 def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWriter, progress: Progress) -> RenderedItems:
     protocol = measurement.protocol
-    renderer = ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), system_prompt=None)
-    limits = Limits(
-        max_prompt_length=protocol.max_prompt_length, min_pixels=protocol.min_pixels, max_pixels=protocol.max_pixels
-    )
+    renderer = ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), **protocol.chat())
+    limits = Limits(**protocol.limits())
     return render_items(measurement.source, renderer, limits=limits, images=images, progress=progress)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rl_core.config.loading import load_config
+from rl_core.config.loading import config_of, load_config
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig, experiment_name
 from rl_core.config.yaml_text import dump_yaml
@@ -143,11 +143,42 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
         )
     else:
         split = set_rows_apart(inspection.source, folder)
-    reward = "r1v" if inspection.kind == "imagefolder" else _guess_reward(split.sample)
-    template = _REWARDS[reward]
-    if any(not _shows_options(row) for row in split.sample):
-        template = template.replace("{{ content }} ", _SHOWN_OPTIONS)
+    reward = _guess_reward(inspection, split.sample)
+    template = _prompt_for(reward, split.sample)
     return Proposal(inspection=inspection, split=split, reward=reward, prompt_template=template, model=options.model)
+
+
+def config_of_rows(
+    data: str,
+    *,
+    media_dir: str | None,
+    reward: str | None,
+    model: str,
+    folder: Path,
+    overrides: Sequence[str],
+) -> tuple[Inspection, RunConfig]:
+    """The config by which a model answers all rows of `data`. Columns and prompt, and without a `reward` the reward
+    too, are guessed as for a new config; the prompt template is written into `folder`. Raises ValueError where nothing
+    can be read, or an override is refused."""
+    inspection = inspect_data(source_of(data, media_dir))
+    rows = [row for row in inspection.source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
+    reward = reward or _guess_reward(inspection, rows)
+    template = folder / "prompt.jinja"
+    atomic_write_text(template, _prompt_for(reward, rows))
+    source = _source(inspection.source)
+    tree = {
+        "experiment": experiment_name(Path(data).stem, otherwise="rows"),
+        "data": {
+            "train": source,
+            "validation": source,
+            "prompt_template": str(template),
+            "max_prompt_length": _LONGEST_TRIED,
+        },
+        "model": {"source": {"type": "pretrained", "path": model}},
+        "reward": {"function": reward},
+        "rollout": {"max_response_length": 1024},
+    }
+    return inspection, config_of(tree, overrides, data)
 
 
 def _counted_alike(held_out: LocalSource | HubSource, trained: Columns) -> LocalSource | HubSource:
@@ -172,7 +203,17 @@ def _shows_options(row: Row) -> bool:
     return all(text in row.question for text in row.options.values())
 
 
-def _guess_reward(rows: Sequence[Row]) -> str:
+def _prompt_for(reward: str, rows: Sequence[Row]) -> str:
+    """The prompt template that asks for answers as a reward reads them, of options too where no question names them."""
+    template = _REWARDS.get(reward, "{{ content }} \n")
+    if any(not _shows_options(row) for row in rows):
+        template = template.replace("{{ content }} ", _SHOWN_OPTIONS)
+    return template
+
+
+def _guess_reward(inspection: Inspection, rows: Sequence[Row]) -> str:
+    if inspection.kind == "imagefolder":
+        return "r1v"
     if rows and all(row.answer_text.isdecimal() and row.images for row in rows):
         return "count"
     return "choice" if rows and all(_CHOICE.fullmatch(row.answer_text) for row in rows) else "math"

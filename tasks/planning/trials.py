@@ -20,12 +20,13 @@ from rl_core.planning.hub import SECONDS_OF_RUN, ask_hub
 from rl_core.problem import Problem
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.section import problems_in
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, Score
 from tasks.planning.known_rows import glance_at
-from tasks.planning.problems import has_fatal, planned_problems
+from tasks.planning.problems import has_fatal, planned_problems, text_problems
 
 if TYPE_CHECKING:
     from rl_core.rewards.trial import GroundTruthTrial
@@ -50,6 +51,9 @@ _OF_THE_REWARD = (
     "algorithm.online_filtering.filter_key",
 )
 """Keys whose problems make it impossible to try the reward."""
+
+_OF_EVALUATION = ("data.validation", "data.prompt_template", "data.override_chat", "reward", "evaluation")
+"""Keys that an evaluation of the held-out rows depends on."""
 
 _OF_THE_ROWS = (
     "data.train",
@@ -80,6 +84,13 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
     if not is_prepared and has_fatal(problems) and not has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
+
+
+def evaluation_problems(config: RunConfig) -> list[Problem]:
+    """Problems of what asks and grades the held-out rows. The reward is tried if nothing else is wrong."""
+    found = [*problems_in(config), *text_problems(config)]
+    problems = [problem for problem in found if problem.where.startswith(_OF_EVALUATION)]
+    return problems if has_fatal(problems) else [*problems, *reward_problems(config)]
 
 
 def reward_problems(config: RunConfig) -> list[Problem]:

@@ -101,15 +101,21 @@ class Protocol:
             raise ValueError(f"{self.name} answers greedily: {n} responses to an item would all be equal")
         return replace(self, answering=replace(self.answering, n=n))
 
+    def limits(self) -> dict[str, Any]:
+        """The limits of a prompt, as arguments of rl_core.data.row_preparation.Limits."""
+        return {name: getattr(self, name) for name in ("max_prompt_length", "min_pixels", "max_pixels")}
+
+    def chat(self) -> dict[str, Any]:
+        """What is around the prompt, as arguments of rl_core.data.chat.ChatRenderer."""
+        return {"system_prompt": None}
+
     def record(self) -> dict[str, Any]:
         """Everything that a result depends on, as JSON values; the digest is made of it."""
         return {
             "name": self.name,
             "prompt": self.prompt.strip(),
             "prompt_origin": self.prompt_origin,
-            "max_prompt_length": self.max_prompt_length,
-            "min_pixels": self.min_pixels,
-            "max_pixels": self.max_pixels,
+            **self.limits(),
             "answering": asdict(self.answering),
             "judging": {
                 "function": Path(self.judging.function).name,

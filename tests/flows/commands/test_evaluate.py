@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.commands.protocols import ProtocolRequest
+from flows.commands.protocols import ProtocolRequest, config_to_ask
+from rl_core.config.run import RunConfig
 
 ROWS = [
     {"id": index, "ground_truth": truth, "model_output": f"<answer>{given}</answer>"}
@@ -76,6 +79,12 @@ def test_results_that_would_take_the_place_of_the_earlier_ones_are_refused_first
         (("--model", "a/b", "--protocol", "math12k-easyr1@1", "--items", "x=y"), "--items x=...: no such protocol"),
         (("--outputs", "none.json"), "name a protocol"),
         (("config.yaml", "--limit", "10"), "--limit has no effect with a CONFIG"),
+        (("config.yaml", "--reward", "math"), "--reward has no effect with a CONFIG"),
+        (("rows.jsonl", "--model", "a/b", "--items", "x=y"), "--items has no effect with a CONFIG or ROWS"),
+        (("config.yaml", "--model", "a/b", "--media-dir", "m"), "--media-dir has no effect with a CONFIG"),
+        (("config.yaml", "--model", "a/b"), "no config file config.yaml"),
+        (("rows.jsonl", "--model", "a/b"), "there is no file or folder rows.jsonl"),
+        (("--model", "a/b", "--protocol", "geo3k-easyr1@1", "--reward", "math"), "--reward has no effect with a prot"),
         (("config.yaml", "--out", "there"), "--out has no effect with a CONFIG"),
         (
             ("--outputs", "none.json", "--protocol", "geo3k-easyr1@1", "--seed", "2"),
@@ -110,3 +119,63 @@ def test_the_prompt_of_a_file_and_more_samples_change_the_protocol() -> None:
     (protocol,) = request.resolved()
     assert protocol.prompt == "{{ content }} As published."
     assert protocol.answering.n == 8
+
+
+def asked_of(target: str, *overrides: str, **given: Any) -> RunConfig:
+    others: dict[str, Any] = {"reward": None, "media_dir": None, "model": "a/b", "folder": Path(), **given}
+    return config_to_ask(Path(target), overrides, Console(), **others)
+
+
+SUMS = [{"query": f"What is {number} plus 1?", "answer": f"{number + 1}"} for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("reward", "wanted"), [(None, "in \\boxed{}"), ("count", "inside <answer>"), ("own.py:grade", "{{ content }}")]
+)
+def test_rows_are_asked_as_init_would_ask_them(
+    capsys: pytest.CaptureFixture[str], reward: str | None, wanted: str
+) -> None:
+    Path("own.py").write_text(
+        "def grade(sample):\n    return {'overall': float(sample.ground_truth in sample.response)}\n"
+    )
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in SUMS))
+    key = "evaluation.accuracy_key=" + ("overall" if reward == "own.py:grade" else "accuracy")
+    config = asked_of("rows.jsonl", "evaluation.limit=5", key, reward=reward)
+    assert (config.reward.function, config.evaluation.limit) == (reward or "math", 5)
+    assert config.data.validation.columns.prompt_key == "query"
+    assert wanted in Path(config.data.prompt_template).read_text()
+    assert "question 'query'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reward", "named"),
+    [
+        ("maths", "'maths' is no built-in reward; did you mean math"),
+        ("own.py:f", "there is no file"),
+        ("format", "acc"),
+    ],
+)
+def test_a_reward_that_cannot_grade_the_rows_is_named_before_a_model_is_loaded(reward: str, named: str) -> None:
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in SUMS))
+    with pytest.raises(ValueError, match=named):
+        asked_of("rows.jsonl", reward=reward)
+
+
+def test_a_config_is_asked_with_its_own_reward_or_another_one() -> None:
+    Path("prompt.jinja").write_text("{{ content }} Count.")
+    Path("config.yaml").write_text(
+        "experiment: own\n"
+        "data:\n"
+        "  train: {type: counting, size: 4, scene_seed: 1}\n"
+        "  validation: {type: counting, size: 4, scene_seed: 2}\n"
+        "  prompt_template: prompt.jinja\n"
+        "model: {source: {type: tiny, family: qwen2_5_vl}}\n"
+        "reward: {mixture: [{function: count}, {function: format}]}\n"
+    )
+    own = asked_of("config.yaml", "evaluation.n=3")
+    assert [term.function for term in own.reward.terms] == ["count", "format"] and own.evaluation.n == 3
+    other = asked_of("config.yaml", "reward.kwargs={}", reward="r1v")
+    assert (other.reward.function, other.reward.mixture) == ("r1v", ())
+    (greedy, sampled) = ProtocolRequest(config=own).resolved()
+    assert ProtocolRequest(config=own).source_of(greedy) == own.data.validation
+    assert greedy.prompt == sampled.prompt == "{{ content }} Count."

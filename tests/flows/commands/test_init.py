@@ -135,7 +135,7 @@ def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path:
 def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable[..., Result], tmp_path: Path) -> None:
     image(tmp_path / "far" / "away" / "0.png")
     data = jsonl(tmp_path / "rows.jsonl", [{"ask": f"{n}?", "pic": "0.png", "truth": n} for n in range(5)])
-    assert "name it: --prompt-key COLUMN --answer-key COLUMN" in refusal(run(data))
+    assert "name it to `sightline init`: --prompt-key COLUMN --answer-key COLUMN" in refusal(run(data))
     named = ["--prompt-key", "ask", "--answer-key", "truth", "--image-key", "pic"]
     said = refusal(run(data, *named))
     assert (

@@ -101,7 +101,7 @@ def test_images_inside_the_turns_need_no_column(write_jsonl, write_image):
 
 def test_columns_of_unusual_names_are_named(write_jsonl):
     row = {"q": "What?", "shown": ["a.png"], "gold_label": "A cat."}
-    with pytest.raises(ValueError, match="name it: --prompt-key COLUMN --answer-key COLUMN"):
+    with pytest.raises(ValueError, match="name it to `sightline init`: --prompt-key COLUMN --answer-key COLUMN"):
         inspect_data(local(write_jsonl([row])))
     named = {"prompt_key": "q", "answer_key": "gold_label", "image_key": "shown"}
     found = inspect_data(local(write_jsonl([row])), NamedColumns(**named))

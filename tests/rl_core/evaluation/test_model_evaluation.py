@@ -13,11 +13,12 @@ from transformers import AutoModelForImageTextToText
 
 from rl_core.checkpoints.manifest import CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore
-from rl_core.config.loading import dump_config
+from rl_core.config.loading import dump_config, load_config
 from rl_core.data.images import ImageStore
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.model_evaluation import FoundModel, Measurement, _render_all, evaluate_model, find_model
 from rl_core.evaluation.protocol_result import ProtocolResult
+from rl_core.evaluation.protocols.own import own_protocols
 from rl_core.evaluation.protocols.registry import GEO3K_EASYR1, SUPERCLEVR_R1V
 from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
 from rl_core.models.pixels import PixelCache
@@ -27,12 +28,14 @@ from rl_core.sources.counting import CountingSource
 from rl_core.training.batches import UpdateBatch
 from tests.rl_core.builders import groups_of
 from tests.rl_core.models.plain import greedy_response
+from tests.rl_core.small_run import SMALL
 from tests.rl_core.steps import optimizer_batch, save_state
 
 SOURCE = CountingSource(type="counting", size=5, scene_seed=9, image_size=56)
 GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max_response_length=8))
 SAMPLED = replace(GEO3K_EASYR1, min_pixels=1, answering=replace(GEO3K_EASYR1.answering, n=2, max_response_length=6))
-MEASUREMENTS = [Measurement(protocol=GREEDY, source=SOURCE), Measurement(protocol=SAMPLED, source=SOURCE)]
+(OWN,) = own_protocols(load_config(SMALL, ["evaluation={modes: [sampled], n: 2, limit: 3}"]))
+MEASUREMENTS = [Measurement(protocol=protocol, source=SOURCE) for protocol in (GREEDY, SAMPLED, OWN)]
 
 Found = list[tuple[ProtocolResult, list[EvaluationItem]]]
 
@@ -49,7 +52,9 @@ def found(shared_worker, model: FoundModel) -> Iterator[Found]:
 
 
 def test_every_protocol_gets_its_result(found: Found) -> None:
-    (greedy, greedy_items), (sampled, sampled_items) = found
+    (greedy, greedy_items), (sampled, sampled_items), (own, own_items) = found
+    assert (own.name, own.result.n, own.result.samples) == ("small-sampled", 3, 6)
+    assert all("inside <answer>" in item.prompt for item in own_items)
     assert (greedy.name, greedy.result.n, greedy.result.samples) == ("superclevr-r1v@1", 5, 5)
     assert (sampled.name, sampled.result.n, sampled.result.samples) == ("geo3k-easyr1@1", 5, 10)
     assert [k for k, _ in sampled.result.pass_at] == [1, 2]
