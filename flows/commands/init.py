@@ -11,8 +11,9 @@ from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
 from rl_core.sources.options import option_columns
-from rl_core.sources.rows import BadRow, cut_text
+from rl_core.sources.rows import BadRow
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
+from rl_core.wording import shortened
 from tasks.new_config.held_out import Split
 from tasks.new_config.writing import (
     InitOptions,
@@ -95,7 +96,7 @@ def _say_how_it_was_split(split: Split, console: Console) -> None:
     values = sorted(set().union(*split.answers.values()))
     if 0 < len(values) <= _FEW_ANSWERS:
         for name, counts in split.answers.items():
-            shares = ", ".join(f"{cut_text(value, _LONGEST_ANSWER)} {counts[value]}" for value in values)
+            shares = ", ".join(f"{shortened(value, _LONGEST_ANSWER)} {counts[value]}" for value in values)
             say(console, f"{name}: {shares}", label="[bold]answers[/bold]")
 
 

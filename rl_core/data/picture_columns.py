@@ -9,7 +9,7 @@ from PIL import Image
 
 from rl_core.data.pixels import read_image
 from rl_core.sources.media import IMAGE_NAMES, UNREAD_ENDINGS, images_in, is_image_name, media_items, path_named
-from rl_core.sources.rows import cut_text
+from rl_core.wording import shortened
 
 _TRIED = 20
 _SHOWN = 60
@@ -85,4 +85,4 @@ def _why_unused(name: str, item: Any, folders: Sequence[Path], *, shows: bool, r
 
 
 def _short(item: Any) -> str:
-    return repr(cut_text(str(item), _SHOWN))
+    return repr(shortened(str(item), _SHOWN))

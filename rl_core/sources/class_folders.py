@@ -12,11 +12,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from rl_core.files import lies_below
+from rl_core.sources.columns import Columns
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE
 from rl_core.sources.media import UNREAD_ENDINGS
-from rl_core.sources.rows import BadRow, ImageInput, Row, VideoInput
-from rl_core.sources.tables import FolderReader
+from rl_core.sources.tables import FolderReader, RawRow
 
 _IMAGE_ENDINGS = frozenset(
     {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".tga"}
@@ -24,6 +23,7 @@ _IMAGE_ENDINGS = frozenset(
 )
 _VIDEO_ENDINGS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v"})
 _MOST_NAMED = 50
+_COLUMNS = Columns(prompt_key="question", image_key="image", video_key="video", answer_key="class")
 
 
 def is_class_folder(folder: Path) -> bool:
@@ -37,6 +37,7 @@ class ClassFolderReader(FolderReader):
     turn."""
 
     kind = "imagefolder"
+    columns: Columns = _COLUMNS
 
     @cached_property
     def _classes(self) -> dict[str, list[Path]]:
@@ -61,34 +62,19 @@ class ClassFolderReader(FolderReader):
     def _names(self) -> list[str]:
         return [f"{file.parent.name}/{file.name}" for file in self.files]
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
-        for index, (path, origin) in enumerate(zip(self.files, self._names, strict=True)):
-            yield self._row(index, path, origin)
+    @override
+    def raw_rows(self) -> Iterator[RawRow]:
+        for path, origin in zip(self.files, self._names, strict=True):
+            kind = "video" if path.suffix.lower() in _VIDEO_ENDINGS else "image"
+            values = {"question": self._question(kind), kind: path.absolute(), "class": path.parent.name}
+            yield RawRow(values, self.folder, origin)
 
-    def _row(self, index: int, path: Path, origin: str) -> Row | BadRow:
-        if not lies_below(path, self.folder):
-            return BadRow(index=index, column="file", reason=f"it is a link out of {self.folder}", origin=origin)
-        is_video = path.suffix.lower() in _VIDEO_ENDINGS
-        images: tuple[ImageInput, ...] = () if is_video else (path,)
-        videos: tuple[VideoInput, ...] = (path,) if is_video else ()
-        return Row(
-            index=index,
-            question=self._question(is_video=is_video),
-            images=images,
-            answer=path.parent.name,
-            data_source=self.name,
-            videos=videos,
-            origin=origin,
-            image_column="file",
-            video_column="file",
-        )
-
-    def _question(self, *, is_video: bool) -> str:
-        place, what = (VIDEO_PLACE, "video") if is_video else (IMAGE_PLACE, "image")
+    def _question(self, kind: str) -> str:
+        place = VIDEO_PLACE if kind == "video" else IMAGE_PLACE
         names = list(self._classes)
         if not 1 < len(names) <= _MOST_NAMED:
-            return f"{place}What does the {what} show?"
-        return f"{place}What does the {what} show: {', '.join(names[:-1])} or {names[-1]}?"
+            return f"{place}What does the {kind} show?"
+        return f"{place}What does the {kind} show: {', '.join(names[:-1])} or {names[-1]}?"
 
 
 def _media_in(folder: Path) -> Iterator[Path]:

@@ -15,7 +15,8 @@ from rl_core.section import Section
 from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
 from rl_core.sources.media import images_in, media_items, videos_in
 from rl_core.sources.options import AnswerAs, OptionsKey, option_columns, read_options, right_letter
-from rl_core.sources.rows import BadRow, Row, Turn, cut_text, json_columns, unwritable_row
+from rl_core.sources.rows import BadRow, Row, Turn, json_columns, unwritable_row
+from rl_core.wording import shortened
 
 _NAMED_COLUMNS = 30
 _LONGEST_NAME = 60
@@ -135,7 +136,7 @@ class RowParser:
             return answer
         found = find_answer(pattern, answer_text(answer))
         if found is None:
-            text = cut_text(answer_text(answer), _LONGEST_TEXT)
+            text = shortened(answer_text(answer), _LONGEST_TEXT)
             raise ValueError(f"columns.answer_pattern {pattern!r} finds no answer in {text!r}")
         return found
 
@@ -217,12 +218,12 @@ def nearest_columns(name: str, available: Collection[str]) -> str:
     """The end of a sentence about a missing column: the nearest names, or all names."""
     close = _close(name, available)
     if close:
-        return f"; did you mean {' or '.join(repr(cut_text(name, _LONGEST_NAME)) for name in close)}?"
+        return f"; did you mean {' or '.join(repr(shortened(name, _LONGEST_NAME)) for name in close)}?"
     return f"; its columns are {name_columns(available)}"
 
 
 def name_columns(available: Collection[str]) -> str:
     """Names of columns for a message: a damaged file may have thousands of long ones."""
-    named = [repr(cut_text(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
+    named = [repr(shortened(name, _LONGEST_NAME)) for name in sorted(available)[:_NAMED_COLUMNS]]
     more = len(available) - _NAMED_COLUMNS
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

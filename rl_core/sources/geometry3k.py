@@ -4,7 +4,7 @@ Source: Lu et al., "Inter-GPS" (2021), https://github.com/lupantech/InterGPS; th
 dataset that EasyR1's baselines use: the annotated text after one image, and the text of the right choice as the answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,15 @@ from typing import Any
 
 from typing_extensions import override
 
-from rl_core.files import lies_below, read_regular
+from rl_core.files import read_regular
+from rl_core.sources.columns import Columns
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.json_rows import parse_json
-from rl_core.sources.rows import BadRow, Row, unwritable_row
-from rl_core.sources.tables import FolderReader
+from rl_core.sources.tables import FolderReader, RawRow
 
 ITEM_FILE = "data.json"
 DIAGRAM_FILE = "img_diagram.png"
+_COLUMNS = Columns(prompt_key="annotat_text", image_key=DIAGRAM_FILE, video_key=None)
 _KEPT = ("id", "choices", "problem_type_graph", "problem_type_goal", "data_type")
 
 
@@ -28,41 +29,33 @@ class Geometry3kReader(FolderReader):
     """The item folders below `folder`, in the order of their numbers."""
 
     kind = "geometry3k"
+    columns: Columns = _COLUMNS
 
     @cached_property
     @override
     def files(self) -> list[Path]:
         return sorted(self.folder.glob(f"*/{ITEM_FILE}"), key=_item_order)[: self.limit]
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
-        for index, path in enumerate(self.files):
-            yield self._row(index, path)
+    @override
+    def raw_rows(self) -> Iterator[RawRow]:
+        for path in self.files:
+            yield _raw_row(path, path.parent)
 
-    def _row(self, index: int, path: Path) -> Row | BadRow:
-        origin, column = path.parent.name, ITEM_FILE
-        try:
-            item = _read_item(path)
-            if (bad := unwritable_row(item, index=index, origin=origin)) is not None:
-                return bad
-            column = "annotat_text"
-            question = _text(item, column)
-            column = "answer"
-            answer = _right_choice(item)
-            column = DIAGRAM_FILE
-            diagram = _diagram(path.parent)
-        except ValueError as error:
-            return BadRow(index=index, column=column, reason=str(error), origin=origin)
-        return Row(
-            index=index,
-            question=IMAGE_PLACE + question,
-            images=(diagram,),
-            answer=answer,
-            data_source=self.name,
-            extra={key: item[key] for key in _KEPT if key in item} | {"letter": item["answer"]},
-            origin=origin,
-            question_column="annotat_text",
-            image_column=DIAGRAM_FILE,
-        )
+
+def _raw_row(path: Path, folder: Path) -> RawRow:
+    try:
+        item = _read_item(path)
+    except ValueError as error:
+        return RawRow(str(error), folder, folder.name, ITEM_FILE)
+    question, letter = item.get("annotat_text"), item.get("answer")
+    try:
+        answer = _right_choice(letter, item.get("choices")) if letter else None
+    except ValueError as error:
+        return RawRow(str(error), folder, folder.name, "answer")
+    values = {key: item[key] for key in _KEPT if key in item} | {"letter": letter, "answer": answer}
+    is_asked = isinstance(question, str) and question.strip()
+    values["annotat_text"] = f"{IMAGE_PLACE}{question}" if is_asked else None
+    return RawRow({**values, DIAGRAM_FILE: (folder / DIAGRAM_FILE).absolute()}, folder, folder.name)
 
 
 def _item_order(path: Path) -> tuple[int, str]:
@@ -80,27 +73,7 @@ def _read_item(path: Path) -> dict[str, Any]:
     return item
 
 
-def _diagram(folder: Path) -> Path:
-    # A downloaded folder must not choose which files of this machine are read.
-    path = folder / DIAGRAM_FILE
-    if not lies_below(path, folder):
-        raise ValueError(f"it is a link out of the item's folder, to {path.readlink()}")
-    return path
-
-
-def _text(item: Mapping[str, Any], key: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("the question is missing")
-    if IMAGE_PLACE in value:
-        raise ValueError(f"the question contains {IMAGE_PLACE}, which marks the diagram's place")
-    return value
-
-
-def _right_choice(item: Mapping[str, Any]) -> str:
-    letter, choices = item.get("answer"), item.get("choices")
-    if not letter:
-        raise ValueError("the answer is missing")
+def _right_choice(letter: Any, choices: Any) -> str:
     if not isinstance(choices, list) or letter not in [chr(ord("A") + number) for number in range(len(choices))]:
         raise ValueError(f"the answer {letter!r} is none of the choices {choices}")
     return str(choices[ord(letter) - ord("A")])

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Final, Literal
@@ -121,18 +122,15 @@ class HubReader(TableReader):
 
     @override
     def raw_rows(self) -> Iterator[RawRow]:
-        from rl_core.sources.parquet_rows import Unreadable, arrow_rows  # here: a config loads no Arrow
+        from rl_core.sources.parquet_rows import arrow_rows  # here: a config loads no Arrow
 
         # The rows of a local folder may name files in it; paths of a dataset on the hub mean nothing on this machine
         # unless `media_dir` is set.
         folder = Path(self.name)
         # Arrow tables hold an image as its bytes and path; any other format would decode it.
         tables = self._dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        for values in (values for table in tables for values in arrow_rows(table)):
-            if isinstance(values, Unreadable):
-                yield RawRow(values.reason, folder, column=values.column)
-            else:
-                yield RawRow(values, folder)
+        for values, column in chain.from_iterable(map(arrow_rows, tables)):
+            yield RawRow(values, folder, column=column)
 
     @cached_property
     def _dataset(self) -> "Dataset":

@@ -54,7 +54,7 @@ class LocalSource(TableSource):
         kind = _find_kind(path) if self.format == "auto" else self.format
         if kind in _FOLDERS:
             reader_of, content = _FOLDERS[kind]
-            reader = reader_of(folder=path, limit=self.limit)
+            reader = reader_of(place=self.path, media_dir=self.media_dir, limit=self.limit)
             if not path.is_dir() or not reader.files:
                 raise ValueError(f"data source {path}: no {content} in it")
             return reader

@@ -18,7 +18,8 @@ from urllib.parse import unquote_to_bytes
 from PIL import Image
 
 from rl_core.files import lies_below
-from rl_core.sources.rows import ImageInput, VideoInput, cut_text
+from rl_core.sources.rows import ImageInput, VideoInput
+from rl_core.wording import shortened
 
 IMAGE_NAMES: Final = (
     *(
@@ -197,4 +198,4 @@ def _why_no_path(text: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    return repr(cut_text(text, _SHOWN))
+    return repr(shortened(text, _SHOWN))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,33 +24,27 @@ _PARQUET = b"PAR1"  # the beginning of a whole file, and of a damaged one
 _JSON_MARK = {b"sightline": b"json"}
 
 
-class Unreadable(NamedTuple):
-    """The column at fault in a row that cannot be read, and the reason."""
-
-    column: str
-    reason: str
-
-
-def arrow_rows(table: Any) -> Iterator[dict[str, Any] | Unreadable]:
-    """The rows of an Arrow table or batch. A row is unreadable if Python has no form for a value: a text that is not
-    UTF-8, which Parquet does not check, or a time in the year 292277026596."""
+def arrow_rows(table: Any) -> Iterator[tuple[dict[str, Any] | str, str]]:
+    """The rows of an Arrow table or batch, each with an empty text; or the reason why one cannot be read, with the
+    column at fault: Python has no form for a value, such as a text that is not UTF-8, which Parquet does not check, or
+    a time in the year 292277026596."""
     try:
-        rows = table.to_pylist()
+        rows = [(values, "") for values in table.to_pylist()]
     except _CONVERSION_ERRORS:  # of one row or several
         rows = [_arrow_row(table.slice(number, 1)) for number in range(table.num_rows)]
     yield from rows
 
 
-def _arrow_row(table: Any) -> dict[str, Any] | Unreadable:
+def _arrow_row(table: Any) -> tuple[dict[str, Any] | str, str]:
     values = {}
     for name in table.schema.names:
         try:
             (values[name],) = table.column(name).to_pylist()
         except UnicodeDecodeError as error:
-            return Unreadable(name, f"a text is no UTF-8: {error}")
+            return f"a text is no UTF-8: {error}", name
         except _CONVERSION_ERRORS as error:
-            return Unreadable(name, f"a value of type {table.column(name).type} cannot be read: {error}")
-    return values
+            return f"a value of type {table.column(name).type} cannot be read: {error}", name
+    return values, ""
 
 
 def json_column(name: str) -> Any:
@@ -87,21 +81,20 @@ class ParquetReader(FileTable):
                 number = 0
                 packed = [field.name for field in file.schema_arrow if field.metadata == _JSON_MARK]
                 while (batch := _next_batch(batches, path)) is not None:
-                    for values in arrow_rows(batch):
-                        yield _raw_row(values, packed, path.parent, origin=f"{path.name} row {number}")
+                    for values, column in arrow_rows(batch):
+                        row = RawRow(values, path.parent, f"{path.name} row {number}", column)
+                        yield _unpacked(row, values, packed) if isinstance(values, dict) else row
                         number += 1
 
 
-def _raw_row(values: dict[str, Any] | Unreadable, packed: Sequence[str], folder: Path, *, origin: str) -> RawRow:
-    if isinstance(values, Unreadable):
-        return RawRow(values.reason, folder, origin, column=values.column)
+def _unpacked(row: RawRow, values: dict[str, Any], packed: Sequence[str]) -> RawRow:
     texts = {name: text for name in packed if (text := values.pop(name)) is not None}
     for name, text in texts.items():
         try:
             values[name] = parse_json(text)
         except ValueError as error:
-            return RawRow(f"the column's text {error}", folder, origin, column=name)
-    return RawRow(values, folder, origin)
+            return row._replace(values=f"the column's text {error}", column=name)
+    return row
 
 
 def _read_metadata(path: Path) -> Any:

@@ -13,6 +13,7 @@ from PIL import Image
 from rl_core.answers import Answer, answer_text
 from rl_core.digests import file_digests
 from rl_core.files import check_regular
+from rl_core.wording import shortened
 
 ImageInput = bytes | Path | Image.Image
 """An image as a source has it: encoded, as a file, or decoded."""
@@ -89,20 +90,12 @@ class BadRow:
     origin: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "column", cut_text(self.column, _LONGEST_NAME))
-        object.__setattr__(self, "reason", cut_text(self.reason, _LONGEST_REASON))
+        object.__setattr__(self, "column", shortened(self.column, _LONGEST_NAME))
+        object.__setattr__(self, "reason", shortened(self.reason, _LONGEST_REASON))
 
     def __str__(self) -> str:
         place = f" ({self.origin})" if self.origin else ""
         return f"row {self.index}{place}, column {self.column!r}: {self.reason}"
-
-
-def cut_text(text: str, longest: int) -> str:
-    """The text; a longer one without its middle, because its end often says what is wrong."""
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return f"{text[:half]} ... {text[-half:]}"
 
 
 def unwritable_row(values: Mapping[str, Any], *, index: int, origin: str) -> BadRow | None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -188,11 +188,10 @@ class WholeTable(FileTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderReader(ABC):
-    """Reads a folder in which each file is a row, without columns that could be missing."""
+class FolderReader(TableReader):
+    """Reads a folder in which each file is a row, of columns that the kind of folder has."""
 
-    folder: Path
-    limit: int | None = None
+    columns: Columns = field(default_factory=Columns)
     kind: ClassVar[str]
     """The `format` of a local source."""
 
@@ -202,13 +201,21 @@ class FolderReader(ABC):
         """The file of each row."""
 
     @property
+    @override
     def name(self) -> str:
-        """The folder's name."""
         return self.folder.absolute().name
 
     @property
-    def row_count(self) -> int:
-        """Number of rows."""
+    def folder(self) -> Path:
+        """The folder itself."""
+        return Path(self.place)
+
+    @override
+    def column_names(self) -> set[str]:
+        return set(self.columns.meanings)
+
+    @override
+    def count(self) -> int:
         return len(self.files)
 
     def content(self) -> dict[str, Any]:
@@ -218,6 +225,3 @@ class FolderReader(ABC):
     def glance(self) -> Glance:
         """The number of rows and their data source."""
         return Glance(rows=self.row_count, names=frozenset([self.name]))
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Row | BadRow]: ...

@@ -274,7 +274,7 @@ def test_images_of_a_class_that_no_decoder_reads_are_named(init: Init, tmp_path:
         image(tmp_path / "pets" / ("cat", "dog")[number % 2] / f"{number}.png", number)
     (tmp_path / "pets" / "cat" / "00.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
     said, config = init(tmp_path / "pets")
-    assert "(cat/00.heic), column 'file': the image 00.heic is HEIC, which no installed decoder reads" in said
+    assert "(cat/00.heic), column 'image': the image 00.heic is HEIC, which no installed decoder reads" in said
     assert len(rows_of(config)) == 12
 
 

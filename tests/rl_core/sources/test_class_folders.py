@@ -47,7 +47,7 @@ def test_a_link_out_of_the_folder_costs_its_row(folder, tmp_path):
     (folder / "cat" / "0.png").symlink_to(tmp_path / "private.png")
     first, *others = local(folder).open()
     assert isinstance(first, BadRow)
-    assert "a link out of" in first.reason
+    assert "leads out of" in first.reason
     assert len(others) == 3
 
 

@@ -34,7 +34,7 @@ def test_items_come_by_number_with_the_text_of_the_right_choice(tmp_path):
         ({"answer": "E"}, "answer", "none of the choices"),
         ({"choices": None}, "answer", "none of the choices"),
         ({"annotat_text": ""}, "annotat_text", "the question is missing"),
-        ({"annotat_text": "<image> x"}, "annotat_text", "marks the diagram's place"),
+        ({"annotat_text": "<image> x"}, "annotat_text", "2 <image> in the question"),
         ({"data_type": "\ud83d"}, "data_type", "half a character"),
     ],
 )
@@ -71,4 +71,4 @@ def test_a_diagram_that_is_a_link_out_of_its_folder_is_not_read(tmp_path):
     (row,) = local(tmp_path / "items").open()
     assert isinstance(row, BadRow)
     assert (row.column, row.index) == ("img_diagram.png", 0)
-    assert "a link out of the item's folder" in row.reason
+    assert "leads out of" in row.reason
