@@ -37,7 +37,7 @@ from flows.settings import FLOW_DEFAULTS
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
-from rl_core.distributed.ranks import LONE, Ranks, World
+from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache, VisionPixels
 from rl_core.models.tiny import build_tiny_model
@@ -73,11 +73,8 @@ class FirstOfMany(Ranks):
         dist.init_process_group("fake", rank=0, world_size=size, store=FakeStore())
         mesh = init_device_mesh("cuda", (size,), mesh_dim_names=("shards",))
         group = mesh.get_group("shards")
-        world = World(
-            shards=mesh["shards"], replicas=None, objects=group, checkpoints=group, sequence=None, generator=None,
-            layout="full",
-        )  # fmt: skip
-        return cls(RankPlace(rank=0, size=size, ranks_per_node=size, meeting=""), world)
+        place = RankPlace(rank=0, size=size, ranks_per_node=size, meeting="")
+        return cls(place=place, shards=mesh["shards"], objects=group, checkpoint_group=group)
 
     def gather(self, value: Any) -> list[Any]:
         """See Ranks."""

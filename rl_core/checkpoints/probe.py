@@ -8,48 +8,20 @@ implementation can compute these.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.files import read_json, relative_name
 from rl_core.models.policy import PolicyModel
-from rl_core.types import Float32Array, Group, Int32Array, Prompt, VideoClip
+from rl_core.types import Float32Array, Group, Int64Array, Prompt, Rollout, VideoClip
 
 PROBE_NAME = "probe.json"
 _PNG = b"\x89PNG"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProbeItem:
-    """One prompt with one response.
-
-    Attributes:
-        name: `<prompt uid>/<sample index>`, for messages.
-        token_ids: [P] int32 prompt, images expanded to their placeholder tokens.
-        engine_token_ids: [E] int32 prompt with one placeholder for each image.
-        response_ids, log_probs: [R] int32, and float32 log_softmax(logits) by the trainer.
-        position_ids: [3, P] int64 for a prompt with videos, because implementations differ in the positions of the text
-            after a video; None for any other prompt.
-    """
-
-    name: str
-    token_ids: Int32Array
-    engine_token_ids: Int32Array
-    response_ids: Int32Array
-    log_probs: Float32Array
-    image_uids: tuple[str, ...] = ()
-    videos: tuple[VideoClip, ...] = ()
-    position_ids: npt.NDArray[np.int64] | None = None
-
-    @property
-    def shown_uids(self) -> tuple[str, ...]:
-        """Uids of the images, then of the videos' frames."""
-        return self.image_uids + tuple(uid for clip in self.videos for uid in clip.frame_uids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,14 +32,24 @@ class Probe:
         dtype: Number format of the trainer's weights.
         device: Name of the device that computed the log-probs.
         topology: The workers that trained together (Ranks.topology).
-        images: Uid -> PNG or JPEG bytes of the items' images.
+        groups: Prompts and responses; `log_probs` of a rollout are log_softmax(logits) by the trainer. One that was
+            read has only what a pass of the model needs.
+        positions: Uid of a prompt with videos -> [3, P] int64 position ids, because implementations differ in those of
+            the text after a video.
+        images: Uid -> PNG or JPEG bytes of the images.
     """
 
     dtype: str
     device: str
     topology: str
-    items: Sequence[ProbeItem]
+    groups: Sequence[Group]
+    positions: Mapping[str, Int64Array] = field(default_factory=dict)
     images: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        """Those of all groups."""
+        return [rollout for group in self.groups for rollout in group.rollouts]
 
 
 def build_probe(
@@ -78,7 +60,7 @@ def build_probe(
     device: str,
     topology: str = TOPOLOGY_ALONE,
     encoded_image: Callable[[str], bytes],
-    video_positions: Callable[[Prompt], npt.NDArray[np.int64]],
+    video_positions: Callable[[Prompt], Int64Array],
 ) -> Probe:
     """The probe of some groups.
 
@@ -87,23 +69,20 @@ def build_probe(
         encoded_image: Image uid -> PNG or JPEG bytes.
         video_positions: Prompt with videos -> [3, P] position ids.
     """
-    items = [
-        ProbeItem(
-            name=f"{rollout.prompt_uid}/{rollout.sample_index}",
-            token_ids=group.prompt.token_ids,
-            engine_token_ids=group.prompt.engine_token_ids,
-            response_ids=rollout.response_ids,
-            log_probs=values,
-            image_uids=group.prompt.image_uids,
-            videos=group.prompt.videos,
-            position_ids=video_positions(group.prompt) if group.prompt.videos else None,
-        )
-        for group, group_log_probs in zip(groups, log_probs, strict=True)
-        for rollout, values in zip(group.rollouts, group_log_probs, strict=True)
-    ]
-    uids = {uid for item in items for uid in item.shown_uids}
-    images = {uid: encoded_image(uid) for uid in sorted(uids)}
-    return Probe(dtype=dtype, device=device, topology=topology, items=items, images=images)
+    uids = {uid for group in groups for uid in group.prompt.shown_uids}
+    return Probe(
+        dtype=dtype,
+        device=device,
+        topology=topology,
+        groups=[_with_log_probs(group, found) for group, found in zip(groups, log_probs, strict=True)],
+        positions={group.prompt.uid: video_positions(group.prompt) for group in groups if group.prompt.videos},
+        images={uid: encoded_image(uid) for uid in sorted(uids)},
+    )
+
+
+def _with_log_probs(group: Group, log_probs: Sequence[Float32Array]) -> Group:
+    pairs = zip(group.rollouts, log_probs, strict=True)
+    return replace(group, rollouts=[replace(rollout, log_probs=found) for rollout, found in pairs])
 
 
 @contextmanager
@@ -128,7 +107,11 @@ def write_probe(folder: Path, probe: Probe) -> None:
         "device": probe.device,
         "topology": probe.topology,
         "log_probs_are": "log_softmax(logits) in float32, without temperature and without banned tokens",
-        "items": [_as_json(item, names) for item in probe.items],
+        "items": [
+            _as_json(group.prompt, rollout, names, probe.positions.get(group.prompt.uid))
+            for group in probe.groups
+            for rollout in group.rollouts
+        ],
     }
     (folder / PROBE_NAME).write_text(json.dumps(content, indent=1) + "\n")
 
@@ -136,36 +119,44 @@ def write_probe(folder: Path, probe: Probe) -> None:
 def read_probe(folder: Path) -> Probe:
     """Read a probe, equal to the bit. Raises ValueError if it names a file outside its folder."""
     content = read_json(folder / PROBE_NAME)
-    files = sorted({relative_name(name) for item in content["items"] for name in _files_of(item)})
+    items: list[dict[str, Any]] = content["items"]
+    files = sorted({relative_name(name) for item in items for name in _files_of(item)})
+    positions = {_uid_of(item): item["position_ids"] for item in items if item["position_ids"] is not None}
     return Probe(
         dtype=content["dtype"],
         device=content["device"],
         topology=content["topology"],
-        items=[_from_json(item) for item in content["items"]],
+        # In the groups in which they were saved, because another packing rounds differently.
+        groups=[_from_json(uid, list(of_prompt)) for uid, of_prompt in groupby(items, key=_uid_of)],
+        positions={uid: np.array(values, np.int64) for uid, values in positions.items()},
         images={Path(name).stem: (folder / name).read_bytes() for name in files},
     )
 
 
 def differences(probe: Probe, log_probs: Sequence[Float32Array]) -> Float32Array:
-    """|probe - log_probs|, with log_probs [item] -> [R], of all tokens of all items: [sum R]; NaN where either is
+    """|probe - log_probs|, with log_probs [rollout] -> [R], of all tokens of all rollouts: [sum R]; NaN where either is
     NaN."""
-    return np.concatenate([np.abs(item.log_probs - found) for item, found in zip(probe.items, log_probs, strict=True)])
+    return np.concatenate([np.abs(one.log_probs - found) for one, found in zip(probe.rollouts, log_probs, strict=True)])
 
 
 def _image_name(uid: str, encoded: bytes) -> str:
     return f"{uid}.png" if encoded.startswith(_PNG) else f"{uid}.jpg"
 
 
-def _as_json(item: ProbeItem, image_names: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(
+    prompt: Prompt, rollout: Rollout, image_names: Mapping[str, str], positions: Int64Array | None
+) -> dict[str, Any]:
     return {
-        "name": item.name,
-        "token_ids": item.token_ids.tolist(),
-        "engine_token_ids": item.engine_token_ids.tolist(),
-        "response_ids": item.response_ids.tolist(),
-        "log_probs": item.log_probs.tolist(),
-        "images": [image_names[uid] for uid in item.image_uids],
-        "videos": [{"frames": [image_names[uid] for uid in clip.frame_uids], "fps": clip.fps} for clip in item.videos],
-        "position_ids": None if item.position_ids is None else item.position_ids.tolist(),
+        "name": f"{prompt.uid}/{rollout.sample_index}",
+        "token_ids": prompt.token_ids.tolist(),
+        "engine_token_ids": prompt.engine_token_ids.tolist(),
+        "response_ids": rollout.response_ids.tolist(),
+        "log_probs": rollout.log_probs.tolist(),
+        "images": [image_names[uid] for uid in prompt.image_uids],
+        "videos": [
+            {"frames": [image_names[uid] for uid in clip.frame_uids], "fps": clip.fps} for clip in prompt.videos
+        ],
+        "position_ids": None if positions is None else positions.tolist(),
     }
 
 
@@ -178,15 +169,33 @@ def _uids(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(Path(name).stem for name in names)
 
 
-def _from_json(item: Mapping[str, Any]) -> ProbeItem:
-    positions = item["position_ids"]
-    return ProbeItem(
-        name=item["name"],
-        token_ids=np.array(item["token_ids"], np.int32),
-        engine_token_ids=np.array(item["engine_token_ids"], np.int32),
-        response_ids=np.array(item["response_ids"], np.int32),
-        log_probs=np.array(item["log_probs"], np.float32),
-        image_uids=_uids(item["images"]),
-        videos=tuple(VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in item["videos"]),
-        position_ids=None if positions is None else np.array(positions, np.int64),
+def _uid_of(item: Mapping[str, Any]) -> str:
+    return str(item["name"]).rpartition("/")[0]
+
+
+def _from_json(uid: str, items: Sequence[Mapping[str, Any]]) -> Group:
+    asked = items[0]
+    prompt = Prompt(
+        uid=uid,
+        data_source="probe",
+        question="",
+        text="",
+        answer="",
+        token_ids=np.array(asked["token_ids"], np.int32),
+        engine_token_ids=np.array(asked["engine_token_ids"], np.int32),
+        image_uids=_uids(asked["images"]),
+        videos=tuple(VideoClip(frame_uids=_uids(video["frames"]), fps=video["fps"]) for video in asked["videos"]),
     )
+    rollouts = [
+        Rollout(
+            prompt_uid=uid,
+            sample_index=int(item["name"].rpartition("/")[2]),
+            response_ids=np.array(item["response_ids"], np.int32),
+            log_probs=np.array(item["log_probs"], np.float32),
+            text="",
+            finish_reason="length",
+            policy_version=0,
+        )
+        for item in items
+    ]
+    return Group(prompt=prompt, rollouts=rollouts)

@@ -27,7 +27,7 @@ def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
 def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
     """Set every weight, or this rank's part of it, to what the first rank has read; what the others have `read` tells
     only shapes and number formats. Every rank calls it."""
-    if ranks.world is None:
+    if ranks.objects is None:
         return
     for name, parameter in module.named_parameters():
         if ranks.is_first:

@@ -27,29 +27,6 @@ _LAST_MEETING: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
-    """What several ranks share. A group that this rank is alone in is None.
-
-    Attributes:
-        shards: The ranks over which one replica of the weights is spread.
-        replicas: Those that have the same part of the weights as this one.
-        objects: All ranks, to exchange small values.
-        checkpoints: All ranks, to write and read checkpoints, which a thread may do during the training.
-        sequence: Those that compute the same sequences together with this one.
-        generator: Those that hold a generator together with this one.
-        layout: Where weights, gradients and moments lie.
-    """
-
-    shards: DeviceMesh | None
-    replicas: dist.ProcessGroup | None
-    objects: dist.ProcessGroup
-    checkpoints: dist.ProcessGroup
-    sequence: dist.ProcessGroup | None
-    generator: dist.ProcessGroup | None
-    layout: Layout
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratorRanks:
     """The ranks that hold one generator together, as one of them sees them: `size` consecutive ones. Their process
     group is of CPU tensors; None for a rank with a generator of its own."""
@@ -72,17 +49,31 @@ class GeneratorRanks:
         return bool(agreed)
 
 
+@dataclass(kw_only=True, eq=False, slots=True)
 class Ranks:
-    """All ranks. Every method but `close` is called by all of them, in the same order. A rank that is alone has no
-    `world`, and every method returns at once."""
+    """All ranks. Every method but `close` is called by all of them, in the same order. For a rank that is alone every
+    method returns at once. A group that this rank is alone in is None.
 
-    def __init__(
-        self, place: RankPlace, world: World | None, *, ranks_per_sequence: int = 1, ranks_per_generator: int = 1
-    ) -> None:
-        self.place = place
-        self.world = world
-        self._ranks_per_sequence = ranks_per_sequence
-        self._ranks_per_generator = ranks_per_generator
+    Attributes:
+        shards: The ranks over which one replica of the weights is spread.
+        replicas: Those that have the same part of the weights as this one.
+        objects: All ranks, to exchange small values.
+        checkpoint_group: All ranks, to write and read checkpoints, which a thread may do during the training.
+        sequence: Those that compute the same sequences together with this one.
+        generator_group: Those that hold a generator together with this one.
+        layout: Where weights, gradients and moments lie.
+    """
+
+    place: RankPlace
+    shards: DeviceMesh | None = None
+    replicas: dist.ProcessGroup | None = None
+    objects: dist.ProcessGroup | None = None
+    checkpoint_group: dist.ProcessGroup | None = None
+    sequence: dist.ProcessGroup | None = None
+    generator_group: dist.ProcessGroup | None = None
+    layout: Layout = "full"
+    ranks_per_sequence: int = 1
+    ranks_per_generator: int = 1
 
     @classmethod
     def join(
@@ -92,7 +83,7 @@ class Ranks:
         must not exist yet. On a GPU the ranks of a machine take its visible devices in turn. Consecutive ranks compute
         a sequence together, or hold a generator."""
         if place.size == 1:
-            return cls(place, None)
+            return cls(place=place)
         replicas, shards = _replicas_and_shards(place, layout)
         choose_interface(place)
         device = take_device(place.local_rank).type
@@ -104,26 +95,18 @@ class Ranks:
         )
         several = {name: size for name, size in (("replicas", replicas), ("shards", shards)) if size > 1}
         mesh = init_device_mesh(device, tuple(several.values()), mesh_dim_names=tuple(several))
-        world = World(
+        return cls(
+            place=place,
             shards=mesh["shards"] if "shards" in several else None,
             replicas=mesh.get_group("replicas") if "replicas" in several else None,
             objects=_gloo_group(),
-            checkpoints=_gloo_group(),
+            checkpoint_group=_gloo_group(),
             sequence=_group_of_neighbours(place, ranks_per_sequence),
-            generator=_group_of_neighbours(place, ranks_per_generator, backend="gloo"),
+            generator_group=_group_of_neighbours(place, ranks_per_generator, backend="gloo"),
             layout=layout,
+            ranks_per_sequence=ranks_per_sequence,
+            ranks_per_generator=ranks_per_generator,
         )
-        return cls(place, world, ranks_per_sequence=ranks_per_sequence, ranks_per_generator=ranks_per_generator)
-
-    @property
-    def shards(self) -> DeviceMesh | None:
-        """None if this rank has all weights."""
-        return None if self.world is None else self.world.shards
-
-    @property
-    def replicas(self) -> dist.ProcessGroup | None:
-        """None if no other rank adds up its gradients with this one."""
-        return None if self.world is None else self.world.replicas
 
     @property
     def is_first(self) -> bool:
@@ -133,51 +116,45 @@ class Ranks:
     @property
     def learner(self) -> int:
         """The learner that this rank belongs to, from 0."""
-        return self.place.rank // self._ranks_per_sequence
+        return self.place.rank // self.ranks_per_sequence
 
     @property
     def leads_learner(self) -> bool:
         """Whether this rank is the first of its learner, whose ranks all compute the same."""
-        return self.place.rank % self._ranks_per_sequence == 0
+        return self.place.rank % self.ranks_per_sequence == 0
 
     @property
     def learners(self) -> int:
         """Number of learners."""
-        return self.place.size // self._ranks_per_sequence
+        return self.place.size // self.ranks_per_sequence
 
     @property
     def generator(self) -> GeneratorRanks:
         """Those that hold a generator together with this one."""
-        group = None if self.world is None else self.world.generator
-        return GeneratorRanks(place=self.place, size=self._ranks_per_generator, group=group)
+        return GeneratorRanks(place=self.place, size=self.ranks_per_generator, group=self.generator_group)
 
     def gather_from_learners(self, value: Value) -> list[Value]:
         """As `gather`, but one value of each learner, whose ranks all have the same."""
-        return self.gather(value)[:: self._ranks_per_sequence]
+        return self.gather(value)[:: self.ranks_per_sequence]
 
     @property
     def topology(self) -> str:
         """How many ranks there are and how the weights are spread: what the last digits depend on."""
-        if self.world is None:
+        if self.objects is None:
             return TOPOLOGY_ALONE
-        together = f", {self._ranks_per_sequence} for each sequence" if self.world.sequence is not None else ""
-        generators = f", {self._ranks_per_generator} for each generator" if self.world.generator is not None else ""
+        together = f", {self.ranks_per_sequence} for each sequence" if self.sequence is not None else ""
+        generators = f", {self.ranks_per_generator} for each generator" if self.generator_group is not None else ""
         return (
             f"{self.place.size} workers, {self.place.ranks_per_node} on each machine, sharding "
-            f"{self.world.layout}{together}{generators}"
+            f"{self.layout}{together}{generators}"
         )
-
-    @property
-    def checkpoint_group(self) -> dist.ProcessGroup | None:
-        """All ranks, to write and read checkpoints; None for a rank that is alone."""
-        return None if self.world is None else self.world.checkpoints
 
     def gather(self, value: Value) -> list[Value]:
         """The values of all ranks, in their order, on every rank. A value is anything that pickles."""
-        if self.world is None:
+        if self.objects is None:
             return [value]
         found: list[Any] = [None] * self.place.size
-        dist.all_gather_object(found, value, group=self.world.objects)
+        dist.all_gather_object(found, value, group=self.objects)
         return found
 
     @contextmanager
@@ -198,20 +175,20 @@ class Ranks:
     def close(self) -> None:
         """Leave the ranks, unless vLLM has ended torch's process groups before. A rank that leaves closes its
         connections, which may still carry data of the last operation, so all come together once more."""
-        if self.world is None or not dist.is_initialized():
+        if self.objects is None or not dist.is_initialized():
             return
         self.meet_for_the_last_time()
-        self.world = None
+        self.objects = None
         dist.destroy_process_group()
 
     def meet_for_the_last_time(self) -> None:
         """Wait for all ranks, for at most some seconds."""
-        if self.world is not None and dist.is_initialized():
+        if self.objects is not None and dist.is_initialized():
             with suppress(RuntimeError):  # another rank has died
-                dist.monitored_barrier(self.world.objects, timeout=_LAST_MEETING)
+                dist.monitored_barrier(self.objects, timeout=_LAST_MEETING)
 
 
-LONE: Final = Ranks(ALONE, None)
+LONE: Final = Ranks(place=ALONE)
 WHOLE: Final = GeneratorRanks(place=ALONE, size=1, group=None)
 """A worker that trains without others, and has a whole generator."""
 

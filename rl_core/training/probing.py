@@ -2,19 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from rl_core.checkpoints.probe import (
-    Probe,
-    ProbeItem,
-    build_probe,
-    differences,
-    plain_distribution,
-    read_probe,
-)
+from rl_core.checkpoints.probe import Probe, build_probe, differences, plain_distribution, read_probe
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import resume_tolerance
 from rl_core.data.images import ImageStore
@@ -24,7 +16,7 @@ from rl_core.models.packing import prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.types import Float32Array, Group, Int64Array, Prompt, Rollout
+from rl_core.types import Float32Array, Group, Int64Array, Prompt
 
 
 class ProbeMismatch(RuntimeError):
@@ -58,7 +50,7 @@ class Prober:
     def check(self, folder: Path) -> None:
         """Raises ProbeMismatch if the policy's log-probs differ from the probe by more than `resume_tolerance`."""
         probe = read_probe(folder)
-        found = [log_probs for group in self.log_probs(probe_groups(probe)) for log_probs in group]
+        found = [log_probs for group in self.log_probs(probe.groups) for log_probs in group]
         difference = np.concatenate(self.ranks.gather(differences(probe, found)))
         same_place = probe.device == self._device and probe.topology == self.ranks.topology
         bound = resume_tolerance(self.config, same_place=same_place)
@@ -92,43 +84,3 @@ class Prober:
     def _positions(self, prompt: Prompt) -> Int64Array:
         images, videos = self.pixels.get(prompt.image_uids), self.pixels.get_videos(prompt.videos)
         return prompt_positions(prompt, images, videos, self.policy.config)
-
-
-def probe_groups(probe: Probe) -> list[Group]:
-    """The items of a probe for a log-prob pass, in the groups in which they were saved, because another packing rounds
-    differently."""
-    return [_group(uid, list(items)) for uid, items in groupby(probe.items, key=lambda item: _key(item)[0])]
-
-
-def _key(item: ProbeItem) -> tuple[str, int]:
-    uid, _, index = item.name.rpartition("/")
-    return uid, int(index)
-
-
-def _group(uid: str, items: Sequence[ProbeItem]) -> Group:
-    asked = items[0]
-    prompt = Prompt(
-        uid=uid,
-        data_source="probe",
-        question="",
-        text="",
-        answer="",
-        token_ids=asked.token_ids,
-        engine_token_ids=asked.engine_token_ids,
-        image_uids=asked.image_uids,
-        videos=asked.videos,
-    )
-    return Group(prompt=prompt, rollouts=[_rollout(item) for item in items])
-
-
-def _rollout(item: ProbeItem) -> Rollout:
-    uid, index = _key(item)
-    return Rollout(
-        prompt_uid=uid,
-        sample_index=index,
-        response_ids=item.response_ids,
-        log_probs=item.log_probs,
-        text="",
-        finish_reason="length",
-        policy_version=0,
-    )

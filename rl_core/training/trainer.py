@@ -306,9 +306,8 @@ class Trainer:
             model.to(self.device)
         else:
             shard(model, self.ranks.shards, float32_masters=strategy != "adamw_bf16")
-        world = self.ranks.world
-        if world is not None and world.sequence is not None:
-            model.share_sequences(SequenceParallel.of(world.sequence))
+        if self.ranks.sequence is not None:
+            model.share_sequences(SequenceParallel.of(self.ranks.sequence))
 
     def _update_policy(
         self, batch: UpdateBatch, meter: AgreementMeter | None, timer: PhaseTimer

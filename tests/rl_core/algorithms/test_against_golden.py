@@ -15,7 +15,7 @@ from rl_core.algorithms.kl import KL_ESTIMATORS
 from rl_core.algorithms.losses import CISPOLoss, GSPOLoss, GSPOTokenLoss, PPOLoss, SAPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
 from rl_core.algorithms.token_advantages import discounted_returns, generalized_advantages, whiten
-from rl_core.training.value_update import clipped_value_loss
+from rl_core.training.critic import clipped_value_loss
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "algorithms.json").read_text())
 GROUP_ESTIMATORS = {"grpo": GRPO().of_group, "grpo_passk": PassKGRPO().of_group, "rloo": RLOO().of_group}

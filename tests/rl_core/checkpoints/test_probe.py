@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rl_core.checkpoints.probe import Probe, ProbeItem, differences, plain_distribution, read_probe, write_probe
+from rl_core.checkpoints.probe import Probe, differences, plain_distribution, read_probe, write_probe
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
-from rl_core.types import VideoClip
+from rl_core.types import Group, Prompt, Rollout, VideoClip
 from tests.rl_core.merged_models import Merged
 from tests.rl_core.models.builders import Bench
 from tests.rl_core.models.plain import standard_attention
@@ -31,21 +31,32 @@ float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 )
 @settings(max_examples=40, deadline=None)
 def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray, topology: str) -> None:
-    item = ProbeItem(
-        name="a/0",
+    prompt = Prompt(
+        uid="a",
+        data_source="",
+        question="",
+        text="",
+        answer="",
         token_ids=token_ids,
         engine_token_ids=token_ids[:1],
-        response_ids=np.arange(len(log_probs), dtype=np.int32),
-        log_probs=log_probs,
         image_uids=("one", "two", "one"),
         videos=(VideoClip(frame_uids=("two", "one"), fps=0.7),),
-        position_ids=np.arange(6).reshape(3, 2),
+    )
+    rollout = Rollout(
+        prompt_uid="a",
+        sample_index=3,
+        response_ids=np.arange(len(log_probs), dtype=np.int32),
+        log_probs=log_probs,
+        text="",
+        finish_reason="stop",
+        policy_version=2,
     )
     probe = Probe(
         dtype="bfloat16",
         device="NVIDIA H200",
         topology=topology,
-        items=[item],
+        groups=[Group(prompt=prompt, rollouts=[rollout])],
+        positions={"a": np.arange(6).reshape(3, 2)},
         images={"one": b"\x89PNG...", "two": b"\xff\xd8 a JPEG"},
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -53,17 +64,24 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
         read = read_probe(Path(folder))
         assert sorted(path.name for path in Path(folder).iterdir()) == ["one.png", "probe.json", "two.jpg"]
     assert (read.dtype, read.images, read.topology) == (probe.dtype, probe.images, topology)
-    for field in ("token_ids", "engine_token_ids", "response_ids", "log_probs", "position_ids"):
-        written, found = getattr(item, field), getattr(read.items[0], field)
+    (group,) = read.groups
+    for written, found in (
+        (token_ids, group.prompt.token_ids),
+        (token_ids[:1], group.prompt.engine_token_ids),
+        (rollout.response_ids, group.rollouts[0].response_ids),
+        (log_probs, group.rollouts[0].log_probs),
+        (probe.positions["a"], read.positions["a"]),
+    ):
         assert found.dtype == written.dtype
         assert found.tobytes() == written.tobytes()
-    assert (read.items[0].image_uids, read.items[0].videos) == (item.image_uids, item.videos)
+    assert (group.prompt.image_uids, group.prompt.videos) == (prompt.image_uids, prompt.videos)
+    assert group.rollouts[0].key == rollout.key
     assert not differences(read, [log_probs]).any()
 
 
 def test_differences_are_found_and_nan_is_never_equal(merged: Callable[[str], Merged]) -> None:
     probe = merged("qwen2_5").probe
-    log_probs = [item.log_probs.copy() for item in probe.items]
+    log_probs = [rollout.log_probs.copy() for rollout in probe.rollouts]
     log_probs[1][-1] += 0.25
     assert differences(probe, log_probs).max() == pytest.approx(0.25)
     log_probs[0][0] = np.nan
@@ -72,12 +90,13 @@ def test_differences_are_found_and_nan_is_never_equal(merged: Callable[[str], Me
 
 def test_the_probe_holds_plain_log_softmax_although_the_policy_bans_tokens(merged: Callable[[str], Merged]) -> None:
     family = merged("qwen2_5")
-    model, item = family.bench.policy.model, family.probe.items[0]
-    tokens = torch.tensor([*item.token_ids, *item.response_ids])[None]
+    model, group = family.bench.policy.model, family.probe.groups[0]
+    prompt, rollout = group.prompt.token_ids, group.rollouts[0]
+    tokens = torch.tensor([*prompt, *rollout.response_ids])[None]
     with torch.no_grad(), standard_attention(model):
-        logits = model(input_ids=tokens).logits[0, len(item.token_ids) - 1 : -1]
-    expected = torch.log_softmax(logits, -1).gather(1, tokens[0, len(item.token_ids) :, None])[:, 0]
-    assert np.abs(item.log_probs - expected.numpy()).max() < 1e-5
+        logits = model(input_ids=tokens).logits[0, len(prompt) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, tokens[0, len(prompt) :, None])[:, 0]
+    assert np.abs(rollout.log_probs - expected.numpy()).max() < 1e-5
 
 
 def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: Callable[[str], Merged]) -> None:

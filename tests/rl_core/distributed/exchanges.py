@@ -20,7 +20,7 @@ class FunnyError(Exception):
 def exchange(place: RankPlace) -> dict[str, object]:
     """Gather values, fail alone and together, and leave."""
     ranks = Ranks.join(place, "full")
-    assert ranks.world is not None
+    assert ranks.objects is not None
     found: dict[str, object] = {"gathered": ranks.gather({"rank": place.rank}), "topology": ranks.topology}
     for name, error in (("plain", ValueError("of rank 1")), ("that cannot be sent", FunnyError(1, 2))):
         try:

@@ -28,7 +28,7 @@ def test_a_rank_that_is_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(dist, "init_process_group", lambda *_args, **_kwargs: pytest.fail("it meets others"))
     monkeypatch.setattr(dist, "destroy_process_group", lambda *_: pytest.fail("it parts from others"))
     ranks = Ranks.join(ALONE, "full")
-    assert (ranks.world, ranks.gather(3), ranks.topology, ranks.is_first) == (None, [3], TOPOLOGY_ALONE, True)
+    assert (ranks.objects, ranks.gather(3), ranks.topology, ranks.is_first) == (None, [3], TOPOLOGY_ALONE, True)
     with pytest.raises(ValueError, match="its own"), LONE.succeed_together():
         raise ValueError("its own")
     ranks.close()

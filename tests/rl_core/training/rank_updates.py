@@ -25,11 +25,11 @@ from rl_core.models.value import ValueModel, load_value_model
 from rl_core.planning.batches import update_token_budget
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, TokenSums
+from rl_core.training.critic import Critic
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs, compute_values
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate
-from rl_core.training.value_update import ValueUpdate
 from rl_core.types import Float32Array, Rollout, TrainGroup, TrainSample
 from tests.rl_core.builders import groups_of
 from tests.rl_core.models.builders import Bench, model_config, roughen
@@ -136,8 +136,8 @@ def compute(case: Case, root: Path, ranks: Ranks = LONE, *, only: Sequence[int] 
     module.zero_grad(set_to_none=True)
     optimizer.adamw = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1)
     timer = PhaseTimer()
-    arguments = {} if case.critic else {"meter": None, "timer": timer}
-    reports = update.run([batch, batch], **arguments)  # type: ignore[arg-type]
+    batches = [batch, batch]
+    reports = update.update(batches) if case.critic else update.run(batches, meter=None, timer=timer)
     inner = module.body if case.critic else module.model
     weights = {name: weight.clone() for name, weight in named_hf_weights(inner)}
     norms = [report.outcome.grad_norm for report in reports]
@@ -180,24 +180,22 @@ def critic_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ra
     critic = load_value_model(root / case.family, model_config(root / case.family, **case.model))
     roughen(critic)
     spread(critic, ranks, float32_masters=True)
-    settings = CriticConfig.model_validate({})
-    optimizer = PolicyOptimizer(critic, config=settings.optim, max_grad_norm=1.0, total_steps=9)
-    update = ValueUpdate(
-        critic, optimizer=optimizer, pixels=bench.pixels, config=settings, token_budget=BUDGET, ranks=ranks
-    )
+    size = config.actor.micro_batch_size_per_device_for_update
+    settings = CriticConfig.model_validate({"micro_batch_size_per_device_for_update": size})
+    update = Critic(critic, config=config, critic=settings, pixels=bench.pixels, total_steps=9, ranks=ranks)
 
     def passes(groups: Sequence[TrainGroup]) -> list[list[Float32Array]]:
         return compute_values(critic, groups_of(groups), pixels=bench.pixels, token_budget=BUDGET, ranks=ranks)
 
-    return update, critic, optimizer, passes
+    return update, critic, update._optimizer, passes
 
 
 def spread(model: PolicyModel | ValueModel, ranks: Ranks, *, float32_masters: bool) -> None:
     """Spread a model over several ranks, as the trainer does."""
     if ranks.shards is not None:
         shard(model, ranks.shards, float32_masters=float32_masters)
-    if ranks.world is not None and ranks.world.sequence is not None:
-        model.share_sequences(SequenceParallel.of(ranks.world.sequence))
+    if ranks.sequence is not None:
+        model.share_sequences(SequenceParallel.of(ranks.sequence))
 
 
 def roughen_adapters(policy: torch.nn.Module) -> None:

@@ -10,7 +10,7 @@ from rl_core.checkpoints.probe import differences, plain_distribution, read_prob
 from rl_core.digests import folder_records, hash_file
 from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.training.probing import ProbeMismatch, probe_groups
+from rl_core.training.probing import ProbeMismatch
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import optimizer_batch, save_state
 
@@ -62,8 +62,8 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
             token_budget=worker.trainer.experience_token_budget,
         )
     probe = read_probe(tmp_path / "probe")
-    for item, log_probs in zip(probe.items, [values for group in expected for values in group], strict=True):
-        np.testing.assert_array_equal(item.log_probs, log_probs)
+    for rollout, log_probs in zip(probe.rollouts, [values for group in expected for values in group], strict=True):
+        np.testing.assert_array_equal(rollout.log_probs, log_probs)
 
 
 def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path) -> None:
@@ -101,7 +101,7 @@ def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tm
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
     worker.load("saved policy", tmp_path)
     probe = read_probe(tmp_path / "probe")
-    groups = probe_groups(probe)
+    groups = probe.groups
     assert [len(group.rollouts) for group in groups] == [len(group.samples) for group in train_groups[:2]]
     found = [log_probs for group in worker.state.prober().log_probs(groups) for log_probs in group]
     assert not differences(probe, found).any()
