@@ -21,7 +21,7 @@ from benchmarks.speed.report import machine_facts
 from rl_core.config.loading import load_config
 from rl_core.planning.rules import check_config
 from rl_core.sources.counting import CountingSource
-from rl_core.sources.scenes import render_scenes
+from rl_core.sources.scenes import render_scene
 
 QUICKSTART = Path("configs/quickstart.yaml")
 SCENES = CountingSource(type="counting", size=1000, scene_seed=1)
@@ -36,9 +36,8 @@ PROCESSES = {
 
 
 def render() -> None:
-    scenes = [SCENES.scene(index) for index in range(SCENES.size)]
-    for _ in render_scenes(scenes, image_size=SCENES.image_size):
-        pass
+    for index in range(SCENES.size):
+        render_scene(SCENES.scene(index), image_size=SCENES.image_size)
 
 
 CALLS: Mapping[str, Callable[[], object]] = {

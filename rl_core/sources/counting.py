@@ -13,10 +13,9 @@ from rl_core.problem import Problem
 from rl_core.sources.conversation import IMAGE_PLACE
 from rl_core.sources.rows import BadRow, Row
 from rl_core.sources.scene_layout import Scene, draw_scene
-from rl_core.sources.scenes import render_scenes
+from rl_core.sources.scenes import render_scene
 from rl_core.sources.source import DataSource, Glance
 
-_CHUNK = 64
 _MOST_LIGHT = 2.0
 
 
@@ -127,14 +126,11 @@ class CountingReader:
         return self.source.size
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        for start in range(0, self.source.size, _CHUNK):
-            indices = range(start, min(start + _CHUNK, self.source.size))
-            scenes = [self.source.scene(index) for index in indices]
-            images = render_scenes(scenes, image_size=self.source.image_size)
-            for index, scene, pixels in zip(indices, scenes, images, strict=True):
-                yield self._row(index, scene, Image.fromarray(pixels))
+        for index in range(self.source.size):
+            yield self._row(index, self.source.scene(index))
 
-    def _row(self, index: int, scene: Scene, image: Image.Image) -> Row:
+    def _row(self, index: int, scene: Scene) -> Row:
+        image = Image.fromarray(render_scene(scene, image_size=self.source.image_size))
         objects = [item._asdict() for item in scene.objects]
         return Row(
             index=index,

@@ -1,11 +1,11 @@
 """Outlines and surface normals of a scene's bodies, in closed form, for an orthographic camera.
 
-Coordinates of a body are in units of its radius: u to the right, v up, the third axis towards the camera. All arrays
-are float32 [N, S, S]: N bodies of one shape, each with a window of S x S pixels. Only operations that round the same
-for every array shape are used (no sine, no power, no sum over an axis): a scene's pixels do not depend on what is
-rendered beside it.
+Coordinates of a body are in units of its radius: u [W] to the right, v [H, 1] up, the third axis towards the camera.
+All arrays are float32. Only operations that round the same for every array shape and on every machine are used (no
+power, no sum over an axis).
 """
 
+import math
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -28,22 +28,22 @@ class Surface:
     """The visible surface of a body in its window.
 
     Attributes:
-        coverage: [N, S, S], the share of each pixel that lies inside the outline.
-        normal: Three arrays [N, S, S]: the parts to the right, up and towards the camera.
+        coverage: [H, W], the share of each pixel that lies inside the outline.
+        normal: The parts to the right, up and towards the camera, each of a shape that broadcasts to [H, W].
     """
 
     coverage: Float32Array
     normal: tuple[Float32Array, Float32Array, Float32Array]
 
 
-def sphere(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surface:
-    """Unit sphere. `pixels`: [N, 1, 1], pixels per unit, which determine the width of the smooth edge."""
+def sphere(u: Float32Array, v: Float32Array, *, pixels: np.float32) -> Surface:
+    """Unit sphere. `pixels`: per unit, which determines the width of the smooth edge."""
     squared = u * u + v * v
     towards = np.sqrt(np.maximum(1 - squared, 0))
     return Surface(coverage=_cover(1 - np.sqrt(squared), pixels), normal=(u, v, towards))
 
 
-def cylinder(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surface:
+def cylinder(u: Float32Array, v: Float32Array, *, pixels: np.float32) -> Surface:
     """Upright cylinder: a band closed by half an ellipse below and its lid, a whole ellipse, above."""
     across = u / _CYLINDER_RADIUS
     arc = np.sqrt(np.maximum(1 - across * across, 0))
@@ -61,15 +61,19 @@ def cylinder(u: Float32Array, v: Float32Array, *, pixels: Float32Array) -> Surfa
     return Surface(coverage=_cover(inside, pixels), normal=normal)
 
 
-def cube(
-    u: Float32Array, v: Float32Array, *, pixels: Float32Array, sine: Float32Array, cosine: Float32Array
-) -> Surface:
-    """Upright cube: the ray of each pixel is intersected with three pairs of planes. `sine`, `cosine`: [N, 1, 1], of
-    the rotation about the upright axis."""
-    axes = _cube_axes(sine, cosine)
+def cube(u: Float32Array, v: Float32Array, *, pixels: np.float32, yaw: float) -> Surface:
+    """Upright cube, turned by `yaw` about the upright axis: the ray of each pixel is intersected with three pairs of
+    planes."""
+    sine, cosine, zero = np.float32(math.sin(yaw)), np.float32(math.cos(yaw)), np.float32(0)
+    # Outward normals of the three visible faces: right, up and towards the camera.
+    axes = [
+        (-cosine, -SINE * sine, COSINE * sine),
+        (sine, -SINE * cosine, COSINE * cosine),
+        (zero, COSINE, SINE),
+    ]
     # A pixel's ray is inside pair i between depths leave[i] - thickness[i] and leave[i], the larger being nearer.
     leave: list[Float32Array] = [(-axis[0] * u - axis[1] * v + _CUBE_HALF_SIDE) / axis[2] for axis in axes]
-    thickness: list[Float32Array] = [(_CUBE_HALF_SIDE + _CUBE_HALF_SIDE) / axis[2] for axis in axes]
+    thickness = [(_CUBE_HALF_SIDE + _CUBE_HALF_SIDE) / axis[2] for axis in axes]
     inside: Float32Array = np.full_like(u, np.inf)
     shares: list[Float32Array] = [np.ones_like(u) for _ in axes]
     for i, j in permutations(range(3), 2):
@@ -81,24 +85,14 @@ def cube(
     return Surface(coverage=_cover(inside, pixels), normal=(x, y, z))
 
 
-def _cube_axes(sine: Float32Array, cosine: Float32Array) -> list[tuple[Float32Array, Float32Array, Float32Array]]:
-    """Outward normals of the three visible faces: right, up and towards the camera, each [N, 1, 1]."""
-    zero = np.zeros_like(sine)
-    return [
-        (-cosine, -SINE * sine, COSINE * sine),
-        (sine, -SINE * cosine, COSINE * cosine),
-        (zero, zero + COSINE, zero + SINE),
-    ]
-
-
-def _difference_slope(first: tuple[Float32Array, ...], second: tuple[Float32Array, ...]) -> Float32Array:
-    """Steepness over the image of the difference of two planes' depths, [N, 1, 1]."""
+def _difference_slope(first: tuple[np.float32, ...], second: tuple[np.float32, ...]) -> np.float32:
+    """Steepness over the image of the difference of two planes' depths."""
     across = first[0] / first[2] - second[0] / second[2]
     along = first[1] / first[2] - second[1] / second[2]
-    slope: Float32Array = np.sqrt(across * across + along * along)
+    slope: np.float32 = np.sqrt(across * across + along * along)
     return slope
 
 
-def _cover(inside: Float32Array, pixels: Float32Array) -> Float32Array:
+def _cover(inside: Float32Array, pixels: np.float32) -> Float32Array:
     """Share of a pixel inside an edge at signed distance `inside`, in units of the body."""
     return np.clip(inside * pixels + np.float32(0.5), 0, 1)
