@@ -140,7 +140,7 @@ def _print_forecast(
     precision = precision_words(config.model, config.actor.optim)
     engine = engine_words(config.rollout, on_gpu=gpu is not None)
     console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
-    console.print(f"settings: {settings_words(settled.choices)}", highlight=False)
+    console.print(f"settings: {settings_words(settled)}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:

@@ -56,33 +56,16 @@ def config_of(tree: Tree, overrides: Sequence[str], origin: str) -> RunConfig:
 def validate_config(tree: Tree, origin: str) -> RunConfig:
     """Validate a resolved tree. Raises ConfigError naming every refused key of `origin`."""
     try:
-        config = RunConfig.model_validate(tree)
-        refused = list(_truths_as_numbers(tree, config, ()))
+        return RunConfig.model_validate(tree)
     except ValidationError as error:
-        refused = [_explain(problem) for problem in error.errors()]
-    if refused:
-        lines = [f"  {redact(line)}" for line in refused]
-        raise ConfigError(f"{shortened(origin)}: {len(refused)} problem(s)\n" + "\n".join(lines))
-    return config
+        lines = [f"  {redact(_explain(problem))}" for problem in error.errors()]
+    raise ConfigError(f"{shortened(origin)}: {len(lines)} problem(s)\n" + "\n".join(lines))
 
 
 def _is_easyr1s(tree: Tree) -> bool:
     """Whether the tree has a key that every configuration of EasyR1 has and no configuration of Sightline may have."""
     data = tree.get("data")
     return isinstance(tree.get("worker"), Mapping) or (isinstance(data, Mapping) and "train_files" in data)
-
-
-def _truths_as_numbers(tree: Any, value: Any, keys: tuple[str, ...]) -> Iterator[str]:
-    """Where `true` or `false` became 1 or 0, which pydantic allows."""
-    if isinstance(tree, bool) and not isinstance(value, bool):
-        yield f"{'.'.join(keys)}: Input should be a number, and {str(tree).lower()} is none"
-    elif isinstance(tree, Mapping):
-        inside = value if isinstance(value, Mapping) else vars(value)
-        for name, item in tree.items():
-            yield from _truths_as_numbers(item, inside[name], (*keys, str(name)))
-    elif isinstance(tree, list | tuple):
-        for place, (item, kept) in enumerate(zip(tree, value, strict=True)):
-            yield from _truths_as_numbers(item, kept, (*keys, str(place)))
 
 
 def read_tree(path: Path) -> Tree:

@@ -1,6 +1,5 @@
 """The section `reward`: the functions that score a response, and limits on their time and memory."""
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
@@ -10,7 +9,7 @@ from typing_extensions import override
 
 from rl_core.problem import Problem
 from rl_core.section import Kwargs, Section, refuse_secrets
-from rl_core.user_code.function import file_named, is_user_function
+from rl_core.user_code.function import file_named, is_user_function, nearest
 from rl_core.wording import shortened
 
 OVERALL: Final = "overall"
@@ -207,11 +206,9 @@ class RewardConfig(RewardChoice):
 
 def _unknown_problems(function: str) -> Iterator[Problem]:
     if function not in COMPONENTS and not is_user_function(function):
-        close = difflib.get_close_matches(function, COMPONENTS, n=1, cutoff=0.5)
-        there = f"did you mean {close[0]}?" if close else f"there is {', '.join(COMPONENTS)}"
         yield Problem(
             "function",
-            f"{shortened(function)!r} is no built-in reward; {there}",
+            f"{shortened(function)!r} is no built-in reward{nearest(function, COMPONENTS)}",
             "correct the name; a function of your own is written path/to/file.py:function",
         )
 

@@ -20,6 +20,7 @@ from rl_core.data.split_counts import SplitCounts, split_problems
 from rl_core.digests import folder_records
 from rl_core.files import atomic_write_json, committed_folder
 from rl_core.progress import Advance, Progress
+from rl_core.sources.mixture import open_all
 from rl_core.sources.rows import BadRow, Row, RowReader
 from rl_core.sources.source import DataSource
 
@@ -45,7 +46,8 @@ def prepare_dataset(
         chat_template_kwargs=data.chat_template_kwargs,
     )
     with progress.wait("open the data"):
-        readers = _open_all(data, cold_start_source)
+        sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
+        readers = open_all({name: source for name, source in sources.items() if source is not None})
     fingerprint = preparation_fingerprint(data, model_folder=model_folder, cold_start_source=cold_start_source)
     with committed_folder(out) as folder:
         splits, image_count = _write_splits(folder, readers, renderer, data=data, progress=progress)
@@ -59,21 +61,6 @@ def prepare_dataset(
         )
         atomic_write_json(folder / MANIFEST_FILE, manifest.model_dump(mode="json"))
     return manifest
-
-
-def _open_all(data: DataConfig, cold_start_source: DataSource | None) -> dict[str, RowReader]:
-    sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
-    readers, problems = {}, []
-    for name, source in sources.items():
-        if source is None:
-            continue
-        try:
-            readers[name] = source.open()
-        except ValueError as error:
-            problems.append(f"{name}: {error}")
-    if problems:
-        raise ValueError("\n".join(problems))
-    return readers
 
 
 def _write_splits(

@@ -22,11 +22,10 @@ def settled_for_this_machine(config: RunConfig, run: RunDirectory) -> RunConfig:
     sizes = None if gpu is None else read_sizes(run.initial_model / "config.json")
     settled = settle(config, sizes, gpu)
     before = last_choices(run)
-    if settled.choices and before != settled.values:
+    if settled.values and before != settled.values:
         changed = {key: before[key] for key, value in settled.values.items() if before.get(key, value) != value}
-        why = settled.choices[0].why
         machine = {"on_gpu": gpu is not None, "gpu_gib": None if gpu is None else gpu.memory_gib}
-        RunLogs(run).log_event(SETTINGS_EVENT, chosen=settled.values, why=why, changed=changed, **machine)
+        RunLogs(run).log_event(SETTINGS_EVENT, chosen=settled.values, why=settled.why, changed=changed, **machine)
         for key, value in changed.items():
             logger.warning(
                 "%s was chosen as %s before and is %s now (%s): from here on the numbers of the run may differ by "
@@ -34,7 +33,7 @@ def settled_for_this_machine(config: RunConfig, run: RunDirectory) -> RunConfig:
                 key,
                 value,
                 settled.values[key],
-                why,
+                settled.why,
             )
     return settled.config
 

@@ -60,11 +60,11 @@ class StepRecord:
 
 
 class StepRecorder:
-    """Writes the records of a run's steps, and reads those that resume needs."""
+    """Writes the records of a run's steps, and reads the rollouts that resume needs."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._logs = RunLogs(run)
+        self.logs = RunLogs(run)
 
     def record(self, record: StepRecord, validation: Validation | None) -> None:
         """Write the rollouts (those generated in the step, then those kept from the previous step), timings, events,
@@ -75,32 +75,18 @@ class StepRecorder:
         rollouts = self._run.rollouts(record.step)
         write_rollouts(rollouts, shown.groups, shown.scores, record.learned.groups, step=record.step)
         usage = record.usage
-        self._logs.log_timing(
+        self.logs.log_timing(
             record.step, {**throughput(record), **usage.together}, workers=usage.columns, spans=usage.spans
         )
         for (uid, index), score in generated.scores.items():
             if score.error is not None:
-                self._logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
-        self._logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
-        self._logs.forget_repeated(record.step)
+                self.logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
+        self.logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
+        self.logs.forget_repeated(record.step)
 
     def record_validation(self, step: int, validation: Validation) -> None:
         """Write the responses of a validation before the first step, and its metrics line."""
-        self._logs.log_step(step, self._write_validation(step, validation))
-
-    def log_event(self, kind: str, **facts: object) -> None:
-        """Write an incident."""
-        self._logs.log_event(kind, **facts)
-
-    def start_over(self) -> None:
-        """Remove all records but the rollouts, which are not generated again; for a run without a checkpoint."""
-        self._logs.rewind(-1)
-
-    def rewind(self, step: int, *, keep_until: float) -> None:
-        """Remove the records after `step`; the resumed run writes them again, equal to the bit. The rollouts of the
-        steps up to `keep_until` are kept for `recorded_rollouts`."""
-        self._logs.rewind(step, keep_until=keep_until)
-        self._logs.log_event("resumed", step=step)
+        self.logs.log_step(step, self._write_validation(step, validation))
 
     def recorded_rollouts(self, step: int, find_prompts: FindPrompts) -> RolloutBatch:
         """The rollouts of `step` from the attempt before this one, with their scores; empty if it did not get there."""
@@ -112,16 +98,12 @@ class StepRecorder:
         except (OSError, ArrowInvalid) as error:  # a damaged file costs the time to generate its rollouts again
             logger.warning("%s cannot be read, so its rollouts are generated again: %s", path, error)
             return EMPTY
-        self._logs.log_event("rollouts-repeated", step=step, rollouts=recorded.num_rollouts)
+        self.logs.log_event("rollouts-repeated", step=step, rollouts=recorded.num_rollouts)
         return recorded
 
     def ensure_lock_held(self) -> None:
         """Raises RunLockLost if another process may be writing the run."""
         ensure_held(self._run.lock)
-
-    def metrics_of(self, step: int) -> dict[str, float]:
-        """The metrics line of a step; empty if it was lost, which the start of the run has reported."""
-        return self._logs.metrics_of(step)
 
     def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
         if validation is None:

@@ -72,7 +72,7 @@ class TrainingLoop:
         self._batches = BatchQueue(
             config, workers=parts.workers, rewards=parts.rewards, loader=parts.loader, recorder=parts.recorder
         )
-        self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.log_event)
+        self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.logs.log_event)
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
         self._is_saved = True  # or there is nothing to save
@@ -103,7 +103,7 @@ class TrainingLoop:
             first_step=first,
             last_step=last,
             checkpoint=self._checkpoint_of(last),
-            metrics=self._parts.recorder.metrics_of(last),
+            metrics=self._parts.recorder.logs.metrics_of(last),
         )
 
     def _resume(self, base_model: Path) -> int:
@@ -112,7 +112,7 @@ class TrainingLoop:
         checkpoint = self._parts.store.latest()
         if checkpoint is None:
             self._parts.workers.load("policy", base_model)
-            self._parts.recorder.start_over()
+            self._parts.recorder.logs.rewind(-1)  # all but the rollouts, which are not generated again
             return 0
         saved: Loaded = "saved weights" if checkpoint.info.model_only else "saved state"
         self._parts.workers.load(saved, checkpoint.folder)
@@ -125,7 +125,9 @@ class TrainingLoop:
         # Without moments only the first update comes to other weights than before, so what the weights of the
         # checkpoint sample next is still the same.
         sampled_next = step + 1 + self._config.rollout.staleness
-        self._parts.recorder.rewind(step, keep_until=sampled_next if checkpoint.info.model_only else math.inf)
+        logs = self._parts.recorder.logs
+        logs.rewind(step, keep_until=sampled_next if checkpoint.info.model_only else math.inf)
+        logs.log_event("resumed", step=step)
         self._parts.store.prune(step)
         logger.info("resumed after step %d", step)
         return step

@@ -47,13 +47,14 @@ class Change:
     @classmethod
     def of(cls, key: str, value: Any) -> Self:
         """The change of a key to a plain value."""
-        return cls(key=key, value=value, shown=_as_yaml(value))
+        return cls(key=key, value=value, shown=as_yaml(value))
 
     def __str__(self) -> str:
         return f"{self.key} to {self.shown}{self.note}"
 
 
-def _as_yaml(value: object) -> str:
+def as_yaml(value: object) -> str:
+    """A plain value as a config file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -79,30 +80,13 @@ def with_changes(section: AnySection, changes: Sequence[Change]) -> AnySection:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChosenSetting:
-    """A setting that was `auto`: its key, what was chosen, and why."""
-
-    key: str
-    value: bool | float | str
-    why: str
-
-    @property
-    def shown(self) -> str:
-        """The value as YAML has it."""
-        return _as_yaml(self.value)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """A config in which no setting is `auto`, and the choices that were made."""
+    """A config in which no setting is `auto`, what was chosen for those that were, and why."""
 
     config: RunConfig
-    choices: tuple[ChosenSetting, ...]
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """[key] -> what was chosen."""
-        return {choice.key: choice.value for choice in self.choices}
+    values: Mapping[str, Any]
+    """[key] -> what was chosen."""
+    why: str
 
 
 def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Settled:
@@ -193,12 +177,8 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
 
 
 def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> Settled:
-    choices = [
-        ChosenSetting(key=key, value=value, why=why)
-        for key, value in values.items()
-        if configured(config, key) == "auto"
-    ]
-    return Settled(config=_with_autos(config, values), choices=tuple(choices))
+    chosen = {key: value for key, value in values.items() if configured(config, key) == "auto"}
+    return Settled(config=_with_autos(config, chosen), values=chosen, why=why)
 
 
 def _with_autos(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:

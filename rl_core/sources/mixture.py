@@ -38,15 +38,7 @@ class MixtureSource(DataSource):
 
     @override
     def open(self) -> "MixtureReader":
-        readers, problems = {}, []
-        for name, source in self.parts.items():
-            try:
-                readers[name] = source.open()
-            except ValueError as error:
-                problems.append(f"{name}: {error}")
-        if problems:
-            raise ValueError("\n".join(problems))
-        return MixtureReader(readers)
+        return MixtureReader(open_all(self.parts))
 
     @override
     def fingerprint(self) -> str:
@@ -74,6 +66,19 @@ class MixtureSource(DataSource):
     @override
     def located(self, files: SourceFiles) -> Self:
         return self.model_copy(update={"sources": {name: part.located(files) for name, part in self.sources.items()}})
+
+
+def open_all(sources: Mapping[str, DataSource]) -> dict[str, RowReader]:
+    """Open named sources. Raises ValueError with the problems of all of them."""
+    readers, problems = {}, []
+    for name, source in sources.items():
+        try:
+            readers[name] = source.open()
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return readers
 
 
 def joint_glance(parts: Mapping[str, Glance], *, names_rows: bool) -> Glance:

@@ -1,6 +1,5 @@
 """What a run computes, in words: batches, number formats, settings. For `sightline plan` and for the flow's page."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_core.config.cluster import ClusterConfig
@@ -9,7 +8,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
 from rl_core.environment import asked_threads, threads_of_a_worker
 from rl_core.planning.batches import BatchPlan, WorkerShare, most_passes
-from rl_core.planning.settings import ChosenSetting
+from rl_core.planning.settings import Settled, as_yaml
 
 
 def plan_facts(config: RunConfig, plan: BatchPlan) -> dict[str, str]:
@@ -118,9 +117,9 @@ def threads_words(cluster: ClusterConfig) -> str:
     return f"{threads_of_a_worker(cluster.devices, fixed=cluster.threads)} for each worker ({why})"
 
 
-def settings_words(choices: Sequence[ChosenSetting]) -> str:
+def settings_words(settled: Settled) -> str:
     """What was chosen for the settings that are `auto`, and why."""
-    if not choices:
+    if not settled.values:
         return "as configured"
-    chosen = ", ".join(f"{choice.key} {choice.shown}" for choice in choices)
-    return f"{chosen} (auto: {choices[0].why})"
+    chosen = ", ".join(f"{key} {as_yaml(value)}" for key, value in settled.values.items())
+    return f"{chosen} (auto: {settled.why})"

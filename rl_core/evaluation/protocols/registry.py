@@ -1,6 +1,5 @@
 """The published protocols by name. Their prompts are in our own words; the answer formats are the published ones."""
 
-import difflib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 from rl_core.evaluation.protocols.protocol import Answering, Judging, Protocol
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource
+from rl_core.user_code.function import nearest
 
 # The texts of configs/prompts/math.jinja and r1v.jinja: a model is measured with the prompt that it was trained with.
 BOXED: Final = (
@@ -151,6 +151,4 @@ def protocol_named(name: str) -> Protocol:
     """Look up a protocol by its name and version. Raises ValueError with the most similar name, or with all names."""
     if name in PROTOCOLS:
         return PROTOCOLS[name]
-    close = difflib.get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
-    advice = f"did you mean {close[0]}?" if close else f"there is {', '.join(PROTOCOLS)}"
-    raise ValueError(f"there is no evaluation protocol {name!r}; {advice}")
+    raise ValueError(f"there is no evaluation protocol {name!r}{nearest(name, PROTOCOLS)}")

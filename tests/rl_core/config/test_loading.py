@@ -141,20 +141,6 @@ def test_what_is_no_seed_is_refused_with_its_key_or_place(
         load_config(child, [f"seed={written}"] if is_override else [])
 
 
-@pytest.mark.parametrize(
-    ("override", "key"),
-    [
-        ("actor.optim.betas=[true, 0.9]", "actor.optim.betas.0"),
-        ("data.source_weights={a: true}", "data.source_weights.a"),
-        ("reward.mixture=[{function: count, weight: true}]", "reward.mixture.0.weight"),
-    ],
-)
-def test_a_truth_value_is_no_number_wherever_it_stands(small: Path, override: str, key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}: Input should be a number, and true is none"):
-        load_config(small, [override])
-    assert load_config(small, ["reward.kwargs={strict: true}"]).reward.kwargs == {"strict": True}
-
-
 def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.prompt_template: .* \(got 12\); a text that looks like a number"):
         load_config(small, ["data.prompt_template=12"])

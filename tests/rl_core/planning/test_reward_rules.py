@@ -60,12 +60,12 @@ def test_an_overlong_penalty_for_another_limit_is_a_warning(configure: Configure
 @pytest.mark.parametrize(
     ("reward", "where", "words"),
     [
-        ({"function": "cuont"}, "reward.function", "did you mean count?"),
+        ({"function": "cuont"}, "reward.function", "did you mean `count`?"),
         ({"mixture": [{"function": "count"}, {"function": "xyz"}]}, "reward.mixture.1.function", "there is choice, "),
         (
             {"function": "count", "by_source": {"a": {"function": "mth"}}},
             "reward.by_source.a.function",
-            "did you mean math?",
+            "did you mean `math`?",
         ),
     ],
 )

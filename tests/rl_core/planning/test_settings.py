@@ -60,7 +60,7 @@ def test_on_a_cpu_auto_is_what_the_defaults_were(configure: Configure) -> None:
             "critic.micro_batch_size_per_device_for_experience": 16,
             "trainer.offload": "none",
         }
-        assert {choice.why for choice in settled.choices} == {"on a CPU"}
+        assert settled.why == "on a CPU"
         assert "auto" not in settled.values.values()
 
 
@@ -70,7 +70,7 @@ def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configu
         settled = settle(config, known, gpu)
         on_cpu = settle(config, sizes, None).values
         assert settled.values == {**on_cpu, "rollout.gpu_memory_utilization": 0.6}
-        assert settled.choices[0].why == f"{why} is not known"
+        assert settled.why == f"{why} is not known"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_number_in_the_config_is_obeyed(configure: Configure) -> None:
     config, sizes = example(configure, "3B", *written)
     for gpu in (None, Gpu(memory_gib=80.0)):
         settled = settle(config, sizes, gpu)
-        assert settled.config == config and settled.choices == ()
+        assert settled.config == config and settled.values == {}
     one = settle(example(configure, "3B", written[1])[0], sizes, Gpu(memory_gib=80.0))
     assert one.config.actor.micro_batch_size_per_device_for_update == 3
     assert "actor.micro_batch_size_per_device_for_update" not in one.values
@@ -114,14 +114,14 @@ def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib: float, size: 
     settled = settle(config, sizes, Gpu(memory_gib=gpu_gib))
     forecast = memory_forecast(settled.config, sizes, gpu_gib=gpu_gib)
     fits = forecast.peak_gib <= USABLE * gpu_gib and forecast.cached_sequences > 0
-    assert fits != settled.choices[0].why.startswith("takes the least")
+    assert fits != settled.why.startswith("takes the least")
     sequences = settled.config.actor.micro_batch_size_per_device_for_update
     assert isinstance(sequences, int)
     assert sequences == 1 or sequences * 2 * longest <= MOST_TOKENS
     if not settled.config.model.recomputes_activations:
         assert sequences * 2 * longest >= FEWEST_TOKENS or sequences == 1
     assert 0.0 < settled.config.rollout.gpu_share <= 0.9
-    assert settle(settled.config, sizes, Gpu(memory_gib=gpu_gib)).choices == ()
+    assert settle(settled.config, sizes, Gpu(memory_gib=gpu_gib)).values == {}
 
 
 def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:

@@ -117,7 +117,7 @@ def test_a_reward_function_is_read_and_not_run(tmp_path: Path, code: str, words:
 def test_a_protocol_that_there_is_not_is_named() -> None:
     assert text_problems(small(f"published={PUBLISHED}")) == []
     (problem,) = text_problems(small(f"published={PUBLISHED | {'protocol': 'geo3k-easyr1@9'}}"))
-    assert problem.where == "published.protocol" and "did you mean geo3k-easyr1@1?" in problem.what
+    assert problem.where == "published.protocol" and "did you mean `geo3k-easyr1@1`?" in problem.what
 
 
 def manifest_of(**rows: int) -> DataManifest:

@@ -81,7 +81,7 @@ def test_several_samples_make_sense_where_something_is_sampled() -> None:
 
 def test_an_unknown_name_leads_to_the_nearest() -> None:
     assert protocol_named("geoqa-r1v@1") is GEOQA_R1V
-    with pytest.raises(ValueError, match=r"did you mean geoqa-r1v@1\?"):
+    with pytest.raises(ValueError, match=r"did you mean `geoqa-r1v@1`\?"):
         protocol_named("geoqa-r1v@2")
     with pytest.raises(ValueError, match="there is geo3k-easyr1@1, "):
         protocol_named("xyz")
