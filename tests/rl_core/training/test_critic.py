@@ -147,7 +147,7 @@ def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_tota
     longest = worker.trainer.config.rollout.max_response_length
     for microbatch in cut(groups):
         totals = OptimizerBatch.of(microbatch if own_totals else groups, longest_response=longest).totals
-        critic._update.backward(RankPass(groups=microbatch, fillers=()), totals=totals)
+        critic.backward(RankPass(groups=microbatch, fillers=()), totals=totals)
     return torch.cat([p.grad.flatten() for p in critic._model.parameters() if p.grad is not None])
 
 
