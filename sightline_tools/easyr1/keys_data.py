@@ -22,7 +22,7 @@ DATA: tuple[Key, ...] = (
         "",
         data_source("data.train"),
         "data.train",
-        remark="The split of a folder is read like a split of a dataset on the hub: `{type: hub, name: folder@split}`.",
+        remark="The split of a folder is `{type: hub, name: folder@split}`.",
     ),
     converted("data.val_files", "", data_source("data.validation"), "data.validation"),
     same("data.prompt_key", "prompt", "data.train.columns.prompt_key", "data.validation.columns.prompt_key"),
@@ -47,7 +47,7 @@ DATA: tuple[Key, ...] = (
         "data.video_fps",
         2.0,
         "data.video_fps",
-        remark="Frames are evenly spaced from the start, at most data.video_max_frames (128) of them.",
+        remark="Frames are evenly spaced from the start, at most data.video_max_frames of them.",
     ),
     same("data.max_prompt_length", 512, "data.max_prompt_length"),
     same("data.max_response_length", 512, "rollout.max_response_length"),
@@ -81,10 +81,8 @@ DATA: tuple[Key, ...] = (
         "data.override_chat_template",
         remark="The saved processor gets it too.",
     ),
-    same(
-        "data.shuffle", True, "data.shuffle", remark="The order differs from EasyR1's; it is keyed by seed and epoch."
-    ),
-    same("data.seed", 1, "seed", remark="This one seed keys every random draw of a run."),
+    same("data.shuffle", True, "data.shuffle", remark="The order differs from EasyR1's."),
+    same("data.seed", 1, "seed", remark="It keys every random draw of a run."),
     same("data.min_pixels", 262_144, "data.min_pixels"),
     same("data.max_pixels", 4_194_304, "data.max_pixels"),
     converted(
@@ -92,7 +90,7 @@ DATA: tuple[Key, ...] = (
         True,
         overlong,
         "data.overlong",
-        remark="`true` is `filter`. `false` is `error`: a long prompt stops the preparation. No prompt is cut.",
+        remark="`true` is `filter`; `false` is `error`: a long prompt stops the preparation.",
     ),
     needless("data.filter_overlong_prompts_workers", 16, "Rows are prepared once and kept."),
 )

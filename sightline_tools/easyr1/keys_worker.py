@@ -29,11 +29,9 @@ _PACKED = "Sequences are always packed into a token budget, each group's prompt 
 _WARM_UP = "The rate rises with every optimizer step, from above 0; in EasyR1 once in a training step, from 0."
 
 _FSDP: tuple[Key, ...] = (
-    needless(
-        "fsdp.enable_full_shard", True, "Weights are gathered again in the backward pass; no number depends on it."
-    ),
+    needless("fsdp.enable_full_shard", True, "No number depends on it."),
     missing("fsdp.enable_cpu_offload", False, False, remark="Parameters cannot be offloaded so far."),
-    needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint's own shards."),
+    needless("fsdp.enable_rank0_init", True, "Weights are read from the checkpoint."),
     needless("fsdp.use_orig_params", False, "Parameters are always the model's own."),
     converted(
         "fsdp.fsdp_size",
@@ -50,7 +48,7 @@ _FSDP: tuple[Key, ...] = (
         differs=[
             Difference(
                 where("bf16", "bfloat16"),
-                "Master weights stay float32, which keep small updates that EasyR1's bfloat16 weights lose.",
+                "Master weights stay float32.",
             )
         ],
     ),
@@ -59,7 +57,7 @@ _FSDP: tuple[Key, ...] = (
         "bf16",
         number_format,
         "model.dtype",
-        remark="The number format of forward pass, backward pass and generator.",
+        remark="The number format of all passes and of the generator.",
     ),
     missing(
         "fsdp.mp_reduce_dtype",
@@ -175,8 +173,7 @@ _ACTOR: tuple[Key, ...] = (
         differs=[
             Difference(
                 where("adamw_bf16"),
-                "The second moment is float32, because bfloat16 cannot represent its decay by 0.999; in EasyR1 both "
-                "moments are bfloat16.",
+                "The second moment is float32; in EasyR1 both moments are bfloat16.",
             )
         ],
     ),
@@ -257,7 +254,7 @@ _ROLLOUT: tuple[Key, ...] = (
         "evaluation.temperature",
         "evaluation.top_p",
         "evaluation.modes",
-        remark="It sets validation and evaluation (`trainer.val_mode: sampled`); the rest is as in training. "
+        remark="It sets validation (`trainer.val_mode: sampled`) and evaluation. "
         "`val/reward` is EasyR1's `val/reward_score`; `val/accuracy` counts `evaluation.accuracy_key` of the reward.",
     ),
 )

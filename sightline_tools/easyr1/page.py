@@ -27,16 +27,15 @@ sightline plan geometry3k.yaml
 ```
 
 Give it the arguments that you gave to `python3 -m verl.trainer.main`: the file (or `config=FILE`) and what follows it.
-The new config also has the keys that you left at EasyR1's defaults, because Sightline's defaults differ. Templates and
-the reward file are used from where they are. Every setting without an equivalent, and every setting that works
-differently, is printed and written as a comment at the beginning of the config. The import stops at a value that EasyR1
-would refuse, and at a file that does not exist.
+The new config also has the keys that you left at EasyR1's defaults. Templates and the reward file are used from where
+they are. Every setting without an equivalent, and every setting that works differently, is printed and written as a
+comment at the beginning of the config.
 
 Batch sizes and lengths mean the same as in EasyR1, and a reward file runs unchanged ([rewards](rewards.md)).
 Checkpoints of EasyR1 are not read: merge them with EasyR1's script, and name the folder as `model.source.path`.
 
-In the tables, "not needed" marks a key that Sightline does not need, and "**none**" something that it cannot do; the
-import says so if your value asks for it. The text after a † is printed if it applies to your value.
+In the tables, "not needed" marks a key that Sightline does not need, and "**none**" something that it cannot do. The
+text after a † is printed if it applies to your value.
 
 These keys, which EasyR1 does not have, are set to do as EasyR1 does: {always}.
 """
