@@ -40,7 +40,7 @@ class RewardTerm(Section):
     function: str
     """A built-in, `path/to/file.py:function`, or `package.module:function` of an installed package."""
     weight: float = 1.0
-    """Factor of the function's `overall` in the sum, which may be negative."""
+    """Factor of the function's `overall` in the sum, negative for a penalty."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]+$")
     """Prefix of the function's components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}

@@ -123,7 +123,7 @@ class RolloutConfig(Section):
     max_num_seqs: int = Field(default=512, ge=1)
     """Most responses that the generator decodes at one time."""
     enforce_eager: bool | Literal["auto"] = "auto"
-    """Run vLLM without compiling and CUDA graphs; `auto` is false on a GPU and true on a CPU."""
+    """Run vLLM without compiling and without CUDA graphs; `auto` is false on a GPU and true on a CPU."""
     max_log_prob_gap: float | None = Field(default=None, gt=0.0)
     """The run stops when generator and trainer differ by more than this in the log-probs of more than one token in a
     thousand of an optimizer batch; null is 1e-3 in float32 and 5 in bfloat16."""

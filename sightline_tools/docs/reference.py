@@ -37,7 +37,6 @@ PLAIN_NAMES = {
     float: "number",
     str: "text",
     types.NoneType: "null",
-    JsonValue: "any value",
 }
 
 
@@ -151,6 +150,8 @@ def type_words(annotation: Any) -> str:
     if origin in (tuple, list):
         return f"list of {type_words(arguments[0])}"
     assert origin is dict, f"no words for the type {annotation}"
+    if arguments[1] is JsonValue:
+        return "mapping"
     return f"mapping of {type_words(arguments[0])} to {type_words(arguments[1])}"
 
 
@@ -169,7 +170,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(field.default, BaseModel):
         changed = field.default.model_dump(mode="json", exclude_defaults=True)
         kind = {"type": kind_of(type(field.default))} if len(_sections_in(field.annotation)) > 1 else {}
-        return f"`{json.dumps(kind | changed)}`" if kind | changed else "its defaults"
+        return f"`{json.dumps(kind | changed)}`" if kind | changed else "`{}`"
     return f"`{json.dumps(field.default)}`"
 
 

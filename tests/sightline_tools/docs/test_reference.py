@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from sightline_tools.docs.reference import configuration_page, type_words
 
@@ -27,6 +28,7 @@ def test_every_field_has_a_sentence() -> None:
         (tuple[float, float], "list of 2: number, number"),
         (tuple[str, ...], "list of text"),
         (dict[str, bool], "mapping of text to true / false"),
+        (dict[str, JsonValue], "mapping"),
     ],
 )
 def test_types_read_as_a_writer_of_yaml_would_say_them(annotation: object, words: str) -> None:
