@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from huggingface_hub import constants
@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import rl_core.planning.meta_model  # noqa: F401 - with torch loaded here, no other process builds the models
 from flows.cli import app
 from flows.process.error_messages import cause_of
-from tests.drawn.hostile import KEYS, PATHS, fragments, overrides, values, write_oddities
+from tests.drawn.hostile import KEYS, PATHS, overrides, values, write_oddities
 
 SECONDS = 20
 LONGEST = 40_000
@@ -130,16 +130,3 @@ def test_the_drawn_inputs_are_both_refused_and_taken() -> None:
     """The control: of one value each that fits and that does not."""
     assert told("base.yaml", "seed=3") == ""
     assert re.match(r"base\.yaml: 1 problem", told("base.yaml", "seed=-3", names=("base.yaml",)))
-    assert any("true" in one for one in _some(fragments())), "fragments are drawn"
-
-
-def _some(strategy: st.SearchStrategy[Any]) -> list[Any]:
-    found: list[Any] = []
-
-    @settings(max_examples=200, database=None, suppress_health_check=list(HealthCheck))
-    @given(strategy)
-    def collect(value: Any) -> None:
-        found.append(value)
-
-    collect()
-    return found

@@ -23,8 +23,3 @@ def test_the_flow_hands_back_the_figures_and_leaves_a_page(tmp_path: Path) -> No
     assert page.key == "comparison"
     assert "| 8 | 1 | 66.7 % | 20.8 % to 93.9 % | one seed | +33.3 | 1 |  |" in page.data
     assert str(out) in page.data
-
-
-def test_a_run_that_is_not_there_fails_the_flow_by_name(tmp_path: Path) -> None:
-    state = compare(["nothing"], runs_dir=str(tmp_path), return_state=True)
-    assert state.is_failed() and "no run nothing" in state.message

@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.states import Crashed, Running
 
 from flows.reproduce import Regressed, explain_set, reproduce_baselines
@@ -16,7 +15,7 @@ from rl_core.config.loading import dump_config, load_config
 from rl_core.evaluation.result import write_evaluation
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import run_name, stage_digests
-from tests.flows.artifacts import artifacts_of
+from tests.flows.artifacts import artifacts_of, task_runs_of
 from tests.rl_core.evaluation.builders import make_items
 from tests.servers import wait_until
 from tests.tasks.finished_run import finish_stage
@@ -48,9 +47,7 @@ def reproduced(runs_dir: Path, *overrides: str, **parameters: object) -> State:
 
 
 def task_states(state: State) -> dict[str, str]:
-    wanted = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        return {run.name: run.state_name for run in client.read_task_runs(flow_run_filter=wanted)}
+    return {run.name: run.state_name for run in task_runs_of(state.state_details.flow_run_id)}
 
 
 def expect_task_states(state: State, expected: dict[str, str]) -> None:

@@ -53,11 +53,6 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
         resolve_run(tmp_path)
 
 
-def test_a_missing_config_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"no config file .*nowhere\.yaml"):
-        resolve_run("nowhere.yaml")
-
-
 def test_where_to_upload_does_not_make_another_run(tmp_path: Path) -> None:
     plain = resolve_run(CONFIG, runs_dir=tmp_path)
     pushed = resolve_run(CONFIG, runs_dir=tmp_path, push="owner/name")

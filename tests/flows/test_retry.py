@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from prefect import State
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.flow_engine import run_flow
 from prefect.states import Scheduled
 
@@ -20,6 +19,7 @@ from rl_core.evaluation.response_file import ResponseFile
 from rl_core.loop.draws import TooManyFailedRewards
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
+from tests.flows.artifacts import task_runs_of
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
@@ -105,9 +105,7 @@ def retried(state: State) -> State:
 
 def task_states(state: State, *, attempt: int) -> dict[str, str]:
     """Task run name -> name of its final state, of one attempt at the flow run."""
-    wanted = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-    with get_client(sync_client=True) as client:
-        runs = sorted(client.read_task_runs(flow_run_filter=wanted), key=lambda run: run.start_time)
+    runs = sorted(task_runs_of(state.state_details.flow_run_id), key=lambda run: run.start_time)
     return {run.name.removeprefix("small: "): run.state_name for run in runs if run.flow_run_run_count == attempt}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -16,7 +15,7 @@ from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.models.tiny import build_tiny_model
 from rl_core.sources.rows import Row
-from tests.rl_core.data.samples import png_bytes, write_video
+from tests.rl_core.data.samples import png_bytes
 
 Init = Callable[..., tuple[str, RunConfig]]
 
@@ -81,39 +80,27 @@ def test_absolute_paths_of_images(init: Init, tmp_path: Path) -> None:
     assert "wrote config.yaml" in said
 
 
-def test_conversations_of_sharegpt_with_pictures_in_a_folder_beside(init: Init, tmp_path: Path) -> None:
-    turns = [{"from": "human", "value": "<image>\nWhich letter?"}, {"from": "gpt", "value": "B"}]
-    rows = [
-        {"conversations": turns, "image": f"{image(tmp_path / 'data' / 'images' / f'{n}.png', n).name}"}
-        for n in range(12)
-    ]
-    said, config = init(jsonl(tmp_path / "data" / "rows.jsonl", rows))
-    assert "the answer is the last turn of 'conversations'" in said
-    assert f"images and videos were found from {tmp_path / 'data' / 'images'}" in said
-    assert {row.answer for row in rows_of(config)} == {"B"}
-    assert config.reward.function == "choice"
-    assert "as cold_start.target_template 9 of 9 right, overall 1" in said
+def test_a_folder_of_classes_is_split_evenly_and_an_image_that_no_decoder_reads_is_named(
+    init: Init, tmp_path: Path
+) -> None:
+    for number in range(60):
+        image(tmp_path / "shapes" / ("circle", "square", "star")[number // 20] / f"{number}.png", number)
+    (tmp_path / "shapes" / "square" / "00.heic").write_bytes(HEIC)
+    said, config = init(tmp_path / "shapes")
+    assert "answers train: circle 18, square 18, star 18" in said
+    assert "answers validation: circle 2, square 2, star 2" in said
+    assert "(square/00.heic), column 'image': the image 00.heic is HEIC, which no installed decoder reads" in said
+    assert len(rows_of(config)) == 60
 
 
 def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) -> None:
     for number in range(12):
-        image(
-            tmp_path / "pets" / ("test" if number > 8 else "train") / ("dog", "cat")[number % 2] / f"{number}.png",
-            number,
-        )
+        part = "test" if number > 8 else "train"
+        image(tmp_path / "pets" / part / ("dog", "cat")[number % 2] / f"{number}.png", number)
     said, config = init(tmp_path / "pets")
     assert "9 rows of imagefolder; held-out rows come from" in said
     assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
     assert "as cold_start.target_template 11 of 11 right, overall 1" in said
-
-
-def test_videos(init: Init, tmp_path: Path) -> None:
-    for number in range(6):
-        write_video(tmp_path / f"{number}.avi", np.full((8, 32, 32, 3), 30 * number, np.uint8), fps=4)
-    rows = [{"question": "How bright?", "video": f"{number}.avi", "label": number} for number in range(6)]
-    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "videos are put before it (images_first)" in said
-    assert all(row.question == "<video>How bright?" for row in rows_of(config))
 
 
 def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path: Path) -> None:
@@ -163,26 +150,13 @@ def test_every_unusable_row_is_named_and_counted(init: Init, tmp_path: Path) -> 
     assert len(rows_of(config)) == 15
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ('{"problem": "?"', "none of its rows can be read; rows.jsonl line 1: the line is not JSON"),
-        ('{"problem": "?", "answer": null}', "no column looks like the answer; its columns are 'answer', 'problem'"),
-        ("", "it holds no row"),
-        ('[{"problem": "?", "answer": 1}]', "one JSON array"),
-    ],
-)
-def test_why_a_file_is_refused_is_said(run: Callable[..., Result], tmp_path: Path, content: str, reason: str) -> None:
-    assert reason in refusal(run(jsonl(tmp_path / "rows.jsonl", [content])))
-
-
 def test_an_existing_config_is_kept(run: Callable[..., Result], tmp_path: Path) -> None:
     Path("config.yaml").write_text("mine")
     assert isinstance(run(tmp_path).exception, ValueError)
     assert Path("config.yaml").read_text() == "mine"
 
 
-PACKED = base64.b64encode(png_bytes()).decode()
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
 ADDRESS = "https://example.org/a.png"
 
 
@@ -190,39 +164,19 @@ def counted(path: Path, cell: Callable[[int], Any], *, place: str = "<image>", c
     return jsonl(path, [{"problem": f"{place}{n}?", "image": cell(n), "answer": str(n)} for n in range(count)])
 
 
-@pytest.mark.parametrize("place", ["<image>", ""])
 @pytest.mark.parametrize(
-    ("cell", "reason"),
+    ("cell", "place", "reason"),
     [
-        (ADDRESS, f"column 'image': '{ADDRESS}' is an address; images are read from files, download it first"),
-        ([{"url": ADDRESS}], f"column 'image': '{ADDRESS}' is an address"),
-        ("gone.png", "column 'image': the image file"),
-        ("heic", "column 'image': the image is HEIC, which no installed decoder reads: convert it to PNG or JPEG"),
-        ("x" * 300, "is no image and no path: it has 300 letters"),
-        (7, "column 'image' has the name of a column with images, and its first value '7' is none: the image is int"),
-        ("a dog", "its first value 'a dog' is none: the image file"),
+        (ADDRESS, "<image>", f"column 'image': '{ADDRESS}' is an address; images are read from files"),
+        (base64.b64encode(HEIC).decode(), "", "column 'image': the image is HEIC, which no installed decoder reads"),
+        ("a dog", "", "its first value 'a dog' is none: the image file"),
     ],
 )
 def test_images_that_cannot_be_read_are_refused_with_column_value_and_reason(
-    run: Callable[..., Result], tmp_path: Path, cell: Any, reason: str, place: str
+    run: Callable[..., Result], tmp_path: Path, cell: str, place: str, reason: str
 ) -> None:
-    def value(number: int) -> Any:
-        data = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes([number])
-        return base64.b64encode(data).decode() if cell == "heic" else cell
-
-    said = run(counted(tmp_path / "rows.jsonl", value, place=place))
-    assert isinstance(said.exception, ValueError), said.output
-    assert reason in str(said.exception)
-
-
-def test_a_column_that_is_not_used_begins_a_line(run: Callable[..., Result], tmp_path: Path) -> None:
-    rows = [{"problem": "?", "image": PACKED, "picture": 7, "answer": str(n)} for n in range(24)]
-    for number, row in enumerate(rows):
-        row["image"] = base64.b64encode(png_bytes(colour=(number, 0, 0))).decode()
-    said = run(jsonl(tmp_path / "rows.jsonl", rows))
-    assert said.exit_code == 0, said.exception
-    assert [line for line in said.output.splitlines() if line.startswith("not used: column 'picture'")]
-    assert "answers train" not in said.output  # they are of 24 values
+    """In the words of the rows; tests/rl_core/sources/test_media.py has them all."""
+    assert reason in refusal(run(counted(tmp_path / "rows.jsonl", lambda _: cell, place=place)))
 
 
 def test_a_question_without_images_may_have_such_a_column(
@@ -232,50 +186,6 @@ def test_a_question_without_images_may_have_such_a_column(
     assert "say --image-key '' if no question has an image" in refusal(run(data))
     _, config = init(data, "--image-key", "")
     assert not any(row.images for row in rows_of(config))
-
-
-@pytest.mark.parametrize("empty", ["", [""], [None], None, []])
-def test_an_empty_cell_is_a_row_of_text(init: Init, tmp_path: Path, empty: Any) -> None:
-    rows = [
-        {"problem": f"{n}?" if n % 2 else f"<image>{n}?", "images": empty if n % 2 else "", "answer": str(n % 2)}
-        for n in range(24)
-    ]
-    for n in range(0, 24, 2):
-        rows[n]["images"] = image(tmp_path / f"{n}.png", n).name if not isinstance(empty, list) else [f"{n}.png"]
-        image(tmp_path / f"{n}.png", n)
-    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "unusable" not in said
-    assert "12 of 24 rows have no image or video" in said
-    assert sorted(len(row.images) for row in rows_of(config)) == [0] * 12 + [1] * 12
-
-
-def test_images_in_messages_of_openai_are_read_and_mentioned(init: Init, tmp_path: Path) -> None:
-    def turns(number: int) -> list[dict[str, Any]]:
-        packed = base64.b64encode(png_bytes(colour=(number, 0, 0))).decode()
-        shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{packed}", "detail": "low"}}
-        return [{"role": "user", "content": [shown, {"type": "text", "text": "How many?"}]}]
-
-    rows = [{"messages": turns(number), "answer": number % 3} for number in range(24)]
-    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "question 'messages', images and videos in its turns, answer 'answer'" in said
-    assert all(len(row.images) == 1 for row in rows_of(config))
-
-
-def test_how_the_answers_are_distributed_is_said(init: Init, tmp_path: Path) -> None:
-    for number in range(60):
-        image(tmp_path / "shapes" / ("circle", "square", "star")[number // 20] / f"{number}.png", number)
-    said, _ = init(tmp_path / "shapes")
-    assert "answers train: circle 18, square 18, star 18" in said
-    assert "answers validation: circle 2, square 2, star 2" in said
-
-
-def test_images_of_a_class_that_no_decoder_reads_are_named(init: Init, tmp_path: Path) -> None:
-    for number in range(12):
-        image(tmp_path / "pets" / ("cat", "dog")[number % 2] / f"{number}.png", number)
-    (tmp_path / "pets" / "cat" / "00.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    said, config = init(tmp_path / "pets")
-    assert "(cat/00.heic), column 'image': the image 00.heic is HEIC, which no installed decoder reads" in said
-    assert len(rows_of(config)) == 12
 
 
 def test_the_reward_is_guessed_from_rows_of_all_parts(init: Init, tmp_path: Path) -> None:
@@ -304,35 +214,28 @@ def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
     assert len(rows_of(config)) == 24
 
 
-VERL = {"data_source": "dots", "ability": "count", "extra_info": {"index": 0, "split": "train"}}
+def test_rows_with_and_without_an_image_are_counted(init: Init, tmp_path: Path) -> None:
+    def cell(number: int) -> str | None:
+        return image(tmp_path / f"{number}.png", number).name if number % 2 else None
+
+    said, config = init(counted(tmp_path / "rows.jsonl", cell, place=""))
+    assert "12 of 24 rows have no image or video" in said and "unusable" not in said
+    assert sorted(len(row.images) for row in rows_of(config)) == [0] * 12 + [1] * 12
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "said", "answer"),
+    ("solution", "options", "said"),
     [
-        (
-            lambda n: {"answer": f"1+{n}=<<1+{n}={n + 1}>>{n + 1}.\n#### {n + 1}"},
-            [],
-            "answer '1', read behind ####",
-            "{}",
-        ),
-        (lambda n: {"solution": f"<answer> {n + 1} </answer>"}, [], "answer '1', read in <answer></answer>", "{}"),
-        (lambda n: {"answer": f"{n + 1}<|im_end|>"}, [], "answer '1', read before a control token", "{}"),
-        (lambda n: {"answer": f"So \\boxed{{{n + 1}}}."}, [], "answer '1', read in \\boxed{}", "{}"),
-        (lambda n: {"answer": f"So {n + 1}."}, ["--answer-pattern", r"So (\d+)"], "answer: ", "{}"),
-        (
-            lambda n: {"reward_model": {"ground_truth": f"{n + 1}"}, **VERL},
-            [],
-            "answer 'reward_model.ground_truth'",
-            "{}",
-        ),
+        ("1+{0}=<<1+{0}={1}>>{1}.\n#### {1}", [], "answer '1', read behind ####"),
+        ("So {1}.", ["--answer-pattern", r"So (\d+)"], "answer: "),
     ],
 )
 def test_the_short_answer_is_read_and_tried(
-    init: Init, tmp_path: Path, make: Callable[[int], dict[str, Any]], options: list[str], said: str, answer: str
+    init: Init, tmp_path: Path, solution: str, options: list[str], said: str
 ) -> None:
-    data = jsonl(tmp_path / "rows.jsonl", [{"problem": f"1 + {number}?", **make(number)} for number in range(20)])
-    printed, config = init(data, *options)
+    """tests/tasks/new_config/test_shapes.py has the other forms."""
+    rows = [{"problem": f"1 + {number}?", "answer": solution.format(number, number + 1)} for number in range(20)]
+    printed, config = init(jsonl(tmp_path / "rows.jsonl", rows), *options)
     assert said in printed
     assert {row.answer for row in rows_of(config)} == {str(number + 1) for number in range(20)}
     assert "as cold_start.target_template 10 of 10 right, overall 1" in printed
@@ -340,39 +243,12 @@ def test_the_short_answer_is_read_and_tried(
     assert "look" not in printed
 
 
-def test_answers_that_nobody_gives_word_for_word_are_told(init: Init, tmp_path: Path) -> None:
-    turns = [
-        {"role": "user", "content": "Add."},
-        {"role": "assistant", "content": "<think>Sum.</think>\n\nIt is **0**."},
-    ]
-    rows = [{"messages": [{**turns[0], "content": f"Add {n}."}, turns[1]]} for n in range(20)]
-    printed, _ = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "look reward 'math' compares whole answers, and 10 of 10 can hardly be given word for word" in printed
-    assert "look all 10 rows that reward 'math' was tried on have the answer" in printed
-
-
 @pytest.mark.parametrize(
-    ("columns", "answer"),
-    [
-        ({"choices": ["a cat", "a dog", "a cow"]}, lambda n: n % 3),
-        ({"options": {"A": "a cat", "B": "a dog", "C": "a cow"}}, lambda n: "ABC"[n % 3]),
-        ({"A": "a cat", "B": "a dog", "C": "a cow"}, lambda n: ["a cat", "a dog", "a cow"][n % 3]),
-    ],
+    ("ask", "options"),
+    [("Which is number {}?", "? A. a cat B. a dog Reply with the letter"), ("(A) a cat ({}) a dog", "")],
 )
-def test_options_are_shown_to_the_model_and_answers_are_letters(
-    init: Init, tmp_path: Path, columns: dict[str, Any], answer: Callable[[int], Any]
-) -> None:
-    rows = [{"question": f"Which is number {n}?", **columns, "answer": answer(n)} for n in range(20)]
-    printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert "? A. a cat B. a dog C. a cow Reply with the letter of the right choice" in printed
-    assert (config.reward.function, {row.answer for row in rows_of(config)}) == ("choice", {"A", "B", "C"})
-    assert "as cold_start.target_template 10 of 10 right, overall 1" in printed
-    assert "look" not in printed
-
-
-def test_options_that_the_question_names_are_not_shown_twice(init: Init, tmp_path: Path) -> None:
-    ask = "Which is number {}? (A) a cat (B) a dog"
+def test_options_are_shown_to_the_model_once(init: Init, tmp_path: Path, ask: str, options: str) -> None:
     rows = [{"question": ask.format(n), "choices": ["a cat", "a dog"], "answer": n % 2} for n in range(20)]
     printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert printed.count("a cat") == 1
-    assert {row.answer for row in rows_of(config)} == {"A", "B"}
+    assert options in printed and printed.count("a cat") == 1
+    assert (config.reward.function, {row.answer for row in rows_of(config)}) == ("choice", {"A", "B"})

@@ -10,14 +10,11 @@ from flows.commands.options import all_overrides, without_changes
 from rl_core.config.loading import load_config
 from tasks.cache.stages import run_name
 
-ROOT = Path(__file__).parents[3]
 QUICKSTART = "configs/quickstart.yaml"
 TAKE_CHANGES = ("run", "prepare", "train", "evaluate", "merge", "report", "plan", "reproduce")
 
 
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 def said(*arguments: str) -> str:

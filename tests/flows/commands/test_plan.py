@@ -1,35 +1,20 @@
-"""`sightline plan` is complete, loads no large library, and refuses what cannot work."""
+"""`sightline plan` is complete, and refuses what cannot work."""
 
 import json
-import os
-import subprocess
-import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from flows.cli import app
 from rl_core.config.cluster import ClusterConfig
-from rl_core.config.loading import load_config
-from rl_core.run_directory import RunDirectory
-from tasks.cache.software import digest_of_code
 from tasks.pages.plan_facts import threads_words
 from tests.rl_core.planning.gpu_driver import put_driver
-from tests.servers import free_port
-from tests.tasks.finished_run import finish_stage
-from tests.tasks.made_stages import made_now
-from tests.tasks.upgrades import copied_sources, edit, pretend
 
 ROOT = Path(__file__).parents[3]
-HEAVY = ("torch", "transformers", "vllm", "prefect", "mlflow", "matplotlib", "datasets")
 
 
-@pytest.fixture(autouse=True)
-def _at_the_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 def plan(*arguments: str) -> tuple[int, str]:
@@ -64,7 +49,7 @@ def test_a_plan_for_a_gpu_of_unknown_memory_says_so_and_that_torch_cannot_use_it
     code, text = plan("--runs-dir", str(tmp_path))
     text = " ".join(text.split())
     assert code == 1 and "problem GPU: this machine has one" in text and "was built without CUDA" in text
-    assert text.count("problem ") == 1, text
+    assert text.count("problem ") == 1 and "the driver does not tell how much" in text, text
     assert "GiB of the GPU, whose size is not known, without a KV cache" in text
     assert "engine: compiled, with graphs (auto, on a GPU)" in text
     _, text = plan("--runs-dir", str(tmp_path), "--set", "rollout.enforce_eager=true")
@@ -116,65 +101,6 @@ def test_every_kind_of_problem_is_named_at_once(own_rows: list[str], tmp_path: P
         assert f"problem {key}" in text, key
 
 
-def test_without_a_hub_all_that_is_missing_is_named_without_a_raw_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    code, text = plan(
-        "model.source={type: pretrained, path: owner/model}",
-        "data.train={type: hub, name: owner/rows@train}",
-        "data.validation={type: hub, name: owner/held@test}",
-        "--runs-dir", str(tmp_path / "runs"),
-    )  # fmt: skip
-    assert code == 1
-    for key in ("model.source.path: owner/model", "data.train.name: owner/rows", "data.validation.name: owner/held"):
-        assert f"problem {key} must come from the hub" in text
-    assert "Retrying" not in text and not caplog.records
-
-
-def test_after_an_upgrade_a_plan_says_why_another_run_gives_nothing_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    """The process that plans has the upgraded package and the edited module."""
-    other = RunDirectory(tmp_path / "runs" / "other")
-    other.data.mkdir(parents=True)
-    made = made_now(load_config(Path("configs/quickstart.yaml")), "prepare")
-    rows = {"splits": {"train": {"rows": 2048}}}
-    finish_stage(other, "prepare", rows, other.data, digest=made.digest, software=made.software)
-    assert plan_elsewhere(tmp_path, ROOT) == "finished in other"
-    sources = copied_sources(tmp_path)
-    assert plan_elsewhere(tmp_path, sources) == "finished in other", "a copy is no other code"
-    edit(sources / "rl_core" / "data" / "preparation.py")
-    upgraded = pretend(tmp_path / "upgraded", "torch", "99.0")
-    now = f"{version('sightline')} (code {digest_of_code(sources)})"
-    assert plan_elsewhere(tmp_path, upgraded, sources) == (
-        f"to do; not taken over from other: made by other software: sightline {made.software['sightline']} -> {now}, "
-        f"torch {made.software['torch']} -> 99.0"
-    )
-
-
-def plan_elsewhere(folder: Path, *path: Path) -> str:
-    """What a process with these folders on its path plans for the preparation."""
-    script = f"""
-import sys
-from flows.cli import app
-try:
-    app(["plan", "configs/quickstart.yaml", "--runs-dir", {str(folder / "runs")!r}])
-except SystemExit as end:
-    assert not end.code
-assert not [name for name in {HEAVY!r} if name in sys.modules]
-"""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if "prepare" in line]
-    return row.split("│")[2].strip()
-
-
 def told_of(*arguments: str) -> str:
     """What a plan prints on a wide terminal."""
     return CliRunner().invoke(app, ["plan", *arguments], env={"COLUMNS": "300"}).output
@@ -193,11 +119,6 @@ def test_a_plan_forecasts_each_placement_on_a_kind_of_gpu_that_is_elsewhere(tmp_
     assert "a forecast for prompts of 450 and responses of 400 tokens (planning)" in " ".join(text.split())
     assert "with responses of 25, 50 and 100 % of the longest" in " ".join(text.split())
     assert "step time: not known: the kind of GPU is not known" in told_of(baseline, *options, "--gpu-gib", "80")
-
-
-def test_a_plan_invents_no_seconds_for_a_cpu(tmp_path: Path) -> None:
-    text = told_of("configs/quickstart.yaml", "--runs-dir", str(tmp_path))
-    assert "step time: not known: nothing is published of this CPU's speed; plan again after some steps" in text
 
 
 @pytest.mark.parametrize("size", ["tensor_parallel_size", "sequence_parallel_size"])

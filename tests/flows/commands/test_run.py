@@ -1,11 +1,8 @@
 """How a command ends: its exit code and what it prints."""
 
-import json
 import signal
-from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,8 +10,6 @@ from rich.console import Console
 from flows.cli import main
 from flows.commands.run import carry_out
 from flows.request import RunRequest
-from rl_core.run_directory import RunDirectory
-from tests.tasks.upgrades import install
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -50,30 +45,6 @@ def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
     (run / "stages" / "prepare.json").write_text("{}")
     assert f"warning prepare is made again: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
-
-
-def test_an_upgrade_is_told_noted_and_made_anew_in_other_runs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs_dir = tmp_path / "runs"
-    assert ended(runs_dir)[0] == 0
-    (run,) = map(RunDirectory, runs_dir.iterdir())
-    before = version("pillow")
-    change = f"pillow {before} -> 99.0"
-    assert "✓ prepare: taken over from" in ended(runs_dir, "rollout.n=8")[1]
-    install(monkeypatch, tmp_path, "pillow", "99.0")
-    code, text = ended(runs_dir)
-    assert code == 0 and "✓ prepare: finished before" in text
-    assert f"warning prepare stands, made by other software: {change}" in text
-    assert f"prepare stands, made by other software: {change}" in run.log.read_text()
-    (event,) = events(run, "software-changed")
-    assert event["stage"] == "prepare" and event["changes"] == {"pillow": [before, "99.0"]}
-    text = ended(runs_dir, "rollout.n=16")[1]
-    assert "✓ prepare: finished in" in text and "other software" not in text
-
-
-def events(run: RunDirectory, kind: str) -> list[dict[str, Any]]:
-    return [event for event in map(json.loads, run.events.read_text().splitlines()) if event["kind"] == kind]
 
 
 def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

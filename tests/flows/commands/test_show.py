@@ -17,21 +17,15 @@ from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.items import EvaluationItem, write_items
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
-from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
+from rl_core.types import Group, Rollout, Score, TrainGroup, TrainSample
+from tests.rl_core.builders import make_prompt, make_rollout
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.evaluation.builders import make_items
 
 
 def rollout(index: int, text: str, *, uid: str = "p1", version: int = 3) -> Rollout:
-    return Rollout(
-        prompt_uid=uid,
-        sample_index=index,
-        response_ids=np.array([1, 2], dtype=np.int32),
-        log_probs=np.zeros(2, dtype=np.float32),
-        text=text,
-        finish_reason="stop" if index == 0 else "length",
-        policy_version=version,
-    )
+    made = make_rollout(uid, index, length=2, version=version)
+    return replace(made, text=text, finish_reason="stop" if index == 0 else "length")
 
 
 @pytest.fixture
@@ -42,17 +36,8 @@ def run(tmp_path: Path) -> RunDirectory:
     run.config.write_text("experiment: counted\n")
     with ImageStoreWriter(run.data / IMAGES_FILE) as images:
         uid = images.add(png_bytes((8, 8)))
-    ids = np.array([1], dtype=np.int32)
-    prompt = Prompt(
-        uid="p1",
-        data_source="scenes",
-        question="<image>How many?",
-        text="user: <|image_pad|>How many? [1, 2]",
-        answer="3",
-        token_ids=ids,
-        engine_token_ids=ids,
-        image_uids=(uid,),
-    )
+    shown = {"question": "<image>How many?", "text": "user: <|image_pad|>How many? [1, 2]", "image_uids": (uid,)}
+    prompt = replace(make_prompt("p1"), answer="3", **shown)
     rollouts = [rollout(0, "<answer>3</answer>"), rollout(1, "[bold]?"), rollout(2, "")]
     scores = {
         ("p1", 0): Score(components={"overall": 1.0, "accuracy": 1.0}),
@@ -87,19 +72,9 @@ def test_prompt_answer_responses_rewards_and_advantages_are_shown(run: RunDirect
         assert part in text, part
 
 
-LATEX = [
-    r"so \[x = 5\] done",
-    "a backslash at the end \\",
-    ":smile: [red]",
-]
-
-
-@pytest.mark.parametrize("text", LATEX)
+@pytest.mark.parametrize("text", [r"so \[x = 5\] done", "a backslash at the end \\", ":smile: [red]"])
 def test_what_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) -> None:
-    ids = np.array([1], dtype=np.int32)
-    prompt = Prompt(
-        uid="p1", data_source="a", question="?", text=f"Q {text}", answer=text, token_ids=ids, engine_token_ids=ids
-    )
+    prompt = replace(make_prompt("p1"), text=f"Q {text}", answer=text)
     group = Group(prompt=prompt, rollouts=[rollout(0, text), rollout(1, text)])
     scores = {("p1", 0): Score(components={"overall": 1.0, text: 0.5}), ("p1", 1): Score(components={}, error=text)}
     write_rollouts(run.rollouts(6), [group], scores, [], step=6)
@@ -112,14 +87,8 @@ def test_what_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) 
 
 def test_a_group_that_was_kept_from_the_step_before_says_so(run: RunDirectory) -> None:
     assert "from the step before" not in shown(run)
-    ids = np.array([1], dtype=np.int32)
     groups = [
-        Group(
-            prompt=Prompt(
-                uid=uid, data_source="a", question="?", text="?", answer="1", token_ids=ids, engine_token_ids=ids
-            ),
-            rollouts=[rollout(0, "1", uid=uid, version=version)],
-        )
+        Group(prompt=make_prompt(uid), rollouts=[rollout(0, "1", uid=uid, version=version)])
         for uid, version in (("drawn", 3), ("older", 2))
     ]
     scores = {(group.prompt.uid, 0): Score(components={"overall": 1.0}) for group in groups}

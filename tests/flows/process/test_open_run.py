@@ -97,18 +97,6 @@ def test_a_second_writer_is_refused_with_the_owners_pid(tmp_path: Path) -> None:
     assert str(os.getpid()) in str(error)
 
 
-def test_the_lock_is_free_again_after_a_failure_and_the_log_tells_why(tmp_path: Path) -> None:
-    def body(run: RunContext) -> None:
-        raise ArithmeticError("one and one is three")
-
-    watcher = Watcher()
-    assert isinstance(error_of(opened(tmp_path, body, watcher=watcher)), ArithmeticError)
-    assert not watcher.completed
-    assert isinstance(watcher.error, ArithmeticError)
-    assert "one and one is three" in the_run(tmp_path).log.read_text()
-    assert opened(tmp_path).is_completed()
-
-
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path, signum: signal.Signals) -> None:
     before = signal.getsignal(signum)
@@ -154,12 +142,16 @@ def test_a_fresh_run_is_tagged_with_its_start_and_reuses_nothing(tmp_path: Path)
     assert reuse[1] is False
 
 
-def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:
+def test_a_failure_tells_its_cause_and_how_to_continue_and_the_lock_is_free_again(tmp_path: Path) -> None:
     def body(run: RunContext) -> None:
         raise ArithmeticError("one and one is three")
 
-    state = opened(tmp_path, body)
+    watcher = Watcher()
+    state = opened(tmp_path, body, watcher=watcher)
     run = the_run(tmp_path)
+    assert isinstance(error_of(state), ArithmeticError) and isinstance(watcher.error, ArithmeticError)
+    assert not watcher.completed
+    assert "one and one is three" in run.log.read_text()
     command = f"sightline run --resume {run.name} --runs-dir {tmp_path}"
     assert state.is_failed()
     assert state.message == f"ArithmeticError: one and one is three; to continue: {command}"
@@ -167,6 +159,7 @@ def test_a_failure_tells_its_cause_and_how_to_continue(tmp_path: Path) -> None:
     for part in (command, f"prefect flow-run retry {state.state_details.flow_run_id}", "one and one is three"):
         assert part in page.data, part
     assert "Traceback (most recent call last)" in page.data  # the end of the run's log
+    assert opened(tmp_path).is_completed()
 
 
 def test_a_failure_before_there_is_a_run_has_a_page_too(tmp_path: Path) -> None:

@@ -80,9 +80,12 @@ def asked_of(answers: list[HubAnswer]) -> set[str]:
     return {answer.name.key for answer in answers}
 
 
-def test_without_a_hub_everything_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_hub_everything_that_is_missing_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     at(monkeypatch, free_port())
     problems = hub_problems(ask_hub(from_the_hub(), seconds=60.0))
+    assert not caplog.records, "nothing of the hub's library is shown"
     assert {problem.where for problem in problems} == ALL
     assert all(problem.fatal and "must come from the hub" in problem.what for problem in problems)
 

@@ -29,6 +29,7 @@ NAMES = {
     "reward.by_source": "{a: {function: other/score.py:score}}",
     "algorithm.loss": "{type: custom, function: algorithms/loss.py:mine, kwargs: {scale: 2.0}}",
     "algorithm.advantage": "{type: custom, function: rewards/score.py:estimate}",
+    "algorithm.online_filtering": "{type: custom, function: algorithms/filter.py:keeps}",
     "tracking.mlflow_uri": "sqlite:///mlflow.db",
 }
 FILES = {
@@ -49,6 +50,7 @@ FILES = {
         "def mine(tokens, *, scale): return PPOLoss().loss(tokens)\n"
     ),
     "algorithms/scales.py": "SCALE = 1.0\n",
+    "algorithms/filter.py": "def keeps(scores): return True\n",
     "other/score.py": "def score(sample): return {'overall': 0.5}\n",
 }
 
@@ -138,6 +140,7 @@ def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> N
         assert Path(loss.file).with_name("scales.py").read_text() == FILES["algorithms/scales.py"]
         assert (loss.label, loss.kwargs) == ("mine", {"scale": 2.0})
         assert Path(advantage.file).read_text() == FILES["rewards/score.py"]
+        assert Path(located.algorithm.online_filtering.file).read_text() == FILES["algorithms/filter.py"]
         assert [term.label for term in located.reward.terms] == [term.label for term in begun.config.reward.terms]
         assert state == "copy" or Path(located.data.train.path).read_text() == FILES["data/train.jsonl"]
         if begun.project.exists():

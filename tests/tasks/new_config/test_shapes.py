@@ -19,6 +19,7 @@ Shape = Callable[[int], dict[str, Any]]
 READ: dict[str, tuple[Shape, Callable[[int], str]]] = {
     "number": (lambda n: {"answer": n}, str),
     "text": (lambda n: {"label": NAMES[n]}, lambda n: NAMES[n]),
+    "sharegpt": (lambda n: {"messages": [{"from": "human"}, {"from": "gpt", "value": "ABCD"[n]}]}, lambda n: "ABCD"[n]),
     "latex": (lambda n: {"answer": f"\\frac{{1}}{{{n + 2}}}"}, lambda n: f"\\frac{{1}}{{{n + 2}}}"),
     "gsm8k": (lambda n: {"answer": f"So 1+{n}=<<1+{n}={n + 1}>>{n + 1}.\n#### {n + 1}"}, lambda n: str(n + 1)),
     "tagged": (lambda n: {"solution": f"<think>Hm.</think>\n<answer> {n} </answer>"}, str),
@@ -60,7 +61,8 @@ def rows_of_shape(path: Path, shape: Shape, numbers: list[int]) -> Path:
     rows = [{"question": f"Question {place}?", **shape(number)} for place, number in enumerate(numbers)]
     for row in rows:
         if "messages" in row:
-            row["messages"][0]["content"] = row.pop("question")
+            asked = row["messages"][0]
+            asked["value" if "from" in asked else "content"] = row.pop("question")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

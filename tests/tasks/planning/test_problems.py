@@ -11,7 +11,6 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
-from rl_core.planning.gpu import find_gpu
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from tasks.planning.known_rows import glance_at
@@ -24,11 +23,9 @@ from tasks.planning.problems import (
     text_problems,
 )
 from tasks.preparation import prepare_run
-from tests.rl_core.planning.gpu_driver import put_driver
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 ROOT = Path(__file__).parents[3]
-LOOPS = "{% for a in range(9999) %}" * 4 + "{% endfor %}" * 4
 PUBLISHED = {
     "protocol": "geo3k-easyr1@1",
     "train_rows": 1,
@@ -52,9 +49,6 @@ def test_a_shipped_config_has_none(path: Path) -> None:
     ("key", "text", "words"),
     [
         ("data.prompt_template", "{{ contnt }}", "does not show the question: write {{ content }}"),
-        ("data.prompt_template", "no question", "does not show the question"),
-        ("data.prompt_template", "{% include 'own.jinja' %}", "uses another template in line 1"),
-        ("data.prompt_template", LOOPS + "{{ content }}", "takes more than 2 seconds"),
         ("data.override_chat_template", "{{ messages", "is not valid Jinja, line 1"),
     ],
 )
@@ -100,8 +94,6 @@ def test_the_template_of_targets_is_named_with_its_own_key(text: str, words: str
     [
         ("def score(sample): return 1.0", ""),
         ("def scores(sample): return 1.0", "defines no `score`; did you mean `scores`?"),
-        ("def score(sample: return 1.0", "no Python"),
-        ("REWARD_TYPE = 'many'\ndef score(sample): return 1.0", "REWARD_TYPE"),
     ],
 )
 @pytest.mark.parametrize("key", ["reward", "reward.by_source.counting"])
@@ -168,16 +160,6 @@ def test_a_category_that_no_prepared_row_has_is_named(tmp_path: Path) -> None:
     (problem,) = prepared_column_problems(config, run.data)
     assert problem.where == "evaluation.categories" and "'kinb' is no further column" in problem.what
     assert prepared_column_problems(small(held_out, "evaluation.categories=[kind]"), run.data) == []
-
-
-def test_a_gpu_that_does_not_tell_its_memory_is_a_gpu_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So answer devices that share the machine's memory."""
-    put_driver(tmp_path, monkeypatch, "[N/A]")
-    problems = static_problems(small(), RunDirectory(tmp_path / "run"), gpu=find_gpu())
-    assert [(problem.where, problem.fatal) for problem in problems] == [("memory of the GPU", False)]
-    assert "the driver does not tell how much" in "\n".join(map(str, problems))
 
 
 def test_an_address_that_no_package_knows_is_a_problem_and_an_absent_storage_is_none(tmp_path: Path) -> None:
