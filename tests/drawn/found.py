@@ -15,18 +15,12 @@ def _llama(**parts: Any) -> Tree:
 
 
 FOUND: dict[str, tuple[Tree, str]] = {
-    "no kernel for heads of 16": (
-        _llama(model={"source": {"hidden_size": 32}}),
-        "model.source.hidden_size",
-    ),
+    "no kernel for heads of 16": (_llama(model={"source": {"hidden_size": 32}}), "model.source.hidden_size"),
     "an adapted output head": (
         _llama(model={"lora": {"target_modules": ["lm_head"], "exclude_modules": None}}),
         "model.lora.target_modules",
     ),
-    "a pattern that is none": (
-        _llama(model={"lora": {"target_modules": "(q_proj"}}),
-        "model.lora.target_modules",
-    ),
+    "a pattern that is none": (_llama(model={"lora": {"target_modules": "(q_proj"}}), "model.lora.target_modules"),
     "a filter that looks for nothing": (
         _llama(algorithm={"online_filtering": {"filter_key": "nothing"}}),
         "algorithm.online_filtering.filter_key",

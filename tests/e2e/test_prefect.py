@@ -39,7 +39,7 @@ def assert_deployed_as_written() -> None:
     for name, one in deployed.items():
         wanted = written[name]
         assert (one.description, one.tags) == (wanted["description"], wanted["tags"])
-        assert one.global_concurrency_limit is None
+        assert one.global_concurrency_limit is None, "no lease that a server could let expire"
         assert one.work_queue_name == wanted["work_pool"].get("work_queue_name", "default")
         assert one.enforce_parameter_schema and one.parameters == wanted.get("parameters", {})
         slugs = {schedule["slug"]: schedule["cron"] for schedule in wanted.get("schedules", [])}

@@ -65,7 +65,6 @@ def test_its_flow_takes_its_parameters_and_those_of_its_schedules(deployment: di
     assert "config" not in parameters or load_config(Path(parameters["config"])).experiment
     for schedule in deployment.get("schedules", []):
         flow.validate_parameters(schedule["parameters"])
-        assert schedule["slug"] and schedule["active"] is False
 
 
 @each
@@ -87,9 +86,3 @@ def test_what_needs_devices_waits_for_them(deployment: dict[str, Any]) -> None:
     assert "name" not in pool, "the default of prefect.toml, so that another pool can be named in the environment"
     assert pool["job_variables"]["env"]["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert (pool.get("work_queue_name") == DEVICES) == (deployment["name"] not in ("compare", "clean"))
-
-
-@each
-def test_it_holds_no_lease_that_a_server_could_let_expire(deployment: dict[str, Any]) -> None:
-    """Prefect stops a flow that cannot renew a deployment's limit (tests/e2e/test_broken_on_purpose.py)."""
-    assert "concurrency_limit" not in deployment

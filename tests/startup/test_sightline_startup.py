@@ -4,6 +4,7 @@ Each case is a process of its own: what the startup module does to an interprete
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,15 +87,11 @@ def test_a_cpu_torch_beside_cpu_companions_is_left_alone(tmp_path: Path) -> None
     assert (report["hidden"], report["defined"]) == ([], [])
 
 
-def test_a_cuda_torch_is_left_alone(tmp_path: Path) -> None:
-    make_tree(tmp_path, cuda_torch=True, library=LINKED_TO_CUDA)
-    assert report_on(tmp_path) == {"hidden": [], "watching": False, "defined": []}
-
-
-def test_an_environment_without_torch_is_left_alone(tmp_path: Path) -> None:
-    make_tree(tmp_path, cuda_torch=False, library=LINKED_TO_CUDA)
-    (tmp_path / "torch/lib/libtorch_cpu.so").unlink()
-    (tmp_path / "torch/lib").rmdir()
+@pytest.mark.parametrize("torch", ["of CUDA", "none"])
+def test_an_environment_with_a_cuda_torch_or_without_one_is_left_alone(tmp_path: Path, torch: str) -> None:
+    make_tree(tmp_path, cuda_torch=torch == "of CUDA", library=LINKED_TO_CUDA)
+    if torch == "none":
+        shutil.rmtree(tmp_path / "torch/lib")
     assert report_on(tmp_path) == {"hidden": [], "watching": False, "defined": []}
 
 

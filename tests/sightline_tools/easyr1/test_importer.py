@@ -21,6 +21,8 @@ from tests.sightline_tools.easyr1.example import every_key
 
 Import = Callable[..., Imported]
 SMALL = ["worker.rollout.tensor_parallel_size=1", "trainer.n_gpus_per_node=1"]
+OPTIM = "worker.actor.optim.lr_warmup"
+LORA, MODULES = "worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules"
 NO_OFFLOAD = ["worker.actor.offload.offload_params=false", "worker.actor.offload.offload_optimizer=false"]
 
 
@@ -61,28 +63,12 @@ def test_the_example_asks_for_nothing_in_vain_and_what_is_asked_for_in_vain_is_l
     [
         (["algorithm.kl_coef=0"], "algorithm.kl", None),
         (["algorithm.kl_type=adaptive"], "algorithm.kl.adaptive", None),
-        (
-            ["worker.actor.optim.lr_warmup_ratio=0.05", "worker.actor.optim.lr_warmup_steps=0"],
-            "actor.optim.lr_warmup_ratio",
-            0.0,
-        ),
+        ([f"{OPTIM}_ratio=0.05", f"{OPTIM}_steps=0"], "actor.optim.lr_warmup_ratio", 0.0),
         (["worker.actor.fsdp.torch_dtype=null"], "model.dtype", "bfloat16"),
         (["worker.actor.fsdp.torch_dtype=fp32"], "model.dtype", "bfloat16"),
-        (
-            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules='q_proj, v_proj'"],
-            "model.lora.target_modules",
-            ("q_proj", "v_proj"),
-        ),
-        (
-            ["worker.actor.model.lora.rank=32", "worker.actor.model.lora.target_modules=o_proj"],
-            "model.lora.target_modules",
-            ("o_proj",),
-        ),
-        (
-            ["worker.actor.model.lora.rank=32", "worker.actor.model.freeze_vision_tower=true"],
-            "model.freeze_vision_tower",
-            False,
-        ),
+        ([LORA, f"{MODULES}='q_proj, v_proj'"], "model.lora.target_modules", ("q_proj", "v_proj")),
+        ([LORA, f"{MODULES}=o_proj"], "model.lora.target_modules", ("o_proj",)),
+        ([LORA, "worker.actor.model.freeze_vision_tower=true"], "model.freeze_vision_tower", False),
         (["trainer.experiment_name=  Über/alles!"], "experiment", "ber-alles"),
         (["worker.rollout.val_override_config={n: 16}"], "evaluation.temperature", 1.0),
     ],
@@ -113,11 +99,7 @@ def test_a_critic_with_another_body_is_named_where_there_is_a_critic(importing: 
         ("trainer.save_limit=-1", "trainer.save_limit", "1 or more"),
         ("data.filter_overlong_prompts=false", "data.filter_overlong_prompts", "stops the preparation"),
         ("worker.rollout.dtype=fp32", "worker.rollout.dtype", "the same number format"),
-        (
-            "worker.rollout.max_model_len=4095",
-            "worker.rollout.max_model_len",
-            "the longest prompt with the longest response",
-        ),
+        ("worker.rollout.max_model_len=4095", "worker.rollout.max_model_len", "the longest prompt with the longest"),
         ("trainer.critic_warmup=2", "trainer.critic_warmup", "without a critic"),
         ("trainer.find_last_checkpoint=false", "trainer.find_last_checkpoint", "--fresh"),
         ("worker.rollout.temperature=3", "worker.rollout.temperature", "keeps its default"),

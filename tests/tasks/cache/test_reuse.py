@@ -10,6 +10,8 @@ import pytest
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, read_manifest, write_manifest
 from tasks.cache.reuse import bring_folder, find_complete, stage_paths
+from tasks.cache.software import Software
+from tests.tasks.finished_run import finish_stage
 
 SOFTWARE = {"torch": "2.0", "sightline": "0.1.0 (code a)"}
 
@@ -19,22 +21,14 @@ def wanted(stage: str = "evaluate-base", digest: str = "d1", **changed: Any) -> 
     return WantedStage(**{"name": stage, "digest": digest, "software": SOFTWARE, **changed})
 
 
-def finish(run: RunDirectory, stage: str, digest: str, text: str = "result", **changed: Any) -> StageManifest:
+def finish(
+    run: RunDirectory, stage: str, digest: str, text: str = "result", *, software: Software = SOFTWARE
+) -> StageManifest:
     """Write one file for the stage, and its manifest."""
     folder = stage_paths(run, stage)[0]
     folder.mkdir(parents=True)
     (folder / "items.parquet").write_text(text)
-    manifest = StageManifest(
-        stage=stage,
-        digest=digest,
-        outputs=describe_outputs(run.root, [folder]),
-        result={"accuracy": 0.5},
-        seconds=1.5,
-        finished_at="2026-01-01T00:00:00+00:00",
-        **{"software": SOFTWARE, **changed},
-    )
-    write_manifest(run, manifest)
-    return manifest
+    return finish_stage(run, stage, {"accuracy": 0.5}, folder, digest=digest, software=software)
 
 
 @pytest.fixture
@@ -63,15 +57,7 @@ def test_an_altered_or_deleted_artefact_is_noticed(run: RunDirectory, text: str 
 def test_a_growing_log_may_grow_and_may_not_change(run: RunDirectory) -> None:
     run.root.mkdir(parents=True)
     run.metrics.write_text('{"step": 1}\n')
-    manifest = StageManifest(
-        stage="train-epoch-001",
-        digest="d1",
-        outputs=describe_outputs(run.root, [run.metrics]),
-        result={},
-        seconds=1.0,
-        finished_at="",
-    )
-    write_manifest(run, manifest)
+    manifest = finish_stage(run, "train-epoch-001", {}, run.metrics, digest="d1")
     run.metrics.write_text('{"step": 1}\n{"step": 2}\n')
     assert find_complete(run, wanted("train-epoch-001", "d1")) == manifest
     run.metrics.write_text('{"step": 9}\n{"step": 2}\n')

@@ -9,6 +9,9 @@ from tasks.comparison.groups import differing_keys, group_runs, label_groups
 from tests.tasks.finished_run import config_with, finish_run
 
 
+GSPO = ["algorithm.loss={type: gspo_token, clip_ratio_low: 3e-4}", "algorithm.loss_avg_mode=seq"]
+
+
 def grouped(runs: list[RunDirectory], **named: list[RunDirectory]) -> dict[str, list[int]]:
     """Label -> seeds."""
     return {group.label: [run.config.seed for run in group.runs] for group in group_runs(runs, named)}
@@ -45,22 +48,9 @@ def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
     [
         ([["experiment=a"], ["experiment=b"]], ["a", "b"]),
         ([["rollout.n=4"], ["rollout.n=8"]], ["4", "8"]),
-        (
-            [["rollout.n=4"], ["actor.optim.lr=0.5", "rollout.n=8"]],
-            ["n=4, lr=1e-06", "n=8, lr=0.5"],
-        ),
+        ([["rollout.n=4"], ["actor.optim.lr=0.5", "rollout.n=8"]], ["n=4, lr=1e-06", "n=8, lr=0.5"]),
         ([[], ["algorithm.kl={coef: 0.5}"]], ["grpo", "grpo-kl"]),
-        (
-            [
-                [],
-                [
-                    "algorithm.loss.type=gspo_token",
-                    "algorithm.loss_avg_mode=seq",
-                    "algorithm.loss.clip_ratio_low=0.0003",
-                ],
-            ],
-            ["grpo", "grpo-gspo_token"],
-        ),
+        ([[], GSPO], ["grpo", "grpo-gspo_token"]),
         ([[], ["model.lora={rank: 4, alpha: 8}"]], ["lora=null, rank=-, alpha=-", "lora=-, rank=4, alpha=8.0"]),
     ],
 )

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rl_core.config.run import RunConfig
 from tasks.device_check import checks
 from tasks.device_check.check import Check, Finding, Setting
 from tasks.device_check.running import findings_of
 from tests.processes import living
 from tests.tasks.device_check import endings
+from tests.tasks.finished_run import config_with
 
 
 def check_of(function: str, **fields: Any) -> Check:
@@ -101,20 +101,9 @@ def test_devices_are_gpus_or_processes(facts: dict[str, int], asked: int | None,
 
 
 def test_every_check_names_a_function() -> None:
-    configured = checks.device_checks(RunConfig.model_validate(MINIMAL))
+    configured = checks.device_checks(config_with())
     names = [check.name for check in (checks.SOFTWARE, *configured)]
     assert len({*names}) == len(names)
     for check in (checks.SOFTWARE, *configured):
         module, name, *_ = check.function.split(":")
         assert callable(getattr(import_module(module), name))
-
-
-MINIMAL = {
-    "experiment": "minimal",
-    "data": {
-        "train": {"type": "counting", "size": 8, "scene_seed": 1},
-        "validation": {"type": "counting", "size": 8, "scene_seed": 2},
-    },
-    "model": {"source": {"type": "tiny"}},
-    "reward": {"function": "count"},
-}

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
@@ -22,23 +23,24 @@ def test_a_path_where_nothing_is_is_said_to_be_none(name: str) -> None:
         find_pair(name)
 
 
-@pytest.mark.parametrize("name", ["owner/name", "owner/name@train"])
-def test_a_name_of_the_hub_is_asked_for_there(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import huggingface_hub.constants
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The hub's cache, beside which nothing is asked."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("name", ["owner/name", "owner/name@train"])
+def test_a_name_of_the_hub_is_asked_for_there(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name.partition('@')[0]}.*: the hub cannot be reached"):
         source_of(name, None)
 
 
-def test_a_split_of_the_hub_is_pinned_to_its_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import huggingface_hub.constants
-
+def test_a_split_of_the_hub_is_pinned_to_its_commit(cache: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    repository = tmp_path / "datasets--owner--name"
+    repository = cache / "datasets--owner--name"
     for folder in ("refs", f"snapshots/{commit}"):
         (repository / folder).mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)

@@ -1,8 +1,8 @@
 """Rows set apart share nothing with those that stay."""
 
-import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
 from tasks.new_config.held_out import Split, find_split, set_rows_apart, take_pair
-from tests.rl_core.data.samples import png_bytes
+from tests.rl_core.data.samples import local, png_bytes
 
 
 @cache
@@ -24,15 +24,19 @@ def picture(number: int) -> bytes:
     return png_bytes((1, 1), (number % 256, number // 256, 0))
 
 
+def parquet(folder: Path, rows: list[dict]) -> LocalSource:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return local(folder / "rows.parquet")
+
+
 def table(folder: Path, images: list[list[int]]) -> LocalSource:
     """A Parquet file with one row an entry, whose images are known by number."""
-    folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"problem": "<image>" * len(row) + f"row {number}", "images": [picture(one) for one in row], "answer": "1"}
         for number, row in enumerate(images)
     ]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
-    return LocalSource(type="local", path=str(folder / "rows.parquet"))
+    return parquet(folder, rows)
 
 
 def contents(source: LocalSource) -> list[Row]:
@@ -70,14 +74,12 @@ def test_a_tenth_is_held_out_and_the_choice_is_repeatable(tmp_path: Path) -> Non
 
 def asked_again(folder: Path, answers: list[str], *, seed: int = 0) -> LocalSource:
     """A file in which every row asks the same of an image of its own, in an order drawn by `seed`."""
-    folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"problem": "<image>What shape?", "images": [picture(number)], "answer": answer}
         for number, answer in enumerate(answers)
     ]
     random.Random(seed).shuffle(rows)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
-    return LocalSource(type="local", path=str(folder / "rows.parquet"))
+    return parquet(folder, rows)
 
 
 def test_a_question_that_repeats_does_not_hold_out_the_tail_of_the_file(tmp_path: Path) -> None:
@@ -231,25 +233,23 @@ EXTRAS = [
 ]
 
 
-def test_every_other_column_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_every_other_column_is_read_back_as_it_was(write_jsonl: Callable[..., Path], tmp_path: Path) -> None:
     """Rewards, a curriculum and the categories of an evaluation look for them."""
     rows = [{"problem": f"{n}?", "answer": str(n), **EXTRAS[n % len(EXTRAS)]} for n in range(18)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"))
+    source = local(write_jsonl(rows))
     split = set_rows_apart(source, tmp_path / "out")
     read = {row.question: row.extra for row in contents(split.train) + contents(split.validation)}
     assert read == {row.question: row.extra for row in contents(source)}
     assert {repr(extra["level"]) for extra in read.values() if "level" in extra} == {"3", "2.5", "'hard'", "True"}
 
 
-def test_other_columns_may_have_the_usual_names(tmp_path: Path) -> None:
+def test_other_columns_may_have_the_usual_names(write_jsonl: Callable[..., Path], tmp_path: Path) -> None:
     rows = [
         {"question": f"{n}?", "solution": str(n), "answer": n, "problem": [n], "images": None, "images_": "?"}
         for n in range(4)
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     columns = Columns(prompt_key="question", answer_key="solution", image_key=None)
-    source = LocalSource(type="local", path=str(tmp_path / "rows.jsonl"), columns=columns)
+    source = local(write_jsonl(rows), columns=columns)
     split = set_rows_apart(source, tmp_path / "out")
     read = {(row.question, row.answer): row.extra for row in contents(split.train) + contents(split.validation)}
     assert read == {(row.question, row.answer): row.extra for row in contents(source)}
@@ -257,7 +257,9 @@ def test_other_columns_may_have_the_usual_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["images", "videos"])
-def test_rows_that_name_files_and_conversations_can_be_read_back(tmp_path: Path, kind: str) -> None:
+def test_rows_that_name_files_and_conversations_can_be_read_back(
+    write_jsonl: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
     place = {"images": "<image>", "videos": "<video>"}[kind]
     media = tmp_path / "data" / "media"
     media.mkdir(parents=True)
@@ -266,8 +268,7 @@ def test_rows_that_name_files_and_conversations_can_be_read_back(tmp_path: Path,
         (media / f"{number}.bin").write_bytes(picture(number))
         turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{place}{number}?"}]
         rows.append({"problem": turns, kind: [f"media/{number}.bin"], "answer": "1"})
-    (tmp_path / "data" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    split = set_rows_apart(LocalSource(type="local", path=str(tmp_path / "data" / "rows.jsonl")), tmp_path / "out")
+    split = set_rows_apart(local(write_jsonl(rows, "data/rows.jsonl")), tmp_path / "out")
     read = contents(split.train) + contents(split.validation)
     files = {path.read_bytes() for row in read for path in (*row.images, *row.videos)}
     assert files == set(map(picture, range(12)))

@@ -120,22 +120,18 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "tracking.gallery_items" in less
 
 
-def parsed(html: str) -> References:
+def assert_stands_alone(html: str) -> None:
+    """Of a page of any kind: it is well-formed, and loads nothing."""
     references = References()
     references.feed(html)
-    return references
-
-
-def test_the_page_loads_nothing_from_outside() -> None:
-    html = render(page())
-    assert all(address.startswith("data:") for address in parsed(html).loaded)
+    assert references.open == [], "every tag closes"
+    assert len(references.ids) == len(set(references.ids))
+    assert all(address.startswith("data:") for address in references.loaded)
     assert "<script" not in html and "@import" not in html and "url(http" not in html
 
 
-def test_every_tag_closes_and_no_id_repeats() -> None:
-    references = parsed(render(page(charts=[REWARD, Chart(title="More", caption="", series=REWARD.series)])))
-    assert references.open == []
-    assert len(references.ids) == len(set(references.ids))
+def test_the_page_is_well_formed_and_loads_nothing_from_outside() -> None:
+    assert_stands_alone(render(page(charts=[REWARD, Chart(title="More", caption="", series=REWARD.series)])))
 
 
 def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
@@ -182,7 +178,7 @@ def test_answers_while_training_are_folded_below_an_item() -> None:
     text = re.sub(r"<[^>]+>", " ", folded[1])
     shown = "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 7 not scored 5 step 10 ✓ right 3"
     assert " ".join(text.split()) == shown
-    assert parsed(html).open == []
+    assert_stands_alone(html)
     assert "while training" not in render(page())
 
 

@@ -31,10 +31,7 @@ def train(run: RunDirectory, epochs: int, *, half: bool = False, **changed: Any)
     """Train some epochs of three, and half of the next one with a checkpoint."""
     geometry = dataclasses.replace(GEOMETRY, **changed)
     done = 2 * epochs
-    if half:
-        attempt(run, geometry, End(step=done + 1, kind="stopped"))
-    else:
-        attempt(run, geometry, End(step=done + 1, kind="killed"))
+    attempt(run, geometry, End(step=done + 1, kind="stopped" if half else "killed"))
 
 
 def take_up(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
@@ -96,10 +93,7 @@ def test_rollouts_of_steps_that_are_repeated_stand_if_the_same_software_repeats_
 ) -> None:
     attempt(run, GEOMETRY, End(step=3, kind="recorded"))
     assert intact(run) == [2] and run.rollouts(3).exists()
-    wanted = dataclasses.replace(GEOMETRY, software={"torch": software}).wanted
-    with unsynced():
-        start = take_up_training(run, wanted, CheckpointStore(run.checkpoints, save_limit=3), elsewhere=False)
-    assert start.step == 2
+    assert take_up(run, elsewhere=False, software={"torch": software}).step == 2
     assert run.rollouts(3).exists() == kept
 
 
