@@ -59,6 +59,7 @@ def test_rows_in_the_hubs_schema_become_prompts_and_true_answers_score_in_full(c
     assert reward_problems(config) == []
 
 
+@pytest.mark.parametrize("config", ["qwen2_5_vl_3b_geo3k_grpo"], indirect=True)
 def test_a_set_in_another_schema_is_refused(config: RunConfig) -> None:
     """The control."""
     renamed = config.data.train.columns.model_copy(update={"answer_key": "solution"})

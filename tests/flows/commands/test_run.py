@@ -43,8 +43,6 @@ def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
     (run,) = runs_dir.iterdir()
     (run / "data" / "train.parquet").write_bytes(b"altered")
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
-    (run / "stages" / "prepare.json").write_text("{}")
-    assert f"warning prepare is made again: {run}/stages/prepare.json is damaged" in ended(runs_dir, override)[1]
 
 
 def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

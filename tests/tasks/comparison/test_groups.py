@@ -8,7 +8,6 @@ from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import differing_keys, group_runs, label_groups
 from tests.tasks.finished_run import config_with, finish_run
 
-
 GSPO = ["algorithm.loss={type: gspo_token, clip_ratio_low: 3e-4}", "algorithm.loss_avg_mode=seq"]
 
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from rl_core.digests import FileRecord
 from rl_core.evaluation.items import write_items
 from rl_core.evaluation.result import read_evaluation
@@ -12,7 +10,7 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.cache.manifests import StageManifest
-from tasks.pages.markdown import _escaped, links_page, stage_page, steps_page, validation_page
+from tasks.pages.markdown import links_page, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
 
@@ -59,29 +57,18 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
     assert "| sampled | 50.0% | 40.0% to 62.5% | 10 (2 responses not scored) | " in page
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a|b", "a\\|b"),
-        ("<img src=x onerror=y>", "&lt;img src=x onerror=y>"),
-        ("one\ntwo", "one<br>two"),
-        ("**5** & [6](x)", "\\*\\*5\\*\\* &amp; \\[6\\](x)"),
-    ],
-)
-def test_what_a_model_escaped_is_text(text: str, shown: str) -> None:
-    assert _escaped(text) == shown
-
-
 def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="----", trained="+---")
     base = read_evaluation(run.evaluation("base"))["greedy"]
-    unscored = replace(base[0], response="<answer>2</answer>", is_right=None, components={}, error="too slow")
+    odd = "<answer>2</answer>\n**5** | [6](x) & so on"
+    unscored = replace(base[0], response=odd, is_right=None, components={}, error="too slow")
     write_items(run.validation(0), [unscored, *base[1:]])
     write_items(run.validation(2), read_evaluation(run.evaluation("trained"))["greedy"])
     page = validation_page(run)
     assert page.startswith("# Held-out prompts, validated after step 2\n")
     assert page.count("![image](data:image/png;base64,") == page.count("How many?") == 3
-    assert r"| 0 | &lt;answer>2&lt;/answer> | too slow | not scored |" in page
+    shown = r"&lt;answer>2&lt;/answer><br>\*\*5\*\* \| \[6\](x) &amp; so on"
+    assert f"| 0 | {shown} | too slow | not scored |" in page, "what a model said is text"
     assert r"| 2 | &lt;answer>3&lt;/answer> | 1 | right |" in page
     assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
 
