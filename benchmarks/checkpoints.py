@@ -24,10 +24,9 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from benchmarks.speed.report import machine_facts
-from rl_core.checkpoints.background import BackgroundSaver
 from rl_core.checkpoints.host_copy import HostCopies
 from rl_core.checkpoints.manifest import CheckpointInfo
-from rl_core.checkpoints.store import CheckpointStore
+from rl_core.checkpoints.store import BackgroundSaver, CheckpointStore
 from rl_core.config.training import OptimConfig
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.saved_model import ModuleState

@@ -1,9 +1,35 @@
-"""Values in a form that messages can repeat."""
+"""Values and durations as messages and pages show them."""
 
+from datetime import timedelta
 from typing import Final
 
 MOST_SHOWN: Final = 120
 """Most characters of a value in a message; its author recognises it by its beginning and end."""
+
+
+def duration(seconds: float) -> str:
+    """ "64 ms", "0.4 s", "42 s", "3 min 20 s", "2 h 05 min"."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def age(since: timedelta) -> str:
+    """How long ago something was: "just now", "12 min", "5 h", "3 days", "8 weeks"."""
+    minutes = since.total_seconds() / 60
+    if minutes < 1:
+        return "just now"
+    for limit, unit, name in ((60, 1, "min"), (48 * 60, 60, "h"), (21 * 1440, 1440, "days")):
+        if minutes < limit:
+            return f"{int(minutes // unit)} {name}"
+    return f"{int(minutes // (7 * 1440))} weeks"
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:

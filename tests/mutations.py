@@ -54,7 +54,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="token-ban",
-        file="rl_core/rollout/token_ban.py",
+        file="rl_core/rollout/vllm_arguments.py",
         before="non_blocking=True)] += BANNED_LOGIT_BIAS",
         after="non_blocking=True)] += 0.0",
         tests="tests/rl_core/rollout/test_vllm_engine.py",

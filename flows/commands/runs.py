@@ -10,7 +10,7 @@ from rich.table import Table
 
 from flows.printing import say, table_of
 from flows.reproducing import needed_runs
-from rl_core.durations import age
+from rl_core.wording import age
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
 from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
 from tasks.housekeeping.rules import Rule

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.printing import say, table_of
-from rl_core.durations import duration
 from rl_core.evaluation.result import EvaluationResult, items_words
 from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
+from rl_core.wording import duration
 from tasks.comparison.page import ComparisonPage
 from tasks.results.report_page import p_value
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, stage_order

@@ -9,9 +9,9 @@ from typing import Final
 
 from typing_extensions import override
 
-from rl_core.durations import duration
 from rl_core.progress import TALLY, Now, Tally
 from rl_core.timing import PhaseTimer
+from rl_core.wording import duration
 
 _WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {

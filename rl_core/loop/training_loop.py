@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rl_core.algorithms.kl import adapted_coef
-from rl_core.checkpoints.background import BackgroundSaver
 from rl_core.checkpoints.manifest import CheckpointInfo
-from rl_core.checkpoints.store import CheckpointStore
+from rl_core.checkpoints.store import BackgroundSaver, CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord
-from rl_core.durations import duration
 from rl_core.loop.batch_queue import BatchQueue
 from rl_core.loop.learning import learn
 from rl_core.loop.learning_signal import SignalWatch
@@ -26,6 +24,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.stop import SOON, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
+from rl_core.wording import duration
 from rl_core.workers.protocol import Loaded, WorkerGroup, awake_generator
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """The engine arguments of vLLM, each with its reason."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ from transformers import PreTrainedConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.models.loading import banned_token_ids, has_vision, load_architecture, load_processor
+from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.engine_spec import EngineSpec
-from rl_core.rollout.token_ban import token_ban
 from rl_core.rollout.vllm_executor import executor_of
 
 if TYPE_CHECKING:
     from vllm import EngineArgs
+    from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
 # Prompt tokens of one forward pass; vLLM's own default on GPUs of up to 80 GB.
 _TOKENS_PER_FORWARD = 8192
@@ -24,6 +26,38 @@ _TOKENS_PER_FORWARD = 8192
 # Smallest cache block of the CPU attention kernel. The rollouts of a prompt share whole blocks only, so short prompts
 # share none if blocks are large: 512 rollouts of 35-token prompts start 3 times faster than with vLLM's 128.
 _CPU_BLOCK_TOKENS = 32
+
+
+def token_ban(token_ids: Sequence[int]) -> "type[LogitsProcessor]":
+    """A logits processor that bans these tokens in every request. A request's own `logit_bias` does the same, but vLLM
+    puts the biases of all requests together again whenever one of them ends.
+
+    vLLM has two model runners with a form of logits processors each, and chooses a runner by platform, model and
+    environment. The class has both forms.
+    """
+    from vllm.v1.sample.logits_processor import LogitsProcessor
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SecondRunnersProcessor
+
+    # On the host, because the second runner makes its processors in the device memory that a sleeping engine drops.
+    # Pinned, because the copy of every step must not wait for the GPU.
+    banned = torch.tensor(list(token_ids), dtype=torch.int64, pin_memory=torch.cuda.is_available())
+
+    class TokenBan(LogitsProcessor, SecondRunnersProcessor):  # type: ignore[misc]  # vLLM's classes have no types
+        def __init__(self, *_: Any) -> None:
+            """Keep nothing of what the runner gives: its config, and its device or the states of its requests."""
+
+        def is_argmax_invariant(self) -> bool:
+            return False
+
+        def update_state(self, batch_update: "BatchUpdate | None") -> None:
+            """All requests are alike."""
+
+        def apply(self, logits: torch.Tensor, *_: Any) -> torch.Tensor:
+            """[B, V] float32 logits, which are changed in place. The second runner adds the batch's layout."""
+            logits[:, banned.to(logits.device, non_blocking=True)] += BANNED_LOGIT_BIAS
+            return logits
+
+    return TokenBan
 
 
 def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "EngineArgs":

@@ -10,8 +10,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from rl_core.progress import TALLY, Tally
+from rl_core.workers.dealing import the_same
 from rl_core.workers.local_ray import LocalRay
-from rl_core.workers.merging import the_same
 from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, Taken, WorkerCall
 from rl_core.workers.protocol import WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch

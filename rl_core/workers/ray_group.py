@@ -17,10 +17,9 @@ from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.actor_group import ActorGroup
-from rl_core.workers.dealing import deal, deal_update, dealt, put_back
+from rl_core.workers.dealing import all_files, deal, deal_update, dealt, merged_update, put_back
 from rl_core.workers.folders import Opening
 from rl_core.workers.generating import Generation
-from rl_core.workers.merging import all_files, merged_update
 from rl_core.workers.messages import RankOpening, Role, WorkerCall
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.ray_cluster import RayCluster

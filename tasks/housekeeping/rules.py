@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rl_core.config.loading import ConfigError
-from rl_core.durations import age
+from rl_core.wording import age
 from tasks.cache.stages import config_digest
 from tasks.housekeeping.overview import RunOverview, RunStatus
 

@@ -16,8 +16,8 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogHandler
 
-from rl_core.durations import duration
 from rl_core.progress import Advance, Now, Progress, Reached
+from rl_core.wording import duration
 
 logger = logging.getLogger(__name__)
 

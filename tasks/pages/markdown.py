@@ -6,11 +6,11 @@ from typing import Any
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.durations import duration
 from rl_core.evaluation.result import items_words
 from rl_core.records.metrics_log import read
 from rl_core.records.rollout_files import RolloutRecord, read_rollouts
 from rl_core.run_directory import RunDirectory
+from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest
 from tasks.results.report_page import image_uri
 from tasks.results.run_facts import silent_steps

@@ -9,13 +9,13 @@ from rl_core.config.model import TinyModel
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.durations import duration
 from rl_core.evaluation.comparison import ItemPair, pick_gallery
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
+from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest
 from tasks.results.measured_memory import measured_peaks, recorded_machine
 from tasks.results.report_charts import Chart, Series

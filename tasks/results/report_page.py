@@ -9,10 +9,10 @@ from typing import Any
 
 import jinja2
 
-from rl_core.durations import duration
 from rl_core.evaluation.comparison import Comparison
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult, items_words
+from rl_core.wording import duration
 from tasks.results.report_charts import Chart, draw
 from tasks.results.validation_history import StepAnswers
 from tasks.results.worker_rows import Timeline, WorkerRow

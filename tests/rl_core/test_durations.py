@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rl_core.durations import age, duration
+from rl_core.wording import age, duration
 
 
 @pytest.mark.parametrize(

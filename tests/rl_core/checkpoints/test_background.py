@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.checkpoints.background import BackgroundSaver
 from rl_core.checkpoints.manifest import CheckpointInfo
-from rl_core.checkpoints.store import CheckpointStore, WriteState
+from rl_core.checkpoints.store import BackgroundSaver, CheckpointStore, WriteState
 from rl_core.digests import FileRecord
 
 

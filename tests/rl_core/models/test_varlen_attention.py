@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rl_core.models import varlen_attention
-from rl_core.models.attention import use_tree_attention
+from rl_core.models import attention
+from rl_core.models.attention import attend_varlen, use_tree_attention, vision_varlen
 from rl_core.models.packing import pack_trees
-from rl_core.models.varlen_attention import attend_varlen, vision_varlen
 from rl_core.models.vision_tower import vision_attention
 from tests.rl_core.models.builders import (
     FAMILIES,
@@ -56,7 +55,7 @@ def documented_varlen(*args: object, **options: object) -> torch.Tensor:
 
 @pytest.fixture
 def kernel_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(varlen_attention, "varlen_attn", documented_varlen)
+    monkeypatch.setattr(attention, "varlen_attn", documented_varlen)
 
 
 def test_a_causal_mask_is_aligned_to_the_bottom_right() -> None:
@@ -91,7 +90,7 @@ def test_segments_of_a_tower_attend_within_themselves(lengths: list[int]) -> Non
     states = [torch.randn(1, 2, sum(lengths), 8, generator=generator) for _ in range(3)]
     bounds = torch.tensor([0, *lengths]).cumsum(0).int()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(varlen_attention, "varlen_attn", documented_varlen)
+        patch.setattr(attention, "varlen_attn", documented_varlen)
         actual, _ = vision_varlen(
             torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, max_length_q=max(lengths)
         )

@@ -54,8 +54,7 @@ def pretend_card() -> None:
 
 def arguments_of(folder: Path, dtype: str, ranks: GeneratorRanks = WHOLE) -> Any:
     """The engine arguments of the product for a small run."""
-    from rl_core.rollout.token_ban import token_ban
-    from rl_core.rollout.vllm_arguments import engine_arguments
+    from rl_core.rollout.vllm_arguments import engine_arguments, token_ban
 
     spec = EngineSpec(
         model=folder,

@@ -9,7 +9,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as Second
 from vllm.v1.worker.gpu.sample.logits_processor import build_custom_logits_processors_params_validator
 
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
-from rl_core.rollout.token_ban import token_ban
+from rl_core.rollout.vllm_arguments import token_ban
 
 BANNED = [3, 4, 17]
 

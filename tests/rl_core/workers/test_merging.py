@@ -8,7 +8,7 @@ from rl_core.digests import FileRecord
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.training.optimizer import StepOutcome
-from rl_core.workers.merging import WorkersDisagree, all_files, merged_update
+from rl_core.workers.dealing import WorkersDisagree, all_files, merged_update
 
 OUTCOME = StepOutcome(grad_norm=1.5, lr=1e-6, applied=True)
 
