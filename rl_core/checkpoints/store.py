@@ -4,7 +4,7 @@ import logging
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -116,11 +116,8 @@ class CheckpointStore:
             )
 
     def _folders(self) -> list[tuple[Path, Checkpoint | None]]:
-        return [(folder, self._read(folder)) for folder in sorted(self._step_folders(), key=_step_of)]
-
-    def _step_folders(self) -> Iterator[Path]:
-        if self._root.is_dir():
-            yield from (path for path in self._root.iterdir() if _FOLDER.fullmatch(path.name) and path.is_dir())
+        found = [path for path in self._root.glob("step-*") if _FOLDER.fullmatch(path.name) and path.is_dir()]
+        return [(folder, self._read(folder)) for folder in sorted(found, key=_step_of)]
 
     def _read(self, folder: Path) -> Checkpoint | None:
         try:

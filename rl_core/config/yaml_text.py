@@ -33,7 +33,9 @@ def parse_yaml(text: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
-        raise NotYaml(f"{_place(error.problem_mark)}{error.problem or error.context}") from None
+        mark = error.problem_mark
+        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise NotYaml(f"{place}{error.problem or error.context}") from None
     except RecursionError:
         raise NotYaml("lists and mappings are nested too deeply") from None
     except yaml.reader.ReaderError as error:
@@ -45,10 +47,6 @@ def dump_yaml(value: Any) -> str:
     """YAML that `parse_yaml` reads as an equal value: None, booleans, numbers, texts, and lists and mappings of
     them."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)
-
-
-def _place(mark: yaml.Mark | None) -> str:
-    return "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
 
 
 class _Loader(yaml.SafeLoader):

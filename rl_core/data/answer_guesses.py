@@ -50,7 +50,8 @@ def guess_options(
                     f"not used: {columns}, because only {len(rows)} of {len(sample)} rows looked at have options"
                 )
             continue
-        fitting = [way for way in _order(rows[0][0]) if all(_letter(*row, way) is not None for row in rows)]
+        ways = _COUNTED if isinstance(rows[0][0], int) else ANSWERED_AS
+        fitting = [way for way in ways if all(_letter(*row, way) is not None for row in rows)]
         if not fitting:
             doubts.append(
                 f"not used: {columns} looks like options, and the answers name none of them ({rows[0][0]!r:.60})"
@@ -81,10 +82,6 @@ def _run(columns: Mapping[str, str]) -> tuple[str, ...]:
             break
         found.append(columns[letter])
     return tuple(found)
-
-
-def _order(answer: Answer) -> tuple[AnswerAs, ...]:
-    return _COUNTED if isinstance(answer, int) else ANSWERED_AS
 
 
 def _options(values: Mapping[str, Any], key: OptionsKey) -> dict[str, str] | None:

@@ -93,12 +93,9 @@ def _why_no_image(item: Any, folders: Sequence[Path]) -> str | None:
 def _why_unused(name: str, item: Any, folders: Sequence[Path], *, shows: bool, read: str | None) -> str:
     if shows:
         return f"column {name!r} holds images too, and only {read!r} is read (the other one: --image-key {name})"
-    is_none = f"column {name!r} has the name of a column with images, and its first value {_short(item)} is none"
+    shown = repr(shortened(str(item), _SHOWN))
+    is_none = f"column {name!r} has the name of a column with images, and its first value {shown} is none"
     return f"{is_none}: {_why_no_image(item, folders)}" + (f"; the images are those of {read!r}" if read else "")
-
-
-def _short(item: Any) -> str:
-    return repr(shortened(str(item), _SHOWN))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

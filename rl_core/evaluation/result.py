@@ -110,14 +110,11 @@ def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float | None]:
 
 def _groups(items: Sequence[EvaluationItem]) -> list[list[EvaluationItem]]:
     """The responses to each item, in the order of the samples."""
-    groups = [list(group) for _, group in groupby(sorted(items, key=_place), key=lambda item: item.uid)]
+    ordered = sorted(items, key=lambda item: (item.uid, item.sample_index))
+    groups = [list(group) for _, group in groupby(ordered, key=lambda item: item.uid)]
     if len(counts := {len(group) for group in groups}) != 1:
         raise ValueError(f"every item needs the same number of responses, got {sorted(counts)}")
     return groups
-
-
-def _place(item: EvaluationItem) -> tuple[str, int]:
-    return item.uid, item.sample_index
 
 
 def _pass_at(groups: Sequence[Sequence[EvaluationItem]], k: int) -> float:

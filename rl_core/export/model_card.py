@@ -48,7 +48,10 @@ def write_model_card(folder: Path, facts: CardFacts) -> None:
 def model_card(folder: Path, facts: CardFacts) -> str:
     """The card of a merged folder: Markdown with the hub's header."""
     usage = usage_lines(folder, hub_name=facts.hub_name)
-    tries = "\n\n".join(f"{title}:\n\n```{_language(text)}\n{text}\n```" for title, text in usage.items())
+    tries = "\n\n".join(
+        f"{title}:\n\n```{'python' if text.startswith('from ') else 'bash'}\n{text}\n```"
+        for title, text in usage.items()
+    )
     rows = "\n".join(
         f"| {row.name} | {row.n} | {row.accuracy:.3f} | {row.ci95[0]:.3f} - {row.ci95[1]:.3f} |"
         for row in facts.accuracy
@@ -111,7 +114,3 @@ print(answer({argument}, max_new_tokens=64, return_full_text=False))"""
 def _pipeline_tag(folder: Path) -> str:
     architecture = json.loads((folder / "config.json").read_text())
     return "image-text-to-text" if "vision_config" in architecture else "text-generation"
-
-
-def _language(text: str) -> str:
-    return "python" if text.startswith("from ") else "bash"

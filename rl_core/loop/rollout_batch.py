@@ -64,7 +64,10 @@ def read_batch(path: Path, find_prompts: FindPrompts) -> RolloutBatch:
         Group(prompt=prompts[uid], rollouts=[_rollout(record) for record in group])
         for uid, group in groupby(records, key=lambda record: record.prompt_uid)
     ]
-    scores = {(record.prompt_uid, record.sample_index): _score(record) for record in records}
+    scores = {
+        (one.prompt_uid, one.sample_index): Score(components=one.components, parsed=one.parsed, error=one.error)
+        for one in records
+    }
     return RolloutBatch(groups=groups, scores=scores)
 
 
@@ -78,7 +81,3 @@ def _rollout(record: RolloutRecord) -> Rollout:
         finish_reason=record.finish_reason,
         policy_version=record.policy_version,
     )
-
-
-def _score(record: RolloutRecord) -> Score:
-    return Score(components=record.components, parsed=record.parsed, error=record.error)

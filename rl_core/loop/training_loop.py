@@ -93,7 +93,8 @@ class TrainingLoop:
             advance(max(0, min(self._step, last) - first + 1))
             self._stop_if_nothing_is_lost()
             with showing(advance, lambda: self._timer.now()), stop.taking_effect(self._when_it_stops):
-                self._validate_before_training()
+                if self._step == 0 and (validation := self._validate(0, self._timer)) is not None:
+                    self._parts.recorder.record_validation(0, validation)
                 while self._step < last:
                     advance(1, f"reward {self._run_step():.3f}")
                     after_step()
@@ -101,7 +102,7 @@ class TrainingLoop:
             epoch=epoch,
             first_step=first,
             last_step=last,
-            checkpoint=self._checkpoint_of(last),
+            checkpoint=next((found.folder for found in self._parts.store.complete() if found.step == last), None),
             metrics=self._parts.recorder.logs.metrics_of(last),
         )
 
@@ -130,10 +131,6 @@ class TrainingLoop:
         self._parts.store.prune(step)
         logger.info("resumed after step %d", step)
         return step
-
-    def _validate_before_training(self) -> None:
-        if self._step == 0 and (validation := self._validate(0, self._timer)) is not None:
-            self._parts.recorder.record_validation(0, validation)
 
     def _run_step(self) -> float:
         """One training step, from the next prompts to its checkpoint, which may be written while the next step runs.
@@ -234,9 +231,6 @@ class TrainingLoop:
             self._saver.begin(write, info=info)
         else:
             self._parts.store.save(write, info=info)
-
-    def _checkpoint_of(self, step: int) -> Path | None:
-        return next((found.folder for found in self._parts.store.complete() if found.step == step), None)
 
 
 def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:

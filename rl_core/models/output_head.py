@@ -76,7 +76,7 @@ def token_log_probs(
             return log_probs, entropies, None
         with torch.no_grad():
             ref_scores = _log_softmax(ref_hidden, reference, temperature)
-        return log_probs, entropies, _kl(scores, ref_scores)
+        return log_probs, entropies, (scores.exp() * (scores - ref_scores)).sum(dim=-1)
 
     if len(rows.hidden) <= chunk_tokens:
         ref_hidden = None if reference is None else reference.hidden
@@ -104,7 +104,3 @@ def _entropy(scores: torch.Tensor) -> torch.Tensor:
     exponentials = scores.exp()
     products = exponentials * scores if scores.requires_grad else exponentials.mul_(scores)
     return -products.sum(dim=-1)
-
-
-def _kl(scores: torch.Tensor, ref_scores: torch.Tensor) -> torch.Tensor:
-    return (scores.exp() * (scores - ref_scores)).sum(dim=-1)

@@ -10,7 +10,6 @@ import warnings
 from typing import Final
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -39,7 +38,9 @@ def shard(model: PolicyModel | ValueModel, mesh: DeviceMesh, *, float32_masters:
         fully_shard(model.head, mesh=mesh, mp_policy=_AS_IT_IS)  # float32 in a bfloat16 model too
     fully_shard(model, mesh=mesh, mp_policy=precision)
     if float32_masters:
-        _to_float32(model)  # only now, so that no rank has more than its shards in float32
+        # Only now, so that no rank has more than its shards of the trained weights in float32. FSDP2 takes note of what
+        # `_apply` changes, as `model.float()` does.
+        model._apply(lambda tensor: tensor.float() if tensor.requires_grad else tensor)  # type: ignore[no-untyped-call]
     if isinstance(model, PolicyModel):
         register_fsdp_forward_method(model, "head_rows")
     for part in sharded_parts(model):
@@ -53,8 +54,3 @@ def _precision(model: PolicyModel | ValueModel) -> MixedPrecisionPolicy:
     if torch.bfloat16 not in weights:
         return _AS_IT_IS
     return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-
-
-def _to_float32(model: nn.Module) -> None:
-    """Convert the shards of the trained weights. FSDP2 takes note of what `_apply` changes, as `model.float()` does."""
-    model._apply(lambda tensor: tensor.float() if tensor.requires_grad else tensor)  # type: ignore[no-untyped-call]

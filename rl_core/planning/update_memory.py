@@ -140,7 +140,8 @@ def update_pass(
     responses of `response` tokens there are as many prompts as fit. None stands for the worst of all lengths: the
     shorter responses are, the more images a pass has, and the longer they are, the more logits.
     """
-    tokens, most_trees = _update_tokens(config, owner), owner.global_batch_size
+    most_trees = owner.global_batch_size
+    tokens = min(longest_sequence(config) * owner.update_sequences, most_trees * _longest_tree(config))
     return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
 
 
@@ -149,10 +150,6 @@ def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | No
     most_trees = config.data.rollout_batch_size
     tokens = min(longest_sequence(config) * config.actor.experience_sequences, most_trees * _longest_tree(config))
     return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
-
-
-def _update_tokens(config: RunConfig, owner: UpdateConfig) -> int:
-    return min(longest_sequence(config) * owner.update_sequences, owner.global_batch_size * _longest_tree(config))
 
 
 def _longest_tree(config: RunConfig) -> int:

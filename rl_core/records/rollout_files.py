@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
-from rl_core.types import FinishReason, Float32Array, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup
+from rl_core.types import FinishReason, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup
 
 _SCHEMA = pa.schema(
     [
@@ -89,7 +89,8 @@ def write_rollouts(
     """Write a step's file, whole or not at all: `groups` are all that were sampled, in the order of the loader; those
     in `trained` have advantages."""
     sampled = [(group.prompt, rollout) for group in groups for rollout in group.rollouts]
-    advantages = _advantages(trained)
+    in_loss = (sample for group in trained for sample in group.samples if sample.in_loss)
+    advantages = {sample.rollout.key: sample.advantages for sample in in_loss}
     columns = {
         "step": [step] * len(sampled),
         **_prompt_columns([prompt for prompt, _ in sampled]),
@@ -108,10 +109,6 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
     table = pq.read_table(path, schema=_SCHEMA, partitioning=None, page_checksum_verification=True)
     rows: list[dict[str, Any]] = table.to_pylist()
     return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
-
-
-def _advantages(trained: Sequence[TrainGroup]) -> dict[RolloutKey, Float32Array]:
-    return {sample.rollout.key: sample.advantages for group in trained for sample in group.samples if sample.in_loss}
 
 
 def _prompt_columns(prompts: Sequence[Prompt]) -> dict[str, Any]:

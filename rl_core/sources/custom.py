@@ -178,7 +178,8 @@ class CustomReader:
         try:
             if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
                 raise TypeError(f"it is {type(values).__name__}, not a mapping of columns by their names")
-            return self._parser.parse({name: _plain(value) for name, value in values.items()}, index=index)
+            plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+            return self._parser.parse(plain, index=index)
         except Exception as error:  # noqa: BLE001 - the mapping and its values may be objects of any kind
             return BadRow(index=index, column="", reason=self.function.failure_text(error))
 
@@ -194,10 +195,6 @@ class CustomReader:
         except (Exception, SystemExit) as error:
             reason = self.function.failure_text(error)
             raise ValueError(f"data source {self.source.function}: {what}: {reason}") from error
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _row_problems(first: Sequence[Row | BadRow], again: Sequence[Row | BadRow]) -> list[str]:

@@ -14,7 +14,8 @@ def compute_score(sample: RewardSample, format_weight: float = 0.5) -> dict[str,
     The ground truth may have `<answer>` tags of its own, as in R1-V's data.
     """
     format_score = float(has_tagged_form(whole_response(sample)))
-    accuracy = float(_verified(sample.response, sample.ground_truth_text) or _same_text(sample))
+    given, truth = sample.response, sample.ground_truth_text
+    accuracy = float(_verified(given, truth) or answer_or_whole(given) == answer_or_whole(truth))
     overall = (1.0 - format_weight) * accuracy + format_weight * format_score
     return {"overall": overall, "format": format_score, "accuracy": accuracy}
 
@@ -38,7 +39,3 @@ def _verified(response: str, ground_truth: str) -> bool:
     given, truth = (expressions(text, parsing_timeout=None) for text in (response, ground_truth))
     # As published, the response is passed where math-verify expects the truth. math-verify swallows its own exceptions.
     return bool(verify(given, truth, timeout_seconds=None))
-
-
-def _same_text(sample: RewardSample) -> bool:
-    return answer_or_whole(sample.response) == answer_or_whole(sample.ground_truth_text)
