@@ -4,9 +4,12 @@ import shlex
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
 from rich.text import Text
+
+_WIDEST = 10_000
 
 
 def say(console: Console, text: str, *, label: str = "", style: str = "") -> None:
@@ -15,9 +18,45 @@ def say(console: Console, text: str, *, label: str = "", style: str = "") -> Non
     console.print(line.append(text, style=style), highlight=False, soft_wrap=True)
 
 
-def table_of(*columns: str, title: str | None = None, right: Collection[str] = (), dim: str = "") -> Table:
-    """A table without rows; the columns `right` are aligned to the right, and one may be dim. Words are never cut."""
-    table = Table(title=title, title_justify="left")
+class FittedTable(Table):
+    """A table of the terminal's width at most, in which no word is broken, such as the name of a run: where the longest
+    words leave no room for all columns, each row is printed as lines, one for each of its cells."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Of each column, the longest word has room; the columns share the rest."""
+        taken = 3 * len(self.columns) + 1  # by lines and spaces between the columns
+        sizes = [self._size(column, console, options) for column in self.columns]
+        spare = options.max_width - taken - sum(size.minimum for size in sizes)
+        if spare < 0:
+            yield from self._lines()
+            return
+        wanted = sum(size.span for size in sizes)
+        if wanted > spare:
+            for column, size in zip(self.columns, sizes, strict=True):
+                column.width = size.minimum + spare * size.span // wanted
+        yield from super().__rich_console__(console, options)
+
+    def _size(self, column: Column, console: Console, options: ConsoleOptions) -> Measurement:
+        wide = options.update_width(_WIDEST)
+        shown = [column.header] if self.show_header else []
+        sizes = [Measurement.get(console, wide, cell) for cell in (*shown, *column.cells)]
+        widest = max((size.maximum for size in sizes), default=0)
+        return Measurement(widest if column.no_wrap else max((size.minimum for size in sizes), default=0), widest)
+
+    def _lines(self) -> RenderResult:
+        if self.title:
+            yield self.title
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            for place, (column, cell) in enumerate(zip(self.columns, row, strict=True)):
+                name = Text.from_markup(f"{'  ' * (place > 0)}{column.header} ", style="dim")
+                text = Text.from_markup(cell) if isinstance(cell, str) else cell
+                yield name + text
+
+
+def table_of(*columns: str, title: str | None = None, right: Collection[str] = (), dim: str = "") -> FittedTable:
+    """A table without rows; the columns `right` are aligned to the right, and one may be dim. Words are never cut. If
+    no column is named, there is no line of names."""
+    table = FittedTable(title=title, title_justify="left", show_header=bool(columns))
     for column in columns:
         style = "dim" if dim and column == dim else None
         table.add_column(column, justify="right" if column in right else "left", overflow="fold", style=style)

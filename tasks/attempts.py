@@ -11,8 +11,8 @@ _FILE = "flow-run.json"
 
 
 def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cause: str | None = None) -> None:
-    """Note which flow run writes this run and, once it has ended, how ("completed", "interrupted" or "failed") and
-    why."""
+    """Note which flow run writes this run and, once it has ended, how ("completed", "interrupted", "cancelled" or
+    "failed") and why."""
     atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say
+from flows.printing import say, table_of
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
 from tasks.cache.software import versions_of
@@ -53,10 +53,8 @@ def check_device(output: Path | None, console: Console, *, config: RunConfig | N
 
 def _table(findings: Sequence[Finding]) -> Table:
     """Verdict, check and figures; what to do stands below the figures of a check that fails."""
-    table = Table(show_lines=True)
-    table.add_column("verdict", no_wrap=True)
-    for column in ("check", "measured"):
-        table.add_column(column, overflow="fold")
+    table = table_of("verdict", "check", "measured")
+    table.show_lines = True
     for finding in findings:
         verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
         measured = Text(finding.measured)

@@ -121,7 +121,7 @@ def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_
 
 
 def _batch_table(config: RunConfig, plan: BatchPlan, rows_origin: str) -> Table:
-    table = Table(title="Batches", title_justify="left", show_header=False)
+    table = table_of(title="Batches")
     if rows_origin:
         table.add_row("the rows", rows_origin)
     for name, value in plan_facts(config, plan).items():

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from flows.commands.init import say_columns
 from flows.commands.tables import category_table, shown_share
-from flows.printing import say
+from flows.printing import say, table_of
 from flows.process.bars import progress_on
 from flows.process.temporary_folder import own_temporary_folder
 from flows.request import resolve_run
@@ -225,7 +225,7 @@ def print_comparison(comparison: Comparison, against: str, console: Console) -> 
 
 def _figures(name: str, result: EvaluationResult) -> Table:
     counted = f"  ({round(result.accuracy * result.samples)}/{result.samples} responses right)"
-    table = Table(title=name, title_justify="left", show_header=False)
+    table = table_of(title=name)
     table.add_row("accuracy", f"{result.accuracy:.2%}{'' if result.failed_rewards else counted}")
     for name, interval in (("95 % interval", result.ci95), ("by bootstrap", result.bootstrap95)):
         table.add_row(name, f"{interval[0]:.1%} to {interval[1]:.1%}")

@@ -52,7 +52,7 @@ def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Probl
 
 
 def _published_table(published: PublishedConfig) -> Table:
-    table = Table(title="Published", title_justify="left", show_header=False)
+    table = table_of(title="Published")
     protocol = protocol_named(published.protocol)
     table.add_row("number", _published_words(published))
     table.add_row("source", published.source)
@@ -74,7 +74,7 @@ def _published_words(published: PublishedConfig) -> str:
 def _memory_table(config: RunConfig) -> Table:
     workers = config.cluster.ranks
     whose = "one worker with the whole model" if workers == 1 else f"each of {workers} workers"
-    table = Table(title=f"Memory of {whose}", title_justify="left", show_header=False)
+    table = table_of(title=f"Memory of {whose}")
     table.add_row("trained", trained_words(config.model))
     table.add_row("precision", precision_words(config.model, config.actor.optim))
     sizes = model_sizes(config.model.source)

@@ -30,10 +30,10 @@ def print_runs(runs_dir: Path, console: Console) -> None:
     """Print one line for each run, the most recently written one first."""
     runs = sorted(overviews(runs_dir), key=lambda run: run.written_at, reverse=True)
     now = datetime.now(UTC)
-    table = Table()
-    for column in ("run", "state", "accuracy", "step", "size", "age"):
-        right = column in ("step", "size", "age")
-        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    right = ("step", "size", "age")
+    table = table_of("run", "state", "accuracy", *right, right=right)
+    for column in table.columns[3:]:
+        column.no_wrap = True
     for run in runs:
         table.add_row(
             escape(run.run.name),

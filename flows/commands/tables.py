@@ -31,7 +31,9 @@ def print_summary(run: RunDirectory, console: Console) -> None:
         say(console, doubt, label="[yellow]look[/yellow]")
     console.print(_stage_table(summary))
     console.print(speed_line(summary), highlight=False)
-    console.print(_where_table(summary))
+    for place in ("report", "merged_model"):
+        say(console, f"{place.replace('_', ' '):13} {summary[place]}")
+    say(console, "pages         sightline ui  (MLflow and Prefect, on this machine only)")
     # The merged model may have been removed to free space.
     usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
     for title, lines in usage.items():
@@ -118,14 +120,6 @@ def speed_line(summary: Mapping[str, Any]) -> str:
     """The speed of training."""
     rates = summary["throughput"]
     return f"training: {rates['samples_per_s']:,.0f} samples/s, {rates['tokens_per_s']:,.0f} tokens/s\n"
-
-
-def _where_table(summary: Mapping[str, Any]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_row("report", Text(summary["report"]))
-    table.add_row("merged model", Text(summary["merged_model"]))
-    table.add_row("pages", "sightline ui  (MLflow and Prefect, on this machine only)")
-    return table
 
 
 def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
 from flows.process.error_messages import cause_of
-from flows.process.flow_runs import has_noted_end, planned_start
+from flows.process.flow_runs import has_noted_end, is_being_cancelled, planned_start
 from flows.process.watcher import Watcher
 from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
@@ -30,13 +30,15 @@ _LOG_BYTES = 64 * 1024
 
 
 def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
-    """The final state of a flow run that an exception ended, Cancelled after a request to stop; writes its page."""
+    """The final state of a flow run that an exception ended; writes its page. After a request to stop it is Cancelled,
+    and named Interrupted where nobody has cancelled it in Prefect."""
     error, command = watcher.error, watcher.command or _command_of(watcher.run)
     go_on = f"; to continue: {command}" if command else ""
-    cause = redact(cause_of(error))
+    is_cancelled = isinstance(error, Interrupted) and is_being_cancelled(flow_run_id)
+    cause = "cancelled in Prefect; what was finished is kept" if is_cancelled else redact(cause_of(error))
     show_ending(flow_run_id, cause, command=command, run=watcher.run)
     if isinstance(error, Interrupted):
-        return Cancelled(name="Interrupted", message=f"{cause}{go_on}")
+        return Cancelled(name="Cancelled" if is_cancelled else "Interrupted", message=f"{cause}{go_on}")
     return Failed(message=f"{_cut(cause)}{go_on}", data=error)
 
 

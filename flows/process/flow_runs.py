@@ -50,7 +50,7 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
         yield
         end = "completed"
     except Interrupted:
-        end = "interrupted"
+        end = "cancelled" if is_being_cancelled(UUID(flow_run_id)) else "interrupted"
         raise
     except Exception as error:
         cause = cause_of(error)
@@ -59,6 +59,17 @@ def remembered(run: RunDirectory, flow_run_id: str) -> Iterator[None]:
         with suppress(RunLockLost):  # another process writes the note then
             ensure_held(run.lock)
             remember(run, flow_run_id, end=end, cause=cause)
+
+
+def is_being_cancelled(flow_run_id: UUID) -> bool:
+    """Whether Prefect was asked to cancel a flow run, whose process then gets a signal. False where its server is
+    away."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(flow_run_id).state
+    except (ObjectNotFound, *UNREACHABLE):
+        return False
+    return state is not None and state.is_cancelling()
 
 
 def has_noted_end(run: RunDirectory, flow_run_id: str) -> bool:
@@ -92,8 +103,8 @@ def _final_state(end: str | None) -> State[Any]:
     match end:
         case "completed":
             return Completed(message=away)
-        case "interrupted":
-            return Cancelled(name="Interrupted", message=away)
+        case "interrupted" | "cancelled":
+            return Cancelled(name=end.capitalize(), message=away)
         case "failed":
             return Failed(message=away)
         case _:

@@ -21,7 +21,7 @@ from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import RunLock
-from rl_core.stop import stopped_by_signals
+from rl_core.stop import Interrupted, stopped_by_signals
 from tasks.cache.kept_files import keep_files
 from tasks.cache.software import software_of_stages
 from tasks.cache.stages import ConfigStages
@@ -75,6 +75,9 @@ def _opened(resolved: ResolvedRun, watcher: Watcher, *, is_frozen: bool) -> Iter
         context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_frozen=is_frozen)
         try:
             yield context
+        except Interrupted as stopped:
+            logger.info("%s", stopped)
+            raise
         except Exception:
             logger.exception("the run failed")
             raise

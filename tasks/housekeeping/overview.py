@@ -27,6 +27,7 @@ class RunStatus(StrEnum):
     FINISHED = "finished"
     UNFINISHED = "unfinished"
     INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
     FAILED = "failed"
     CRASHED = "crashed"
     UNREADABLE = "unreadable"
@@ -102,8 +103,8 @@ def _status(run: RunDirectory, *, is_finished: bool) -> tuple[RunStatus, str]:
     match end:
         case "failed":
             return RunStatus.FAILED, f"{cause}".partition("\n")[0]
-        case "interrupted":
-            return RunStatus.INTERRUPTED, ""
+        case "interrupted" | "cancelled":
+            return RunStatus(end), ""
         case None if last:
             return RunStatus.CRASHED, "its process is gone"
         case _:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from prefect import State, flow, runtime
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import Artifact
+from prefect.states import Cancelling
 
 from flows.process.failed_flows import ENDINGS
 from flows.process.flow_runs import flow_run_name
@@ -23,6 +25,7 @@ from rl_core.run_lock import RunLock, RunLocked
 from tasks.attempts import prefect_may_not_know
 from tasks.cache.stages import run_name
 from tasks.context import RunContext, current_context
+from tasks.housekeeping.overview import overview
 from tests.flows.artifacts import artifacts_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
@@ -111,6 +114,23 @@ def test_a_signal_asks_the_run_to_stop_and_the_flow_is_cancelled(tmp_path: Path,
     assert f"to continue: sightline run --resume {the_run(tmp_path).name}" in state.message
     assert "what was finished is kept" in ending_page_of(state).data
     assert signal.getsignal(signum) is before
+
+
+def test_a_cancel_is_called_a_cancel(tmp_path: Path) -> None:
+    """As on the page or by `prefect flow-run cancel`: the worker sends the signal, to this process too."""
+
+    def body(run: RunContext) -> None:
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(runtime.flow_run.id, Cancelling(), force=True)
+        signal.raise_signal(signal.SIGTERM)
+        run.stop.raise_if_requested()
+
+    state = opened(tmp_path, body)
+    assert state.is_cancelled() and state.name == "Cancelled"
+    assert "cancelled in Prefect" in state.message and "cancelled in Prefect" in ending_page_of(state).data
+    assert overview(the_run(tmp_path)).status == "cancelled"
+    log = the_run(tmp_path).log.read_text()
+    assert "the run failed" not in log and "Traceback" not in log
 
 
 def test_it_is_noted_that_prefect_knows_how_a_flow_run_ended(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def test_a_finished_run_tells_its_accuracies_and_its_last_step(tmp_path: Path) -
     [
         ("failed", RunStatus.FAILED),
         ("interrupted", RunStatus.INTERRUPTED),
+        ("cancelled", RunStatus.CANCELLED),
         ("completed", RunStatus.UNFINISHED),
         (None, RunStatus.CRASHED),
     ],
