@@ -1,8 +1,9 @@
 """Opens a run for writing: its lock, its config and log, signals, its pages in Prefect and MLflow."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,11 +145,23 @@ def _open(
     return stack.enter_context(registered(context))
 
 
+class _RunLog(logging.FileHandler):
+    """A file that drops what it cannot write: of a full disk the run tells once, and not a traceback for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     """Append all log messages of this process to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _RunLog(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))
     root = logging.getLogger()
     root.addHandler(handler)

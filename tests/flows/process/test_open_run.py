@@ -1,5 +1,6 @@
 """Opening a run: one writer, its config on disk, signals, and how the body ended, which the flow run's page tells."""
 
+import logging
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from prefect.states import Cancelling
 
 from flows.process.failed_flows import ENDINGS
 from flows.process.flow_runs import flow_run_name
-from flows.process.open_run import in_run, name_of_run
+from flows.process.open_run import _logging_to, in_run, name_of_run
 from flows.process.watcher import Watcher, watched_by
 from flows.request import RunRequest
 from rl_core.config.loading import load_config
@@ -98,6 +99,12 @@ def test_a_second_writer_is_refused_with_the_owners_pid(tmp_path: Path) -> None:
         error = error_of(opened(tmp_path))
     assert isinstance(error, RunLocked)
     assert str(os.getpid()) in str(error)
+
+
+def test_a_full_disk_costs_lines_of_the_log_and_prints_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with _logging_to(Path("/dev/full")):
+        logging.getLogger("flows").warning("lost")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
