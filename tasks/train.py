@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
-from tasks.cache.manifests import StageManifest, finite
+from tasks.cache.manifests import StageManifest, finite, reached_target
 from tasks.cache.stages import EpochChain, epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
@@ -76,9 +77,10 @@ def _is_full_disk(error: object) -> bool:
     return any(isinstance(link, OSError) and link.errno == errno.ENOSPC for link in links)
 
 
-def take_up(run: str) -> range:
+def take_up(run: str) -> Iterator[int]:
     """Decide from where training continues, and return all epochs of an open run, counted from 1, finished ones
-    included. Raises PlanError where the config does not fit the prepared rows."""
+    included, until one of them reaches `trainer.stop_at`. Raises PlanError where the config does not fit the prepared
+    rows."""
     context = current_context(run)
     data = context.run.data
     found = [
@@ -105,7 +107,11 @@ def take_up(run: str) -> range:
         logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
-    return range(1, len(chain) + 1)
+    return takewhile(lambda epoch: epoch == 1 or not _is_last(context, epoch - 1), range(1, len(chain) + 1))
+
+
+def _is_last(context: RunContext, epoch: int) -> bool:
+    return reached_target(context.manifests[epoch_stage(epoch)])
 
 
 def _wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
@@ -211,6 +217,7 @@ def _facts(context: RunContext, result: "EpochResult") -> dict[str, Any]:
         "device": ", ".join(dict.fromkeys(row.device for row in worker_rows(read(context.run.timings)))),
         "versions": environment_facts(),
         "metrics": finite(result.metrics),
+        "reached_target": result.reached_target,
     }
 
 

@@ -26,8 +26,9 @@ from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import stage_digests
 
 _STAGES_LOGGER = "tasks.staging"
-_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "tasks.train", "flows.process.set_runs")
-"""Loggers whose messages are shown as they are: the steps, where training continues, and the runs of a set."""
+_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "rl_core.loop.target", "tasks.train", "flows.process.set_runs")
+"""Loggers whose messages are shown as they are: the steps, where training continues and why it ends early, and the runs
+of a set."""
 
 
 def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False) -> int:

@@ -23,7 +23,7 @@ OTHER_NAMES: Final = {
     "beta": "`algorithm.kl.coef`",
     "bf16": _PRECISION,
     "clip_ratio": "`algorithm.loss.clip_ratio_low` and `algorithm.loss.clip_ratio_high`",
-    "early_stopping": "no metric ends a run; `merge.checkpoint: best` takes the best checkpoint of the validations",
+    "early_stopping": "`trainer.stop_at`; `merge.checkpoint: best` takes the best checkpoint of the validations",
     "epochs": "`trainer.total_epochs`",
     "epsilon": "`algorithm.loss.clip_ratio_low`",
     "epsilon_high": "`algorithm.loss.clip_ratio_high`",

@@ -10,6 +10,7 @@ from typing_extensions import override
 from rl_core.config.data import Source
 from rl_core.problem import Problem
 from rl_core.section import Section
+from rl_core.user_code.function import nearest
 
 LOWEST_TEMPERATURE: Final = 0.01
 """vLLM raises a lower temperature above 0 to this one, so the responses would be sampled at another temperature than
@@ -189,6 +190,35 @@ class CriticConfig(UpdateConfig):
     """Optimizer."""
 
 
+_METRIC_GROUPS: Final = (
+    *("actor", "agreement", "critic", "filter", "kl", "off_policy", "prompt_length", "response_length", "reward"),
+    "val",
+)
+VALIDATION_METRICS: Final = tuple(
+    f"val/{name}" for name in ("accuracy", "failed", "reward", "response_length", "truncation_rate")
+)
+"""The metrics of a validation."""
+
+
+class StopAt(Section):
+    """A value of a metric at which the training ends."""
+
+    metric: str
+    """Its name in metrics.jsonl, such as `val/accuracy`, which a validation measures, or `reward/overall`."""
+    value: float
+    """The training ends where the metric is this or more."""
+    patience: int = Field(default=1, ge=1)
+    """How many measurements in a row have to reach the value; the validation before the first step does not count."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        group = self.metric.partition("/")[0]
+        known = VALIDATION_METRICS if group == "val" else (*VALIDATION_METRICS, "reward/overall", "reward/accuracy")
+        if group not in _METRIC_GROUPS or (group == "val" and self.metric not in known):
+            what = f"no metric is called {self.metric!r}{nearest(self.metric, known)}"
+            yield Problem("metric", what, "name a metric of docs/metrics.md")
+
+
 class TrainerConfig(Section):
     """Length of the run, validation, checkpoints."""
 
@@ -221,6 +251,8 @@ class TrainerConfig(Section):
     """The first step that trains the policy; earlier steps train the critic alone."""
     max_nonfinite_steps: int = Field(default=3, ge=1)
     """The run ends after this many optimizer steps in a row were skipped for a non-finite gradient."""
+    stop_at: StopAt | None = None
+    """Ends the training early, with a checkpoint; evaluation and merge follow as at its end."""
     stop_without_signal: int | None = Field(default=None, ge=1)
     """The run ends after this many steps in a row that teach nothing: all rewards, or those of each group, are equal,
     or the learning rate is 0. Without it the run warns from the second one on."""
@@ -232,6 +264,12 @@ class TrainerConfig(Section):
                 "val_freq",
                 "0 is neither a number of steps nor -1 (never)",
                 "set -1 to never validate, or validate every so many steps",
+            )
+        if self.stop_at is not None and self.stop_at.metric.startswith("val/") and self.val_freq < 1:
+            yield Problem(
+                "stop_at.metric",
+                f"{self.stop_at.metric} is measured by validations, and val_freq {self.val_freq} never validates",
+                "validate every so many steps, such as val_freq 5",
             )
         if self.save_model_only:
             yield Problem(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyarrow import ArrowInvalid
 
@@ -12,7 +13,7 @@ from rl_core.loop.learning import Learned
 from rl_core.loop.rollout_batch import EMPTY, FindPrompts, RolloutBatch, read_batch
 from rl_core.loop.step_metrics import reward_metrics, rollout_metrics
 from rl_core.loop.validation import Validation
-from rl_core.records.metrics_log import RunLogs
+from rl_core.records.metrics_log import RunLogs, read
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
@@ -104,6 +105,10 @@ class StepRecorder:
     def ensure_lock_held(self) -> None:
         """Raises RunLockLost if another process may be writing the run."""
         ensure_held(self._run.lock)
+
+    def recorded_metrics(self) -> list[dict[str, Any]]:
+        """The metrics line of every recorded step, with its `step`."""
+        return read(self._run.metrics)
 
     def _write_validation(self, step: int, validation: Validation | None) -> dict[str, float]:
         if validation is None:

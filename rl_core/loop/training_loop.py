@@ -17,9 +17,11 @@ from rl_core.loop.learning import learn
 from rl_core.loop.learning_signal import SignalWatch
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.step_timer import StepTimer
+from rl_core.loop.target import Target
 from rl_core.loop.validation import Validation, Validator
 from rl_core.planning.batches import steps_per_epoch
 from rl_core.progress import Progress, showing
+from rl_core.records.metrics_log import TARGET_EVENT
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import SOON, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
@@ -36,13 +38,14 @@ PROBE_GROUPS = 2
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochResult:
     """The result of an epoch of training: its last step's checkpoint, if it is there, and metrics; empty if they were
-    lost."""
+    lost; and whether `trainer.stop_at` was reached, so that no epoch follows."""
 
     epoch: int
     first_step: int
     last_step: int
     checkpoint: Path | None
     metrics: Mapping[str, float]
+    reached_target: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,12 +77,13 @@ class TrainingLoop:
         self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.logs.log_event)
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
         self._step = self._resume(base_model)
+        self._target = Target(config.trainer.stop_at, parts.recorder.recorded_metrics())
         self._is_saved = True  # or there is nothing to save
         self._timer = StepTimer(self._step)
 
     def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
-        """Train until the end of `epoch` (from 1), and until every checkpoint that is due by then is saved.
-        `after_step` is called after each step, whose records are written by then.
+        """Train until the end of `epoch` (from 1) or until `trainer.stop_at` is reached, and until every checkpoint
+        that is due by then is saved. `after_step` is called after each step, whose records are written by then.
 
         Raises:
             OSError: a checkpoint could not be written; with `trainer.async_save`, after the step that followed it.
@@ -95,15 +99,18 @@ class TrainingLoop:
             with showing(advance, lambda: self._timer.now()), stop.taking_effect(self._when_it_stops):
                 if self._step == 0 and (validation := self._validate(0, self._timer)) is not None:
                     self._parts.recorder.record_validation(0, validation)
-                while self._step < last:
+                while self._step < last and self._target.reached_at is None:
                     advance(1, f"reward {self._run_step():.3f}")
                     after_step()
+        reached = self._target.reached_at
+        last = last if reached is None else reached
         return EpochResult(
             epoch=epoch,
             first_step=first,
             last_step=last,
             checkpoint=next((found.folder for found in self._parts.store.complete() if found.step == last), None),
             metrics=self._parts.recorder.logs.metrics_of(last),
+            reached_target=reached is not None,
         )
 
     def _resume(self, base_model: Path) -> int:
@@ -171,7 +178,11 @@ class TrainingLoop:
                 f"step {step}: {learned.nonfinite_streak} optimizer steps in a row had a non-finite gradient; lower "
                 f"actor.optim.lr (or critic.optim.lr), or look at the rollouts of the last steps (`sightline show`)"
             )
-        self._signal.see(record)
+        why = self._target.see(step, {**record.metrics, **(validation.metrics if validation else {})})
+        if why is not None:
+            parts.recorder.logs.log_event(TARGET_EVENT, step=step, why=why)
+        else:
+            self._signal.see(record)
         # Read once: a signal that comes after this takes effect in the next step, or after it, with its checkpoint.
         stopping = parts.stop.signum is not None
         self._is_saved = stopping or self._is_due(step)
@@ -204,7 +215,8 @@ class TrainingLoop:
         return f"after this step{'' if seconds is None else f' (the last one took {duration(seconds)})'}"
 
     def _is_due(self, step: int) -> bool:
-        return is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
+        is_last = step == self._target.reached_at
+        return is_last or is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
 
     def _checkpoint_info(self, validation: Validation | None) -> CheckpointInfo:
         step = self._step

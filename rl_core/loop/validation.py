@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
+from rl_core.config.training import VALIDATION_METRICS
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import summarise
@@ -25,13 +26,11 @@ class Validation:
         """Those with the prefix `val/`."""
         result = summarise(self.items)
         assert result.mean_length is not None and result.truncation_rate is not None, "sampled responses have tokens"
-        return {
-            "val/accuracy": result.accuracy,
-            "val/failed": float(result.failed_rewards),
-            "val/reward": result.reward_mean,
-            "val/response_length": result.mean_length,
-            "val/truncation_rate": result.truncation_rate,
-        }
+        values = (
+            *(result.accuracy, float(result.failed_rewards), result.reward_mean),
+            *(result.mean_length, result.truncation_rate),
+        )
+        return dict(zip(VALIDATION_METRICS, values, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,6 +25,9 @@ the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
 NO_SIGNAL_EVENT: Final = "no-signal"
 """The kind of the event that a run has taught nothing for several steps: `step`, `steps` (how many in a row), `why`."""
 
+TARGET_EVENT: Final = "target-reached"
+"""The kind of the event that `trainer.stop_at` ends the training: `step`, `why`."""
+
 _STEP_FILE = re.compile(r"step-(\d+)\.parquet")
 
 

@@ -100,6 +100,11 @@ def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:
     return read_manifest(run, epochs[-1].stem) if epochs else None
 
 
+def reached_target(epoch: StageManifest) -> bool:
+    """Whether `trainer.stop_at` ended the training in this epoch."""
+    return bool(epoch.result.get("reached_target"))
+
+
 def manifests_of_epochs(run: RunDirectory) -> list[Path]:
     """The manifest files of all finished epochs, sorted by number: 999 comes before 1000."""
     found = run.stage_manifest("any").parent.glob("train-epoch-*.json")

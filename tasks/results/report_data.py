@@ -16,7 +16,7 @@ from rl_core.planning.model_sizes import ModelSizes, read_sizes
 from rl_core.planning.settings import settle
 from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
-from tasks.cache.manifests import StageManifest
+from tasks.cache.manifests import StageManifest, reached_target
 from tasks.results.measured_memory import measured_peaks, recorded_machine
 from tasks.results.report_charts import Chart, Series
 from tasks.results.report_page import (
@@ -178,8 +178,9 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
     rewards = _series(facts.metrics, "reward/overall", "reward").values
     rates, stages = throughput(facts.timings), facts.stages
     epochs = sum(manifest.stage.startswith("train-epoch-") for manifest in stages)
+    early = ", ended by trainer.stop_at" if trained and reached_target(trained) else ""
     figures = [
-        Fact(label="Steps", value=f"{len(rewards)}", note=f"in {epochs} epoch{'s' * (epochs != 1)}"),
+        Fact(label="Steps", value=f"{len(rewards)}", note=f"in {epochs} epoch{'s' * (epochs != 1)}{early}"),
         Fact(
             label="Speed",
             value=f"{rates['samples_per_s']:.0f}/s",

@@ -19,7 +19,7 @@ from rl_core.config.training import TrainerConfig
 from rl_core.files import read_json
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, read_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, reached_target, read_manifest
 from tasks.cache.software import Software, continued
 from tasks.cache.stage_parts import what_changed
 from tasks.resuming.step_records import first_loss
@@ -113,7 +113,7 @@ def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointS
         epochs=kept,
         step=step,
         again=max(at for at in reached if at <= own_until) - step,
-        ended=len(kept) == len(wanted.chain),
+        ended=has_ended(kept, wanted),
         keep_until=own_until if step == newest else step,
         changed=changed,
         dropped=max((at for at in reached if at > own_until), default=0),
@@ -131,6 +131,11 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
             break
         finished.append(manifest)
     return finished
+
+
+def has_ended(epochs: Sequence[StageManifest], wanted: WantedTraining) -> bool:
+    """Whether no epoch follows these finished ones."""
+    return len(epochs) == len(wanted.chain) or bool(epochs and reached_target(epochs[-1]))
 
 
 def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str | None) -> Software:

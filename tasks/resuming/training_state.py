@@ -21,6 +21,7 @@ from tasks.resuming.training_start import (
     WantedTraining,
     begun_epoch,
     finished_epochs,
+    has_ended,
     last_step,
     started_file,
     training_start,
@@ -43,7 +44,7 @@ def take_up_training(
     if elsewhere:
         taken = _take_longer(run, wanted, len(own.epochs))
         if taken:
-            ended = len(taken) == len(wanted.chain)
+            ended = has_ended(taken, wanted)
             return TrainingStart(epochs=taken, step=last_step(taken), ended=ended, trained_by=wanted.whole.software)
     _make_room(run, wanted, own)
     return own

@@ -15,6 +15,7 @@ from rl_core.checkpoints.manifest import Checkpoint, CheckpointInfo
 from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.training import StopAt
 from rl_core.digests import FileRecord, folder_records
 from rl_core.loop import batch_queue, training_loop
 from rl_core.loop.collecting import Collected, NextPrompts
@@ -60,6 +61,7 @@ class Geometry:
     """Whether the end of each epoch is saved."""
     max_steps: int | None = None
     staleness: int = 0
+    stop_at: StopAt | None = None
     parts: Mapping[str, str] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=lambda: {"torch": "2.0"})
     digests: Mapping[int, str] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class Geometry:
                 "save_model_only": self.model_only,
                 "save_on_epoch_end": self.epoch_ends,
                 "max_steps": self.max_steps,
+                "stop_at": self.stop_at,
             }
         )
         rollout = config.rollout.model_copy(update={"staleness": self.staleness})
@@ -223,8 +226,8 @@ def unsynced() -> Iterator[None]:
 
 
 def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End | None) -> Attempt:
-    if len(start.epochs) == len(geometry.chain):
-        return Attempt(start=start, kept=intact(run), resumed=geometry.steps, ended=True)
+    if start.ended:
+        return Attempt(start=start, kept=intact(run), resumed=start.step, ended=True)
     workers, stop = Workers(), StopRequest()
     at = {end.kind: end.step} if end else {}
 
@@ -272,6 +275,8 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
                     if at.get("unnoted") == result.last_step:
                         raise Killed
                     _finish(run, geometry, wanted, result, store)
+                    if result.reached_target:
+                        break
         except (Killed, Interrupted):
             return Attempt(start=start, kept=kept, resumed=resumed, ended=False)
     return Attempt(start=start, kept=kept, resumed=resumed, ended=True)
@@ -285,7 +290,7 @@ def _finish(
         stage=made.name,
         digest=made.digest,
         outputs=outputs,
-        result={"first_step": result.first_step, "last_step": result.last_step},
+        result={name: getattr(result, name) for name in ("first_step", "last_step", "reached_target")},
         seconds=1.0,
         finished_at="",
         software=made.software,

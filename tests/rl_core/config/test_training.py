@@ -12,9 +12,10 @@ from rl_core.config.training import (
     ActorConfig,
     CriticConfig,
     RolloutConfig,
+    StopAt,
     TrainerConfig,
 )
-from rl_core.section import Section
+from rl_core.section import Section, problems_in
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,26 @@ def test_a_temperature_is_one_that_vllm_samples_at(
 def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before: bool, steps: list[int]) -> None:
     trainer = TrainerConfig(val_freq=val_freq, val_before_train=before)
     assert [step for step in range(8) if trainer.validates_at(step)] == steps
+
+
+@pytest.mark.parametrize(
+    ("metric", "val_freq", "said"),
+    [
+        ("val/accuracy", 2, None),
+        ("val/failed", 1, None),
+        ("reward/anything", -1, None),
+        ("response_length/mean", -1, None),
+        ("val/accuracy", -1, "never validates"),
+        ("val/acuracy", 2, "did you mean `val/accuracy`?"),
+        ("accuracy", 2, "did you mean `val/accuracy`?"),
+        ("valid/reward", 2, "did you mean `val/reward`?"),
+    ],
+)
+def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric: str, val_freq: int, said: str | None) -> None:
+    trainer = TrainerConfig(val_freq=val_freq, stop_at=StopAt(metric=metric, value=0.9))
+    found = [problem for problem in problems_in(trainer) if problem.fatal]
+    assert [problem.where for problem in found] == ([] if said is None else ["stop_at.metric"])
+    assert said is None or said in found[0].what
 
 
 @pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])

@@ -26,7 +26,7 @@ from rl_core.config.algorithm import (
     TruncatedCorrection,
 )
 from rl_core.config.run import RunConfig
-from rl_core.config.training import CriticConfig, OptimConfig
+from rl_core.config.training import CriticConfig, OptimConfig, StopAt
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
@@ -522,6 +522,19 @@ def test_a_run_whose_rewards_are_all_equal_says_so_and_ends_where_it_is_asked_to
     (event,) = (event for event in read(tmp_path / "events.jsonl") if event["kind"] == "no-signal")
     assert event["step"] == 2 and event["why"] in caplog.text
     assert "the reward is 0.25 for every response" in event["why"] or "cut at rollout" in event["why"]
+
+
+def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open_loop, tmp_path, validating) -> None:
+    (tmp_path / "constant.py").write_text("def score(sample):\n    return {'overall': 1.0, 'accuracy': 1.0}\n")
+    reward = validating.reward.model_copy(update={"function": f"{tmp_path / 'constant.py'}:score"})
+    stop_at = StopAt(metric="reward/accuracy", value=1.0, patience=3)
+    trainer = validating.trainer.model_copy(update={"val_freq": -1, "stop_without_signal": 3, "stop_at": stop_at})
+    config = validating.model_copy(update={"reward": reward, "trainer": trainer})
+    with RewardPool(reward) as pool:
+        result = open_loop(tmp_path, config=config, pool=pool).train_epoch(1)
+    assert result.reached_target and result.checkpoint is not None and result.last_step == 3
+    (event,) = (event for event in read(tmp_path / "events.jsonl") if event["kind"] == "target-reached")
+    assert event["step"] == 3 and event["why"] == "reward/accuracy is 1 (trainer.stop_at)"
 
 
 def test_too_many_failed_rewards_name_the_first_reasons() -> None:

@@ -96,3 +96,6 @@ def test_a_component_that_no_reward_returns_is_told_by_the_key_that_reads_it(
     filtering = f"algorithm.online_filtering={{filter_key: {component}}}"
     keys = {found[0] for found in told(configure, filtering, **reward)} - {"evaluation.accuracy_key"}
     assert keys == (set() if is_known else {"algorithm.online_filtering.filter_key"})
+    stopping = f"trainer.stop_at={{metric: reward/{component}, value: 1}}"
+    keys = {found[0] for found in told(configure, stopping, **reward)} - {"evaluation.accuracy_key"}
+    assert keys == (set() if is_known else {"trainer.stop_at.metric"})

@@ -64,6 +64,7 @@ OWN: Mapping[str, Any] = {
     "data.validation.columns.options_key": None,
     "data.validation.columns.answer_as": "letter",
     "data.validation.limit": None,
+    "trainer.stop_at": None,
     "trainer.stop_without_signal": None,
     "data.system_prompt": None,
     "data.source_weights": None,

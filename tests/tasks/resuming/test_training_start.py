@@ -11,7 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
+from rl_core.config.training import StopAt
 from rl_core.files import files_below
+from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import manifests_of_epochs
 from tasks.resuming.training_start import finished_epochs
@@ -68,14 +70,23 @@ def test_an_epoch_without_a_checkpoint_of_its_own_is_begun_again_from_an_earlier
     assert again.ended and intact(run) == [6, 8]
 
 
-@given(geometry=geometries, ends=ends, staleness=st.sampled_from([0, 1]))
-@example(geometry=CLEVR, ends=[End(step=38, kind="killed")], staleness=0)
-@example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")], staleness=1)
+HALF = StopAt(metric="reward/overall", value=0xFFFFFF / 14, patience=1)
+"""Half of the steps reach it."""
+
+
+@given(
+    geometry=geometries,
+    ends=ends,
+    staleness=st.sampled_from([0, 1]),
+    stop_at=st.none() | st.sampled_from([HALF, HALF.model_copy(update={"patience": 3})]),
+)
+@example(geometry=CLEVR, ends=[End(step=38, kind="killed")], staleness=0, stop_at=None)
+@example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")], staleness=1, stop_at=None)
 @settings(max_examples=40)
 def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(
-    geometry: Geometry, ends: list[End], staleness: int
+    geometry: Geometry, ends: list[End], staleness: int, stop_at: StopAt | None
 ) -> None:
-    geometry = replace(geometry, staleness=staleness)
+    geometry = replace(geometry, staleness=staleness, stop_at=stop_at)
     with new_run() as whole, new_run() as run:
         attempt(whole, geometry)
         attempt(run, geometry, ends[0])
@@ -88,6 +99,19 @@ def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(
             assert tried.start.again == last - newest <= geometry.save_freq
             assert tried.start.lost is None
         assert differences(results(whole), results(run)) == []
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_target_ends_the_training_at_one_step_however_it_was_interrupted(kind: str, run: RunDirectory) -> None:
+    geometry = Geometry(steps_per_epoch=4, epochs=5, save_freq=3, save_limit=2, epoch_ends=False, stop_at=HALF)
+    attempt(run, geometry)
+    reached = next(line["step"] for line in read(run.metrics) if line["reward/overall"] >= HALF.value)
+    other = RunDirectory(run.root.with_name("other"))
+    attempt(other, geometry, End(step=reached, kind=kind))
+    again = attempt(other, geometry)
+    assert again.ended and attempt(other, geometry).start.ended
+    assert recorded(other) == intact(other)[-1] == reached
+    assert differences(results(run), results(other)) == []
 
 
 def cut(file: Path) -> None:

@@ -1,0 +1,39 @@
+"""The step at which `trainer.stop_at` ends a training follows from the recorded metrics alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_core.config.training import VALIDATION_METRICS, StopAt
+from rl_core.loop.target import Target
+from rl_core.loop.validation import Validation
+from tests.rl_core.evaluation.builders import make_items
+
+
+@given(
+    measured=st.lists(st.none() | st.sampled_from([0.0, 0.5, 1.0, float("nan")]), max_size=12),
+    patience=st.integers(1, 3),
+    cut=st.integers(0, 12),
+)
+def test_the_value_has_to_be_reached_by_so_many_measurements_in_a_row(
+    measured: list[float | None], patience: int, cut: int
+) -> None:
+    lines = [{"step": step} | ({} if value is None else {"val/accuracy": value}) for step, value in enumerate(measured)]
+    seen = [line for line in lines[1:] if "val/accuracy" in line]
+    windows = (seen[end - patience : end] for end in range(patience, len(seen) + 1))
+    expected = next((w[-1]["step"] for w in windows if all(line["val/accuracy"] >= 0.5 for line in w)), None)
+    target = Target(StopAt(metric="val/accuracy", value=0.5, patience=patience), lines[:cut])
+    for line in lines[cut:]:
+        if target.reached_at is None:
+            target.see(line["step"], line)
+    assert target.reached_at == expected
+
+
+def test_a_name_that_no_metric_has_is_said_after_the_first_step(caplog: pytest.LogCaptureFixture) -> None:
+    target = Target(StopAt(metric="actor/entropi", value=1), [])
+    assert target.see(1, {"actor/entropy": 2.0, "reward/overall": 2.0}) is None
+    assert "step 1 has no actor/entropi; did you mean `actor/entropy`?" in caplog.text
+
+
+def test_a_validation_measures_what_a_plan_expects() -> None:
+    assert tuple(Validation(make_items("+-?")).metrics) == VALIDATION_METRICS
