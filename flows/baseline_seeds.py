@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from prefect import State, flow
-from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 
 from flows.process.set_runs import EndedRun, explain_end, in_set, name_of_set
@@ -12,9 +11,8 @@ from flows.request import Overrides
 from flows.run_set import PlannedRun
 from flows.seed_group import SeedGroup, Seeds
 from rl_core.run_directory import RUNS_DIR
-from tasks.comparison.record import markdown
-from tasks.comparison.seeds import GroupTracking, conclude_seeds
-from tasks.pages.artifacts import PAGES
+from tasks.comparison.record import GroupTracking, conclude_seeds, markdown
+from tasks.pages.artifacts import show_page
 
 explain_group = explain_end(SeedGroup)
 
@@ -73,5 +71,5 @@ def _conclude(group: SeedGroup, ended: Sequence[EndedRun]) -> dict[str, Any] | S
     if failed:
         tracking.fail([run.plan.resolved.run for run in failed])
     text = markdown(page, group.page)
-    PAGES.write(lambda: create_markdown_artifact(key="seeds", markdown=text, description=page.groups[0].over_seeds))
+    show_page("seeds", text, about=page.groups[0].over_seeds)
     return Failed(message=message, data=SeedsFailed(message)) if failed else figures

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import State, flow
-from prefect.artifacts import create_markdown_artifact
 from prefect.states import Completed, Failed
 from pydantic import Field
+from rich.filesize import decimal
 
 from flows.reproducing import needed_runs
 from rl_core.redaction import redact
 from rl_core.run_directory import RUNS_DIR
-from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
-from tasks.housekeeping.rules import rule_of
-from tasks.housekeeping.sizes import human_bytes
-from tasks.pages.artifacts import PAGES
+from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning, rule_of
+from tasks.pages.artifacts import show_page
+from tasks.results.report_page import markdown_table
 
 Age = Annotated[str, Field(pattern=r"^(\d{1,6}[hdw])?$")]
 
@@ -46,9 +45,9 @@ def clean(
     planned = plan_cleaning(Path(runs_dir), rule, datetime.now(UTC), in_use=needed_runs(runs_dir))
     found = carry_out_cleaning(planned, Path(runs_dir)) if remove else planned
     verb = "removed" if remove else "would be removed"
-    title = f"{len(found.removed)} runs {verb}, {human_bytes(found.num_bytes)}"
+    title = f"{len(found.removed)} runs {verb}, {decimal(found.num_bytes)}"
     page = redact(markdown(title, found))
-    PAGES.write(lambda: create_markdown_artifact(key="cleaning", markdown=page, description=title))
+    show_page("cleaning", page, about=title)
     figures = {
         "removed" if remove else "removable": [choice.run.name for choice in found.removed],
         "kept": {choice.run.name: choice.kept for choice in found.kept},
@@ -61,21 +60,15 @@ def clean(
 
 def markdown(title: str, found: Cleaning) -> str:
     """The tables as a Markdown page."""
-    return "\n".join(
-        [
-            f"# {title}",
-            *_table("Chosen by the rule", found.removed),
-            *_table("Chosen by the rule, and kept", found.kept),
-            "",
-        ]
-    )
+    chosen = _table("Chosen by the rule", found.removed)
+    return f"# {title}\n{chosen}{_table('Chosen by the rule, and kept', found.kept)}"
 
 
-def _table(title: str, choices: Sequence[Choice]) -> list[str]:
+def _table(title: str, choices: Sequence[Choice]) -> str:
     if not choices:
-        return []
-    rows = [f"| `{one.run.name}` | {_cell(one.why)} | {_cell(one.kept or '')} |" for one in choices]
-    return ["", f"## {title}", "", "| run | chosen because | kept because |", "|---|---|---|", *rows]
+        return ""
+    rows = [[f"`{one.run.name}`", _cell(one.why), _cell(one.kept or "")] for one in choices]
+    return f"\n## {title}\n\n{markdown_table(('run', 'chosen because', 'kept because'), rows)}"
 
 
 def _cell(text: str) -> str:

@@ -12,9 +12,8 @@ from rich.console import Console
 
 from flows.commands.evaluate import evaluate
 from flows.commands.operations import clean, doctor, reproduce, runs, server, ui
-from flows.commands.options import Changes, Overrides, RunsDir, Target, all_overrides, without_changes
-from flows.printing import say
-from flows.process.error_messages import cause_of
+from flows.commands.options import Changes, Force, Out, Overrides, RunsDir, Target, all_overrides, without_changes
+from flows.printing import cause_of, say
 from flows.settings import set_console_defaults
 from rl_core.run_directory import RUNS_DIR
 
@@ -115,8 +114,8 @@ def init(
         str | None,
         typer.Option(metavar="REGEX", help="Regular expression whose group is the answer; '' for the whole text."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
+    out: Out = Path("config.yaml"),
+    force: Force = False,
 ) -> None:
     """Write a config for your own data, and show the prompts and rewards of its first rows."""
     from flows.commands.init import init_config
@@ -146,11 +145,11 @@ def easyr1(
             help="The arguments of `python3 -m verl.trainer.main`: a YAML file, and keys to change.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The config to write.")] = Path("config.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing config.")] = False,
+    out: Out = Path("config.yaml"),
+    force: Force = False,
 ) -> None:
     """Write the equivalent of an EasyR1 configuration and list all differences (docs/migration.md)."""
-    from flows.commands.import_easyr1 import write_easyr1_import
+    from sightline_tools.easyr1.command import write_easyr1_import
 
     write_easyr1_import(arguments, Console(), out=out, force=force)
 

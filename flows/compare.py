@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
 
 from flows.comparing import asked_groups, compare_run_groups
 from rl_core.run_directory import RUNS_DIR
 from tasks.comparison.record import as_json, markdown
-from tasks.pages.artifacts import PAGES
+from tasks.pages.artifacts import show_page
 
 
 @flow(name="compare")
@@ -38,5 +37,5 @@ def compare(
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
     page = compare_run_groups(compared, out=Path(out), num_items=items, mlflow_uri=mlflow_uri)
     text = markdown(page, Path(out))
-    PAGES.write(lambda: create_markdown_artifact(key="comparison", markdown=text, description=page.title))
+    show_page("comparison", text, about=page.title)
     return as_json(page, compared)

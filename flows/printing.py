@@ -1,13 +1,20 @@
 """Prints lines with paths, names and messages on a terminal, without reading them as rich's markup."""
 
+import errno
+import os
 import shlex
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
+
+from rl_core.files import DiskFull
+from rl_core.redaction import redact
+from rl_core.wording import shortened
 
 _WIDEST = 10_000
 
@@ -66,3 +73,28 @@ def table_of(*columns: str, title: str | None = None, right: Collection[str] = (
 def command_line(words: Iterable[str | Path]) -> str:
     """A command with its words quoted for a shell."""
     return shlex.join(map(str, words))
+
+
+_LOOKED_AT_BYTES = 64 * 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def cause_of(error: BaseException | None) -> str:
+    """The message of an error, without secrets. An error that a person cannot correct is shown with its type."""
+    expected = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("rl_core.")
+    message, advice = f"{error}" if expected else f"{type(error).__name__}: {error}", ""
+    if isinstance(error, OSError) and error.strerror is not None:  # without the number of the error
+        file = f"{shortened(os.fsdecode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
+        message = f"{file}{error.strerror}"
+    if isinstance(error, OSError) and error.errno in _FULL and not isinstance(error, DiskFull):
+        advice = ": free some space on the run's disk and start again; nothing that was finished is lost"
+    return redact(message + advice)
+
+
+def last_lines(printed: BinaryIO, count: int) -> list[str]:
+    """The last lines of a file that a process has written, without secrets and empty lines."""
+    start = max(0, printed.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES)
+    printed.seek(start)
+    text = printed.read().decode(errors="replace")
+    whole = text.partition("\n")[2] if start else text  # half of a secret would not be recognised
+    return [line.rstrip() for line in redact(whole).splitlines() if line.strip()][-count:]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import State, flow
-from prefect.artifacts import create_markdown_artifact
 from prefect.states import Failed
 from pydantic import Field
 
@@ -15,7 +14,7 @@ from flows.request import Overrides
 from flows.run_set import PlannedRun
 from flows.seed_group import OptionalSeeds
 from rl_core.run_directory import RUNS_DIR
-from tasks.pages.artifacts import PAGES
+from tasks.pages.artifacts import show_page
 from tasks.reproduction.baseline_set import Member
 from tasks.reproduction.record import conclude, markdown, seeds_tracking
 
@@ -76,12 +75,12 @@ def _baseline(plan: PlannedRun) -> PlannedBaseline:
 
 def _conclude(baseline_set: BaselineSet, ended: Sequence[EndedRun]) -> dict[str, Any] | State[Any]:
     members = _members(ended)
-    conclusion = conclude(baseline_set.name, members, baseline_set.page, command=baseline_set.command)
-    text = markdown(conclusion)
-    PAGES.write(lambda: create_markdown_artifact(key="reproduction", markdown=text, description=conclusion.headline))
-    if not conclusion.alarms:
-        return conclusion.to_json()
-    return Failed(message=conclusion.headline, data=Regressed(conclusion.headline))
+    page = conclude(baseline_set.name, members, baseline_set.page, command=baseline_set.command)
+    text = markdown(page, baseline_set.page)
+    show_page("reproduction", text, about=page.headline)
+    if not page.alarms:
+        return page.to_json()
+    return Failed(message=page.headline, data=Regressed(page.headline))
 
 
 def _members(ended: Sequence[EndedRun]) -> list[Member]:

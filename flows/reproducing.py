@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from typing_extensions import override
+
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
 from flows.seed_group import SeedGroup, parse_seeds, seeds_name, with_seeds
@@ -51,9 +53,8 @@ class BaselineSet(RunSet):
     seeds: tuple[int, ...] = ()
 
     @classmethod
+    @override
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The set in the parameters of a flow run, which is planned to start at `start`. Raises ValueError where there
-        is no set to resume, no baseline is named, or the seeds are refused."""
         runs_dir = parameters["runs_dir"]
         if parameters["resume"]:
             return cls.saved(parameters["resume"], runs_dir)
@@ -68,12 +69,13 @@ class BaselineSet(RunSet):
         )
 
     @classmethod
+    @override
     def saved(cls, name: str, runs_dir: str) -> Self:
-        """The set of this name that was saved. Raises ValueError, with the sets that there are."""
         asked = read_json(cls.saved_folder(name, runs_dir) / ASKED)
         return cls(**asked | {"seeds": tuple(asked["seeds"])}, runs_dir=runs_dir)
 
     @property
+    @override
     def name(self) -> str:
         """A digest of what is asked for, the seeds, and the tag. The same name continues the same set."""
         digest = digest_of([sorted(self.names), sorted(self.overrides)])
@@ -86,14 +88,14 @@ class BaselineSet(RunSet):
         asked = [name for one in self.baselines for name in (all_baselines() if one == ALL else [one])]
         return list(dict.fromkeys(asked))
 
+    @override
     def save(self) -> None:
-        """Write what is asked for, so that the set can be resumed by its name. Each baseline is named, since ALL may
-        mean others by then."""
+        # Each baseline is named, since ALL may mean others when the set is resumed.
         asked = {"baselines": self.names, "overrides": list(self.overrides), "seeds": list(self.seeds), "tag": self.tag}
         atomic_write_json(self.folder / ASKED, asked)
 
+    @override
     def planned(self) -> list[PlannedBaseline]:
-        """The runs of every baseline, one for each seed. Raises ValueError as `by_baseline` does."""
         return [plan for plans in self.by_baseline() for plan in plans]
 
     def by_baseline(self) -> list[list[PlannedBaseline]]:
@@ -109,8 +111,8 @@ class BaselineSet(RunSet):
             raise ValueError("\n".join(refused))
         return planned
 
+    @override
     def fatal_problems(self) -> list[str]:
-        """Every problem that would stop one of the baselines, whatever the seed."""
         return [
             f"{plan.path.stem}: {problem}"
             for plan, *_ in self.by_baseline()

@@ -20,7 +20,7 @@ from rl_core.run_directory import RUNS_DIR, RunDirectory
 from tasks.cache.kept_files import files_of_run
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name
-from tasks.storage.address import VARIABLE
+from tasks.storage.run_storage import VARIABLE
 
 Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
 """A change of one key, `key.path=value`, as Prefect's form checks it: only what the command line refuses too is
@@ -80,12 +80,18 @@ class RunRequest:
         and is not on this machine, the config is fetched from the run's copy. Raises ConfigError where the config is
         refused, or overrides are given for a run that is to be resumed. Raises ValueError where there is no run of that
         name, neither here nor where its copy should be."""
-        if self.resume:
-            return self._resumed()
-        if not self.config:
+        if not self.resume and not self.config:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
-        return resolve_run(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag, push=self.push or None)
+        found = (
+            self._resumed()
+            if self.resume
+            else resolve_run(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag)
+        )
+        if not self.push:
+            return found
+        merge = found.config.merge.model_copy(update={"push": self.push})
+        return dataclasses.replace(found, config=found.config.model_copy(update={"merge": merge}))
 
     def _resumed(self) -> ResolvedRun:
         address, name = split_address(self.resume)
@@ -97,7 +103,7 @@ class RunRequest:
             if not storage or not _fetched(run, storage):
                 where = f", and neither has the storage {redact(storage)}" if storage else ""
                 raise ValueError(f"{error}{where}") from None
-        request = resolve_run(run.root, self.overrides, push=self.push or None)
+        request = resolve_run(run.root, self.overrides)
         if address is None:
             return request
         settings = (request.config.storage or StorageConfig(address=address)).model_copy(update={"address": address})
@@ -115,8 +121,8 @@ def split_address(name: str) -> tuple[str | None, str]:
 def _fetched(run: RunDirectory, address: str) -> bool:
     """Fetch the config of a run. Returns whether there is a copy of the run."""
     # Imported here, since planning a run of this machine needs no storage.
-    from tasks.storage.address import run_store
     from tasks.storage.fetching import bring_settings
+    from tasks.storage.run_storage import run_store
 
     try:
         return bring_settings(run_store(StorageConfig(address=address), run.name), run)
@@ -146,16 +152,14 @@ def resolve_run(
     *,
     runs_dir: str | Path = RUNS_DIR,
     tag: str | None = None,
-    push: str | None = None,
 ) -> ResolvedRun:
     """Resolve a config file, with `key.path=value` overrides, or the folder or name of a run, which is then continued.
-    A tag leads to a separate run, beside the one that the config alone leads to. The merged model is uploaded to
-    `push`, whatever the config says. Raises ConfigError where the config is refused, or overrides or a tag are given
-    with a run."""
+    A tag leads to a separate run, beside the one that the config alone leads to. Raises ConfigError where the config is
+    refused, or overrides or a tag are given with a run."""
     path = path_of(target, runs_dir)
     if path.is_dir():
-        return _continued(RunDirectory(path), overrides=overrides, tag=tag, push=push)
-    return run_of_config(_pushing(load_config(path, overrides), push), runs_dir=runs_dir, tag=tag)
+        return _continued(RunDirectory(path), overrides=overrides, tag=tag)
+    return run_of_config(load_config(path, overrides), runs_dir=runs_dir, tag=tag)
 
 
 def path_of(target: str | Path, runs_dir: str | Path) -> Path:
@@ -174,16 +178,10 @@ def start_tag(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
 
 
-def _pushing(config: RunConfig, push: str | None) -> RunConfig:
-    if push is None:
-        return config
-    return config.model_copy(update={"merge": config.merge.model_copy(update={"push": push})})
-
-
-def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None, push: str | None) -> ResolvedRun:
+def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None) -> ResolvedRun:
     if overrides or tag:
         raise ConfigError(f"{run.root} is a run, whose config cannot change: give a config file to change a key")
     if not run.config.is_file():
         raise ConfigError(f"{run.root} is no run (it holds no {run.config.name}): give a config file or a run's folder")
-    config = _pushing(load_config(run.config), push)
+    config = load_config(run.config)
     return ResolvedRun(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)

@@ -47,7 +47,8 @@ class RunSet(ABC):
     @classmethod
     @abstractmethod
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The set in the parameters of a flow run, planned for `start`. Raises ValueError where there is none."""
+        """The set in the parameters of a flow run, planned for `start`. Raises ValueError where there is none to
+        resume, or what is asked for is refused."""
 
     @classmethod
     @abstractmethod

@@ -1,7 +1,7 @@
 """A config that is run with several seeds, as it is asked for. Imports neither Prefect nor torch."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field
+from typing_extensions import override
 
 from flows.request import run_of_config, start_tag
 from flows.run_set import ASKED, PlannedRun, RunSet
@@ -47,7 +48,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def seeds_text(seeds: Sequence[int]) -> str:
     """(1, 3, 7, 8, 9) -> `1,3,7-9`, for ascending seeds."""
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in _ranges(seeds))
+    breaks = [place for place, (one, other) in enumerate(pairwise(seeds), start=1) if other != one + 1]
+    ranges = [(seeds[start], seeds[end - 1]) for start, end in pairwise([0, *breaks, len(seeds)])]
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def with_seeds(config: RunConfig, seeds: Sequence[int]) -> dict[int, RunConfig]:
@@ -59,11 +62,6 @@ def seeds_name(seeds: Sequence[int]) -> str:
     """What stands for the seeds in the name of a folder, which must not become too long."""
     text = seeds_text(seeds)
     return text if len(text) <= _LONGEST_NAME else f"{len(seeds)}-{digest_of(list(seeds))}"
-
-
-def _ranges(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
-    breaks = [place for place, (one, other) in enumerate(pairwise(seeds), start=1) if other != one + 1]
-    yield from ((seeds[start], seeds[end - 1]) for start, end in pairwise([0, *breaks, len(seeds)]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,9 +77,8 @@ class SeedGroup(RunSet):
     seeds: tuple[int, ...]
 
     @classmethod
+    @override
     def of_parameters(cls, parameters: Mapping[str, Any], start: datetime) -> Self:
-        """The group in the parameters of a flow run, which is planned to start at `start`. Raises ValueError where the
-        config or the seeds are refused, or there is no group to resume."""
         if parameters["resume"]:
             return cls.saved(parameters["resume"], parameters["runs_dir"])
         if not parameters["config"]:
@@ -94,25 +91,27 @@ class SeedGroup(RunSet):
         )
 
     @classmethod
+    @override
     def saved(cls, name: str, runs_dir: str) -> Self:
-        """The group of this name that was saved. Raises ValueError, with the groups that there are."""
         folder = cls.saved_folder(name, runs_dir)
         asked = read_json(folder / ASKED)
         config = load_config(RunDirectory(folder).config)
         return cls(config=config, seeds=tuple(asked["seeds"]), tag=asked["tag"], runs_dir=runs_dir)
 
     @property
+    @override
     def name(self) -> str:
         """The experiment, the recipe's digest, the seeds, and the tag. The same name continues the same group."""
         seeds = f"seeds-{seeds_name(self.seeds)}"
         return "-".join(part for part in (self.config.experiment, recipe_digest(self.config), seeds, self.tag) if part)
 
+    @override
     def save(self) -> None:
-        """Write the config and what is asked for, so that the group can be resumed by its name."""
         self.folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(RunDirectory(self.folder).config, dump_config(self.config))
         atomic_write_json(self.folder / ASKED, {"seeds": list(self.seeds), "tag": self.tag})
 
+    @override
     def planned(self) -> list[PlannedRun]:
         """The run of each seed: the run that the config leads to with `seed=K`."""
         return [

@@ -36,15 +36,12 @@ def set_flow_defaults() -> None:
     disable_telemetry()
     share_cores()
     redact_logs()
-    _set_defaults(FLOW_DEFAULTS)
+    for name, value in FLOW_DEFAULTS.items():
+        os.environ.setdefault(name, value)
 
 
 def set_console_defaults() -> None:
     """Set the defaults of a flow's process, and the defaults of a terminal."""
     set_flow_defaults()
-    _set_defaults(CONSOLE_DEFAULTS)
-
-
-def _set_defaults(defaults: dict[str, str]) -> None:
-    for name, value in defaults.items():
+    for name, value in CONSOLE_DEFAULTS.items():
         os.environ.setdefault(name, value)

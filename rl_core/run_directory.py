@@ -52,9 +52,8 @@ class RunDirectory:
     checkpoints = _Below("checkpoints")
     """Complete checkpoints `step-NNNNNN`; any other folder in it is unfinished."""
     taken = _Below("taken")
-    """Epochs of another run that are being moved into this one: complete, and only there during the move."""
-    fetched = _Below("fetched")
-    """Training of this run that is being moved in from its copy elsewhere: complete, and only there during the move."""
+    """Training of another run, or of this run's copy elsewhere, that is being moved in: complete, and only there during
+    the move."""
     merged_model = _Below("merged")
     """Hugging Face folder of the trained model."""
     report = _Below("report.html")

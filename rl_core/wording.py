@@ -1,5 +1,6 @@
 """Values and durations as messages and pages show them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -39,6 +40,12 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
         begin = most * 2 // 3
         return f"{_visible(text[:begin])}... {left_out} more characters ...{_visible(text[begin - most :])}"
     return _visible(text)
+
+
+def first_of(words: Sequence[str], most: int = 4) -> str:
+    """`one, two and 3 more`."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return f"{', '.join(words[:most])}{more}"
 
 
 def plain_text(text: str) -> str:

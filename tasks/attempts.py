@@ -16,24 +16,9 @@ def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cau
     atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
 
 
-def note_that_prefect_knows(run: RunDirectory, flow_run_id: str) -> None:
-    """Note that Prefect's server has the final state of this flow run, so that the server need not be asked. Nothing is
-    noted if another flow run has written the run since. Only the holder of the run's lock may call this."""
-    last = noted(run)
-    if last.get("flow_run") == flow_run_id:
-        atomic_write_json(run.root / _FILE, last | {"prefect_knows": True})
-
-
-def prefect_may_not_know(run: RunDirectory) -> bool:
-    """Whether Prefect may show the flow run that wrote this run last as Running for ever. Raises ValueError when the
-    note is damaged."""
-    last = noted(run)
-    return bool(last) and not last.get("prefect_knows", False)
-
-
 def noted(run: RunDirectory) -> dict[str, Any]:
-    """Read the note: `flow_run`, `end`, `cause`, and `prefect_knows` where Prefect has the final state; empty when no
-    flow run ever wrote this run. Raises ValueError where the note is damaged."""
+    """Read the note: `flow_run`, `end` and `cause`; empty when no flow run ever wrote this run. Raises ValueError where
+    the note is damaged."""
     path = run.root / _FILE
     try:
         note = dict(read_json(path))

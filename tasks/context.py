@@ -4,7 +4,7 @@ pickled."""
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prefect import runtime
 
@@ -81,10 +81,6 @@ class RunContext:
             parts=parts,
             software={**self.software.get(kind_of(stage), {}), **made_from(software_before(self.run, parts))},
         )
-
-    def outcome(self) -> dict[str, Any]:
-        """The flow's return value: the result of the stage `report`."""
-        return dict(self.manifests["report"].result)
 
     def close_session(self) -> None:
         """End the workers; the next use of the session starts them again from the last checkpoint."""

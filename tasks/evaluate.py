@@ -46,7 +46,10 @@ def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDi
     """Figures, items and data of a finished evaluation, in its nested run."""
     log_split(mlflow_run, run, "validation")
     for mode, result in manifest.result.items():
-        mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in _numbers(result)})
+        low, high = result["ci95"]
+        numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
+        numbers |= {"ci95_low": low, "ci95_high": high}
+        mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in numbers.items()})
     model = manifest.stage.removeprefix("evaluate-")
     items = [item for of_mode in read_evaluation(run.evaluation(model)).values() for item in of_mode]
     mlflow_run.log_table(ITEMS_TABLE, _table(items))
@@ -55,9 +58,3 @@ def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDi
 def _table(items: Sequence[EvaluationItem]) -> "Table":
     columns = {name: [getattr(item, name) for item in items] for name in _SHOWN_FIELDS}
     return {RIGHT_COLUMN if name == "is_right" else name: values for name, values in columns.items()}
-
-
-def _numbers(result: dict[str, Any]) -> list[tuple[str, float]]:
-    low, high = result["ci95"]
-    figures = {name: value for name, value in result.items() if isinstance(value, int | float)}
-    return list((figures | {"ci95_low": low, "ci95_high": high}).items())

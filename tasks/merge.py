@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
-from rl_core.config.model import ModelSource, TinyModel
+from rl_core.config.model import TinyModel
 from rl_core.config.tolerances import merge_tolerance
 from rl_core.export.hub import push_to_hub
 from rl_core.export.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
@@ -66,16 +66,20 @@ def _merge(context: RunContext) -> StageOutcome:
 def _describe(context: RunContext) -> StageOutcome:
     run, config, facts = context.run, context.config, RunFacts(context.run)
     merged, data = context.manifests["merge"].result, context.manifests["prepare"].result
-    rows = data["splits"]["train"]
+    rows, source = data["splits"]["train"], config.model.source
     card = CardFacts(
         run=run.name,
-        base=_name_of(config.model.source),
+        base=f"tiny {source.family}, random" if isinstance(source, TinyModel) else source.path,
         step=merged["step"],
         algorithm=f"advantage {config.algorithm.advantage.label}, loss {config.algorithm.loss.label}",
         data=f"{rows['source']}, {rows['rows']} prompts",
         data_fingerprint=data["fingerprint"],
         reward=config.reward.description,
-        accuracy=_accuracies(facts),
+        accuracy=[
+            AccuracyRow(name=f"{evaluated}, {mode}", n=result.n, accuracy=result.accuracy, ci95=result.ci95)
+            for evaluated in EVALUATED_MODELS
+            for mode, result in facts.results(evaluated).items()
+        ],
         verification=Verification(**merged["proof"]),
         versions=environment_facts(),
         hub_name=config.merge.push,
@@ -88,18 +92,6 @@ def _push(context: RunContext) -> StageOutcome:
     repository = context.config.merge.push
     assert repository is not None, "the flow pushes only where merge.push is set"
     return StageOutcome(outputs=[], result={"address": push_to_hub(context.run.merged_model, repository)})
-
-
-def _accuracies(facts: RunFacts) -> list[AccuracyRow]:
-    return [
-        AccuracyRow(name=f"{evaluated}, {mode}", n=result.n, accuracy=result.accuracy, ci95=result.ci95)
-        for evaluated in EVALUATED_MODELS
-        for mode, result in facts.results(evaluated).items()
-    ]
-
-
-def _name_of(source: ModelSource) -> str:
-    return f"tiny {source.family}, random" if isinstance(source, TinyModel) else source.path
 
 
 def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:

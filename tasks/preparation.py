@@ -60,7 +60,11 @@ def write_initial_model(config: RunConfig, folder: Path) -> None:
     if isinstance(source, TinyModel):
         from rl_core.models.tiny import build_tiny_model
 
-        texts = corpus(config.data, _extra_texts(config))
+        targets: list[str] = []
+        if config.cold_start is not None:
+            form = target_template(config.cold_start.target_template)
+            targets = [form.render(answer="", question="")] * _TARGET_WEIGHT
+        texts = corpus(config.data, targets)
         build_tiny_model(source, folder, corpus=texts, seed=config.seed, dtype=config.model.dtype)
     else:
         for path in _checkpoint_files(source):
@@ -89,11 +93,3 @@ def _checkpoint_files(source: PretrainedModel) -> Iterator[Path]:
             ) from error
     check_no_adapter(folder)
     yield from (path for path in sorted(folder.iterdir()) if path.is_file())
-
-
-def _extra_texts(config: RunConfig) -> list[str]:
-    """Texts in the format of the cold start's targets."""
-    if config.cold_start is None:
-        return []
-    form = target_template(config.cold_start.target_template)
-    return [form.render(answer="", question="")] * _TARGET_WEIGHT

@@ -6,7 +6,6 @@ from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
 from rl_core.evaluation.comparison import Comparison
-from rl_core.evaluation.result import EvaluationResult
 from rl_core.export.model_card import usage_lines
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
@@ -19,7 +18,7 @@ from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
 from tasks.staging import StageOutcome, run_stage
 
 if TYPE_CHECKING:
-    from rl_core.tracking.mlflow_runs import MlflowRun
+    from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
 
 
 @task(name="report", task_run_name=named("report"), cache_policy=NO_CACHE)
@@ -29,7 +28,13 @@ def report(run: str) -> StageManifest | State[StageManifest]:
     context = current_context(run)
     result = context.manifests["report"].result
     # The metrics by which MLflow compares pipelines.
-    context.tracking.show_headline({f"accuracy/{name}": result[name]["accuracy"] for name in EVALUATED_MODELS})
+    headline = {f"accuracy/{name}": result[name]["accuracy"] for name in EVALUATED_MODELS}
+
+    def show(pipeline: "MlflowPipeline") -> None:
+        shown = pipeline.parent.latest_metric
+        pipeline.parent.log_metrics({name: value for name, value in headline.items() if shown(name) != value})
+
+    context.tracking.show_pipeline("the pipeline's figures", show)
     return ended
 
 
@@ -55,7 +60,10 @@ def _show(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -
 def summarise_run(facts: RunFacts) -> dict[str, Any]:
     """What summary.json says. Raises FileNotFoundError where the run was not evaluated."""
     run = facts.run
-    evaluation: dict[str, Any] = {name: _figures(facts.headline(name)) for name in EVALUATED_MODELS}
+    evaluation: dict[str, Any] = {
+        name: facts.headline(name).model_dump(mode="json", include={"accuracy", "n", "failed_rewards", "ci95", "mode"})
+        for name in EVALUATED_MODELS
+    }
     comparison = facts.comparison()
     if comparison is not None:
         evaluation["comparison"] = _comparison_figures(comparison)
@@ -85,7 +93,3 @@ def _comparison_figures(comparison: Comparison) -> dict[str, Any]:
         "difference_ci95": list(comparison.ci95),
         "p_value": comparison.p_value,
     }
-
-
-def _figures(result: EvaluationResult) -> dict[str, Any]:
-    return result.model_dump(mode="json", include={"accuracy", "n", "failed_rewards", "ci95", "mode"})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rl_core.planning.batches import BatchPlan
@@ -10,14 +11,14 @@ from tasks.pages.artifacts import LivePage, show_page
 from tasks.pages.markdown import (
     facts_table,
     links_page,
-    markdown_table,
     rollouts_page,
     stage_page,
     steps_page,
     validation_page,
 )
 from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
-from tasks.results.validation_history import validated_steps
+from tasks.results.report_page import markdown_table
+from tasks.results.run_facts import validated_steps
 
 if TYPE_CHECKING:
     from tasks.context import RunContext
@@ -29,28 +30,27 @@ _VALIDATION, _ABOUT_VALIDATION = "validation", "Answers to held-out prompts whil
 def show_links(context: "RunContext", *, resume: str) -> None:
     """Show where else the run can be looked at: MLflow, its folder, its commands, such as `resume`."""
     page = links_page(context.run, mlflow=context.tracking.addresses(), resume=resume)
-    show_page(context.config.experiment, "links", page, about="Where to look at the run")
+    show_page(f"{context.config.experiment}-links", page, about="Where to look at the run")
 
 
 def show_plan(context: "RunContext", plan: BatchPlan) -> None:
     """Show the batch arithmetic."""
     page = f"# Batch plan\n\n{facts_table(plan_facts(context.config, plan))}"
     if rows := work_rows(context.config, plan):
-        dealt = [[row.what, row.together, row.each] for row in rows]
-        page += f"\n## {workers_title(context.config)}\n\n{markdown_table(('', 'together', 'each'), dealt)}"
-    show_page(context.config.experiment, "batch-plan", page, about="Steps, batches and token budgets")
+        page += f"\n## {workers_title(context.config)}\n\n{markdown_table(('', 'together', 'each'), rows)}"
+    show_page(f"{context.config.experiment}-batch-plan", page, about="Steps, batches and token budgets")
 
 
 def show_stage(context: "RunContext", manifest: StageManifest) -> None:
     """Show a finished stage; an epoch with its last rollouts and its last validation."""
     experiment = context.config.experiment
-    show_page(experiment, manifest.stage, stage_page(manifest), about=f"What {manifest.stage} made")
+    show_page(f"{experiment}-{manifest.stage}", stage_page(manifest), about=f"What {manifest.stage} made")
     if manifest.stage.startswith("train-epoch-"):
         page = _readable(lambda: rollouts_page(context.run, int(manifest.result["last_step"])))
-        show_page(experiment, "rollouts", page, about=f"Rollouts at the end of {manifest.stage}")
+        show_page(f"{experiment}-rollouts", page, about=f"Rollouts at the end of {manifest.stage}")
         if validated_steps(context.run):
             page = _readable(lambda: validation_page(context.run))
-            show_page(experiment, _VALIDATION, page, about=_ABOUT_VALIDATION)
+            show_page(f"{experiment}-{_VALIDATION}", page, about=_ABOUT_VALIDATION)
 
 
 def _readable(write: Callable[[], str]) -> str:
@@ -61,39 +61,26 @@ def _readable(write: Callable[[], str]) -> str:
         return f"This page cannot be shown: {error}\n"
 
 
-class TrainingPages:
-    """The pages that are updated during training: the newest steps and the newest validation."""
-
-    def __init__(self, context: "RunContext") -> None:
-        experiment, run = context.config.experiment, context.run
-        self._run = run
-        self._steps = LivePage(
-            experiment, "steps", lambda: steps_page(run), about="The newest steps", seconds=_SECONDS_BETWEEN_TABLES
-        )
-        self._validation = LivePage(
-            experiment,
-            _VALIDATION,
-            lambda: _readable(lambda: validation_page(run)),
-            about=_ABOUT_VALIDATION,
-            seconds=0.0,
-        )
-        self._validated = validated_steps(run)
-
-    def refresh(self, *, now: bool = False) -> None:
-        """Update the steps when that is due, or `now`, and the validation when there is a new one."""
-        self._steps.refresh(now=now)
-        validated = validated_steps(self._run)
-        if validated != self._validated:
-            self._validated = validated
-            if validated:  # a run that starts again drops the validations that it repeats
-                self._validation.refresh()
-
-
 @contextmanager
-def steps_shown(context: "RunContext") -> Iterator[TrainingPages]:
-    """Yields the pages, which are to be refreshed during training; they are updated once more at the end."""
-    pages = TrainingPages(context)
+def steps_shown(context: "RunContext") -> Iterator[Callable[[], None]]:
+    """Yields a function that updates two pages during training: the newest steps, where that is due, and the newest
+    validation, where there is a new one. Both are updated once more at the end."""
+    experiment, run = context.config.experiment, context.run
+    seconds, about = _SECONDS_BETWEEN_TABLES, "The newest steps"
+    steps = LivePage(f"{experiment}-steps", lambda: steps_page(run), about=about, seconds=seconds)
+    write = partial(_readable, lambda: validation_page(run))
+    validation = LivePage(f"{experiment}-{_VALIDATION}", write, about=_ABOUT_VALIDATION, seconds=0.0)
+    shown = validated_steps(run)
+
+    def refresh(*, now: bool = False) -> None:
+        nonlocal shown
+        steps.refresh(now=now)
+        validated = validated_steps(run)
+        if validated and validated != shown:  # a run that starts again drops the validations that it repeats
+            validation.refresh()
+        shown = validated
+
     try:
-        yield pages
+        yield refresh
     finally:
-        pages.refresh(now=True)
+        refresh(now=True)

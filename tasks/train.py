@@ -23,17 +23,15 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
 from tasks.cache.manifests import StageManifest, finite, reached_target
-from tasks.cache.stages import EpochChain, epoch_stage
+from tasks.cache.stages import epoch_chain, epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
 from tasks.results.worker_rows import devices_words, worker_rows
-from tasks.resuming.step_records import step_files
-from tasks.resuming.training_start import WantedTraining, training_start
-from tasks.resuming.training_state import mark_started, take_up_training
+from tasks.resuming.training_start import WantedTraining, step_files, training_start
+from tasks.resuming.training_state import finish_taking_over, mark_started, take_up_training
 from tasks.run_pages import show_plan, steps_shown
 from tasks.staging import StageOutcome, note_new_workers, present, recognised, record, report_software, tracked_stage
-from tasks.storage.fetching import finish_fetching
 from tasks.tracking.run_tracking import log_split
 
 if TYPE_CHECKING:
@@ -69,12 +67,9 @@ def is_worth_retrying(error: object) -> bool:
         TooManyFailedRewards,
     )
     mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
-    return not (isinstance(error, lasting + mistakes) or _is_full_disk(error))
-
-
-def _is_full_disk(error: object) -> bool:
     links = (error, getattr(error, "__cause__", None))
-    return any(isinstance(link, OSError) and link.errno == errno.ENOSPC for link in links)
+    is_full_disk = any(isinstance(link, OSError) and link.errno == errno.ENOSPC for link in links)
+    return not (isinstance(error, lasting + mistakes) or is_full_disk)
 
 
 def take_up(run: str) -> Iterator[int]:
@@ -89,13 +84,12 @@ def take_up(run: str) -> Iterator[int]:
     ]
     raise_if_fatal(found)
     show_plan(context, _plan(context))
-    chain = _training_chain(context)
     log_event = RunLogs(context.run).log_event
     trainer = context.config.trainer
     store = CheckpointStore(context.run.checkpoints, save_limit=trainer.save_limit, log_event=log_event)
-    wanted = _wanted_training(context, chain)
-    finish_fetching(context.run)
-    context.storage.bring_training(chain, here=lambda: training_start(context.run, wanted, store).step)
+    wanted = _wanted_training(context)
+    finish_taking_over(context.run)
+    context.storage.bring_training(wanted.chain, here=lambda: training_start(context.run, wanted, store).step)
     start = take_up_training(context.run, wanted, store, elsewhere=context.reuse)
     context.storage.copy()
     if start.step:
@@ -104,23 +98,22 @@ def take_up(run: str) -> Iterator[int]:
     context.trained_by = start.made_by(wanted.whole.software)
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, message=str(start))
-        logger.log(logging.WARNING if start.costs else logging.INFO, "%s", start)
+        logger.log(logging.WARNING if start.dropped or start.lost else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
-    return takewhile(lambda epoch: epoch == 1 or not _is_last(context, epoch - 1), range(1, len(chain) + 1))
+    epochs = range(1, len(wanted.chain) + 1)
+    return takewhile(lambda epoch: epoch == 1 or not _is_last(context, epoch - 1), epochs)
 
 
 def _is_last(context: RunContext, epoch: int) -> bool:
     return reached_target(context.manifests[epoch_stage(epoch)])
 
 
-def _wanted_training(context: RunContext, chain: EpochChain) -> WantedTraining:
+def _wanted_training(context: RunContext) -> WantedTraining:
+    """The training of all epochs; how many there are depends on the number of prepared rows."""
+    stages = context.stages
+    chain = epoch_chain(stages.config, stages.digests, epochs=_plan(context).epochs, files=stages.files)
     return WantedTraining(whole=context.wanted("training"), chain=chain, trainer=context.config.trainer)
-
-
-def _training_chain(context: RunContext) -> EpochChain:
-    """Name and digest of every epoch's stage; how many there are depends on the number of prepared rows."""
-    return context.stages.epochs(_plan(context).epochs)
 
 
 def _plan(context: RunContext) -> BatchPlan:
@@ -161,7 +154,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
         started = time.monotonic()
         with _closed_on_failure(context):
             note_new_workers(context)
-        wanted = _wanted_training(context, _training_chain(context)).epoch(epoch, made_by=context.trained_by)
+        wanted = _wanted_training(context).epoch(epoch, made_by=context.trained_by)
         mark_started(context.run, wanted)
         result = _train(context, epoch)
         outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
@@ -173,11 +166,11 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
 
 
 def _train(context: RunContext, epoch: int) -> "EpochResult":
-    with _closed_on_failure(context), context.tracking.following("train") as follow, steps_shown(context) as pages:
+    with _closed_on_failure(context), context.tracking.following("train") as follow, steps_shown(context) as refresh:
 
         def after_step() -> None:
             follow()
-            pages.refresh()
+            refresh()
             context.storage.copy_checkpoints()
 
         return context.session.train_epoch(epoch, after_step=after_step)

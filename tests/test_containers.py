@@ -27,7 +27,7 @@ from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
 from rl_core.run_directory import RUNS_DIR
 from rl_core.storage.place import S3_ENDPOINTS
-from tasks.storage.address import VARIABLE
+from tasks.storage.run_storage import VARIABLE
 from tests.test_packaging import PACKAGES, pins
 
 ROOT = Path(__file__).parents[1]

@@ -40,7 +40,9 @@ def check_device(output: Path | None, console: Console, *, config: RunConfig | N
             found.append((check, finding))
             say(console, f"{finding.check}: {finding.verdict}")
             if output is not None:  # what was found is there, however this command ends
-                _write(output, found)
+                records = [{"process": check.name} | asdict(finding) for check, finding in found]
+                written = {"format": _FORMAT} | _facts(found) | {"findings": records}
+                output.write_text(json.dumps(written, indent=1) + "\n")
     findings = [finding for _, finding in found]
     console.print(_table(findings))
     say(console, ", ".join(f"{name} {value}" for name, value in _facts(found).items()))
@@ -62,11 +64,6 @@ def _table(findings: Sequence[Finding]) -> Table:
             measured.append(f"\nto do: {finding.advice}", style="yellow")
         table.add_row(verdict, Text(finding.check), measured)
     return table
-
-
-def _write(output: Path, found: Sequence[tuple[Check, Finding]]) -> None:
-    findings = [{"process": check.name} | asdict(finding) for check, finding in found]
-    output.write_text(json.dumps({"format": _FORMAT} | _facts(found) | {"findings": findings}, indent=1) + "\n")
 
 
 def _facts(found: Sequence[tuple[Check, Finding]]) -> dict[str, float | str]:

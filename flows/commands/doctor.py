@@ -1,7 +1,4 @@
-"""`sightline doctor`: corrects what Prefect says about runs whose process was killed.
-
-Prefect is asked only about flow runs whose end it may not know; if there are none, the runs' folders are enough.
-"""
+"""`sightline doctor`: corrects what Prefect says about runs whose process was killed."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,40 +10,37 @@ from flows.printing import say, table_of
 from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked, lock_owner
-from tasks.attempts import prefect_may_not_know
 from tasks.housekeeping.overview import runs_below
 
 
 def examine(runs_dir: Path, console: Console) -> None:
-    """Mark flow runs whose process is gone, and show each run. Raises PrefectAway where Prefect does not answer."""
+    """Show each run, and mark flow runs whose process is gone. Raises PrefectAway where Prefect does not answer."""
     table = table_of("run", "state", "to continue")
-    doubtful = []
-    for run in runs_below(runs_dir):
-        state, is_doubtful = state_of(run)
+    runs = runs_below(runs_dir)
+    for run in runs:
+        state = state_of(run)
         table.add_row(*map(Text, (run.name, state, resume_command(run) if state == "unfinished" else "")))
-        doubtful += [run] if is_doubtful else []
-    for marked in _mark(doubtful):
-        say(console, marked)
     console.print(table)
+    for marked in _mark(runs):
+        say(console, marked)
 
 
-def state_of(run: RunDirectory) -> tuple[str, bool]:
-    """Whether a run is being written, finished or unfinished, and whether Prefect may show it as Running for ever."""
+def state_of(run: RunDirectory) -> str:
+    """Whether a run is being written, finished or unfinished."""
     try:
         owner = lock_owner(run.lock)
-        if owner is not None:
-            return f"written by the process with pid {owner}", False
-        is_doubtful = prefect_may_not_know(run)
-    except (OSError, ValueError) as error:
-        return f"unreadable: {error}", False
-    return "finished" if run.summary.is_file() else "unfinished", is_doubtful
+    except OSError as error:
+        return f"unreadable: {error}"
+    if owner is not None:
+        return f"written by the process with pid {owner}"
+    return "finished" if run.summary.is_file() else "unfinished"
 
 
 def _mark(runs: Sequence[RunDirectory]) -> Iterator[str]:
     """Mark the flow runs of these runs. Yields a sentence about each flow run that was marked."""
     if not runs:
         return
-    # Imported here: Prefect and its server take seconds to start, and mostly there is nothing to ask.
+    # Imported here: Prefect and its server take seconds to start.
     from flows.process.embedded_server import reached_prefect
     from flows.process.flow_runs import mark_abandoned
 

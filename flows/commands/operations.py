@@ -75,7 +75,7 @@ def clean(
 ) -> None:
     """Remove runs by a rule; never a champion, a good baseline, a running run, or a run that another run needs."""
     from flows.commands.runs import clean_runs
-    from tasks.housekeeping.rules import rule_of
+    from tasks.housekeeping.removal import rule_of
 
     rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
     raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))

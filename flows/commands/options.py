@@ -11,6 +11,8 @@ Target = Annotated[str, typer.Argument(metavar="CONFIG", help="A config file, or
 Changes = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Keys to change: actor.optim.lr=1e-6 rollout.n=4.")
 ]
+Out = Annotated[Path, typer.Option(help="The config to write.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing config.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, as KEY=VALUE does.")
 ]

@@ -11,35 +11,28 @@ from rich.text import Text
 
 from flows.printing import say, table_of
 from flows.request import ResolvedRun
-from rl_core.config.cluster import WorkerDevice
+from rl_core.config.cluster import ClusterConfig, WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
+from rl_core.config.model import ModelConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.training import OptimConfig, RolloutConfig
+from rl_core.environment import asked_threads, threads_of_a_worker
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.gpu import CARDS, Gpu, attention_choice, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import Settled, as_yaml, settle
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import Glance
 from rl_core.wording import shortened
 from tasks.cache.named_files import NamedFiles, located_config
-from tasks.pages.plan_facts import (
-    engine_words,
-    plan_facts,
-    precision_words,
-    settings_words,
-    threads_words,
-    trained_words,
-    work_rows,
-    workers_title,
-)
-from tasks.planning.known_rows import glance_at, known_rows, split_glance
-from tasks.planning.problems import planned_problems
-from tasks.planning.stage_status import StageStatus, digests_to_compare, is_prepared_as, stage_statuses
+from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
+from tasks.planning.problems import glance_at, known_rows, planned_problems, split_glance
+from tasks.planning.stage_status import digests_to_compare, is_prepared_as, stage_statuses
 from tasks.planning.step_times import Forecaster, step_forecaster
 from tasks.planning.trials import answer_problems
 from tasks.results.measured_memory import measured_peaks
@@ -76,8 +69,8 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
             problems += _print_stages(resolved, files, glances, console, gpu)
     # Where the run does not fit, the memory is the more worth showing; a run that cannot be has no step time.
     can_be = not any(problem.fatal and problem.where.startswith(_WITHOUT_STEPS) for problem in problems)
-    _print_forecast(located, run, console, gpu, with_step_time=can_be)
-    code = _print_problems(problems, console)
+    print_forecast(located, run, console, gpu, with_step_time=can_be)
+    code = print_problems(problems, console)
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
     return code
@@ -96,51 +89,44 @@ def _print_stages(
     rows = known_rows(config, run, digests, train)
     plan = rows.plan(settle(config, model_sizes(config.model.source), gpu).config) if rows else None
     statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
-    console.print(_stage_table(statuses))
+    table = table_of("stage", "status", title="Stages")
+    for status in statuses:
+        table.add_row(status.stage, Text(status.status, style="green" if status.is_finished else ""))
+    console.print(table)
     if plan is not None and rows is not None:
         print_batches(config, plan, console, rows_origin=rows.origin)
     return rows.problems(config) if rows else []
 
 
-def _stage_table(statuses: list[StageStatus]) -> Table:
-    table = table_of("stage", "status", title="Stages")
-    for status in statuses:
-        table.add_row(status.stage, Text(status.status, style="green" if status.is_finished else ""))
-    return table
-
-
 def print_batches(config: RunConfig, plan: BatchPlan, console: Console, *, rows_origin: str = "") -> None:
     """Print the numbers that follow from the batch sizes, and how a step is dealt to several workers; `rows_origin` is
     where a number of rows comes from that may still change."""
-    console.print(_batch_table(config, plan, rows_origin))
-    if rows := work_rows(config, plan):
-        table = table_of("", "together", "each", title=workers_title(config))
-        for row in rows:
-            table.add_row(row.what, row.together, row.each)
-        console.print(table)
-
-
-def _batch_table(config: RunConfig, plan: BatchPlan, rows_origin: str) -> Table:
     table = table_of(title="Batches")
     if rows_origin:
         table.add_row("the rows", rows_origin)
     for name, value in plan_facts(config, plan).items():
         table.add_row(name, value)
-    return table
+    console.print(table)
+    if rows := work_rows(config, plan):
+        table = table_of("", "together", "each", title=workers_title(config))
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
-def _print_forecast(
+def print_forecast(
     config: RunConfig, run: RunDirectory, console: Console, gpu: Gpu | None, *, with_step_time: bool
 ) -> None:
+    """Print what is trained in which number formats, and the forecast of memory, disk and, if asked, step time."""
     try:
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
         return  # it is among the problems
     settled = settle(config, sizes, gpu)
-    precision = precision_words(config.model, config.actor.optim)
-    engine = engine_words(config.rollout, on_gpu=gpu is not None)
-    console.print(f"trained: {trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
-    console.print(f"settings: {settings_words(settled)}", highlight=False)
+    precision = _precision_words(config.model, config.actor.optim)
+    engine = _engine_words(config.rollout, on_gpu=gpu is not None)
+    console.print(f"trained: {_trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
+    console.print(f"settings: {_settings_words(settled)}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:
@@ -162,6 +148,45 @@ def _print_forecast(
             say(console, f"step time: {words}")
         else:
             console.print(step_time_table(config, forecaster, words))
+
+
+def _trained_words(model: ModelConfig) -> str:
+    if model.lora is not None:
+        return f"LoRA adapters of rank {model.lora.rank}"
+    return "all weights but the vision tower's" if model.freeze_vision_tower else "all weights"
+
+
+def _precision_words(model: ModelConfig, optim: OptimConfig) -> str:
+    """Number formats of forward and backward passes, of the generator and of the optimizer."""
+    if model.dtype == "float32":
+        return "float32 throughout"
+    kept = "; gradients and first moment bfloat16" if optim.strategy == "adamw_bf16" else ""
+    return f"{model.dtype} arithmetic, float32 master weights{kept}"
+
+
+def _engine_words(rollout: RolloutConfig, *, on_gpu: bool) -> str:
+    """Whether vLLM compiles the model, and who decided it."""
+    chosen = "eager" if rollout.is_eager(on_gpu=on_gpu) else "compiled, with graphs"
+    why = f"auto, on a {'GPU' if on_gpu else 'CPU'}" if rollout.enforce_eager == "auto" else "as configured"
+    return f"{chosen} ({why})"
+
+
+def threads_words(cluster: ClusterConfig) -> str:
+    """The number of threads of each worker on CPUs, and what it comes from."""
+    if cluster.threads is not None:
+        why = "cluster.threads"
+    elif asked_threads() is not None:
+        why = "OMP_NUM_THREADS; cluster.threads would keep it on every machine"
+    else:
+        why = "its share of the cores here; cluster.threads would keep it on every machine"
+    return f"{threads_of_a_worker(cluster.devices, fixed=cluster.threads)} for each worker ({why})"
+
+
+def _settings_words(settled: Settled) -> str:
+    if not settled.values:
+        return "as configured"
+    chosen = ", ".join(f"{key} {as_yaml(value)}" for key, value in settled.values.items())
+    return f"{chosen} (auto: {settled.why})"
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:
@@ -239,7 +264,8 @@ def _shown(seconds: float) -> str:
     return f"{seconds:,.{0 if seconds >= 100 else 1 if seconds >= 10 else 2}f}"
 
 
-def _print_problems(problems: list[Problem], console: Console) -> int:
+def print_problems(problems: Sequence[Problem], console: Console) -> int:
+    """Print the problems. Returns 1 if one of them is fatal, else 0."""
     for problem in problems:
         label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
         say(console, str(problem), label=label)

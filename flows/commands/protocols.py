@@ -1,11 +1,11 @@
 """`sightline evaluate` of saved responses or any model: by protocols, or on the held-out rows of a config."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -87,14 +87,11 @@ class ProtocolRequest:
         if strangers := given.keys() - set(self.protocols):
             raise ValueError(f"--items {min(strangers)}=...: no such protocol was asked for; write PROTOCOL=FILE")
         if protocol.name in given:
-            return self._file(given[protocol.name], protocol)
+            path, media_dir = given[protocol.name], None if self.media_dir is None else str(self.media_dir)
+            return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
         if protocol.items is None:
             raise ValueError(f"the items of {protocol.name} are files: give them as --items {protocol.name}=FILE")
         return protocol.items.model_copy(update={"limit": self.limit})
-
-    def _file(self, path: str, protocol: Protocol) -> LocalSource:
-        media_dir = None if self.media_dir is None else str(self.media_dir)
-        return LocalSource(type="local", path=path, columns=protocol.columns, media_dir=media_dir, limit=self.limit)
 
     def folder(self, subject: Path) -> Path:
         """Folder of the results on a model or on saved responses. It is named after the last two parts of a path, which
@@ -208,7 +205,8 @@ def _print_protocol_result(result: ProtocolResult, console: Console) -> None:
         console.print(f"  {escape(remark)}", highlight=False, soft_wrap=True)
     judging = result.protocol["judging"]
     console.print(f"  rule: {escape(judging['rule'])}", highlight=False, soft_wrap=True)
-    console.print(f"  {_versions(judging['versions'])}protocol digest {result.digest}", highlight=False)
+    versions = "".join(f"{package} {number}, " for package, number in judging["versions"].items())
+    console.print(f"  {versions}protocol digest {result.digest}", highlight=False)
 
 
 def print_comparison(comparison: Comparison, against: str, console: Console) -> None:
@@ -237,7 +235,3 @@ def _figures(name: str, result: EvaluationResult) -> Table:
     if result.failed_rewards:
         table.add_row("not scored", f"{result.failed_rewards} responses, left out")
     return table
-
-
-def _versions(versions: Mapping[str, Any]) -> str:
-    return "".join(f"{package} {number}, " for package, number in versions.items())

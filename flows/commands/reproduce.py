@@ -6,49 +6,41 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.plan import print_batches
+from flows.commands.plan import print_batches, print_forecast, print_problems
 from flows.printing import say, table_of
 from flows.reproducing import BaselineSet, PlannedBaseline
 from flows.run_set import RunSet
 from flows.seed_group import seeds_text
-from rl_core.config.run import RunConfig
 from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import published_band
 from rl_core.files import read_json
 from rl_core.planning.batches import batch_plan
-from rl_core.planning.memory import memory_forecast
-from rl_core.planning.model_sizes import model_sizes
-from rl_core.problem import Problem
-from tasks.pages.plan_facts import precision_words, trained_words
+from rl_core.planning.gpu import Gpu
 from tasks.reproduction.published_result import dry_run_problems, obstacles, published_of
 
 
 def _print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> bool:
-    """Print what the runs of a baseline would be, which differ in their seed only. Returns whether they could work.
-    Raises ValueError where the config has no section `published`."""
+    """Print what the runs of a baseline would be, which differ in their seed only, on GPUs of a kind that is not known.
+    Returns whether they could work. Raises ValueError where the config has no section `published`."""
     plan = plans[0]
-    problems = dry_run_problems(plan.resolved.config)
-    _print_plan(plan.resolved.config, plan.baseline, problems, console)
+    config, published = plan.resolved.config, published_of(plan.resolved.config)
+    problems = dry_run_problems(config)
+    can_work = not any(problem.fatal for problem in problems)
+    console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
+    console.print(_published_table(published))
+    if can_work:
+        print_batches(config, batch_plan(config, published.train_rows), console)
+    gpu = Gpu(memory_gib=None, is_elsewhere=True)
+    print_forecast(config, plan.resolved.run, console, gpu, with_step_time=False)
+    console.print(_hours_words(published), highlight=False, soft_wrap=True)
+    for obstacle in obstacles(config, plan.baseline):
+        say(console, obstacle, label="[yellow]not comparable[/yellow]")
+    print_problems(problems, console)
     if len(plans) > 1:
         seeds = seeds_text([plan.resolved.config.seed for plan in plans])
         console.print(f"seeds {seeds}: {len(plans)} runs as above, judged together", highlight=False, soft_wrap=True)
-    return not any(problem.fatal for problem in problems)
-
-
-def _print_plan(config: RunConfig, baseline: RunConfig, problems: Sequence[Problem], console: Console) -> None:
-    published = published_of(config)
-    console.print(f"[bold]{config.experiment}[/bold]", highlight=False)
-    console.print(_published_table(published))
-    if not any(problem.fatal for problem in problems):
-        print_batches(config, batch_plan(config, published.train_rows), console)
-    console.print(_memory_table(config))
-    console.print(_hours_words(published), highlight=False, soft_wrap=True)
-    for obstacle in obstacles(config, baseline):
-        say(console, obstacle, label="[yellow]not comparable[/yellow]")
-    for problem in problems:
-        label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
-        say(console, str(problem), label=label)
+    return can_work
 
 
 def _published_table(published: PublishedConfig) -> Table:
@@ -69,25 +61,6 @@ def _published_words(published: PublishedConfig) -> str:
     before = "" if published.accuracy_before is None else f"{published.accuracy_before:.2f} -> "
     tolerated = f"{band[0]:.3f} or more" if published.at_least else f"{band[0]:.3f} to {band[1]:.3f}"
     return f"{before}{published.accuracy:.2f} on {published.items} items; reproduced by {tolerated}"
-
-
-def _memory_table(config: RunConfig) -> Table:
-    workers = config.cluster.ranks
-    whose = "one worker with the whole model" if workers == 1 else f"each of {workers} workers"
-    table = table_of(title=f"Memory of {whose}")
-    table.add_row("trained", trained_words(config.model))
-    table.add_row("precision", precision_words(config.model, config.actor.optim))
-    sizes = model_sizes(config.model.source)
-    if sizes is None:
-        table.add_row("not known: the model is not here yet, or its parameters could not be counted")
-        return table
-    forecast = memory_forecast(config, sizes, gpu_gib=0.0)  # the GPU is not known
-    table.add_row("parameters", f"{sizes.parameters / 1e9:.2f} G")
-    for row in forecast.rows:
-        if row.num_bytes:
-            table.add_row(row.name, f"{row.gib:.1f} GiB")
-    table.add_row("at most at one time", f"{forecast.peak_gib:.1f} GiB, and a KV cache beside the engine's weights")
-    return table
 
 
 def _hours_words(published: PublishedConfig) -> str:
@@ -114,14 +87,9 @@ def reproduce_set(baseline_set: BaselineSet, console: Console, *, dry_run: bool)
     if dry_run:
         return 0
     from flows.commands.run import carry_out_set
-
-    return carry_out_set(baseline_set, _flow, print_conclusion, console)
-
-
-def _flow() -> Any:
     from flows.reproduce import reproduce_baselines
 
-    return reproduce_baselines
+    return carry_out_set(baseline_set, reproduce_baselines, print_conclusion, console)
 
 
 def print_conclusion(run_set: RunSet, console: Console) -> int:

@@ -11,9 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from flows.commands.tables import print_evaluations, print_summary
-from flows.printing import say, table_of
+from flows.printing import cause_of, say, table_of
 from flows.process.bars import progress_on
-from flows.process.error_messages import cause_of
 from flows.process.watcher import Watcher, watched_by
 from flows.request import ResolvedRun, RunRequest, resume_command
 from flows.run_set import RunSet
@@ -25,6 +24,7 @@ from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import stage_digests
 
+_DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
 _STAGES_LOGGER = "tasks.staging"
 _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "rl_core.loop.target", "tasks.train", "flows.process.set_runs")
 """Loggers whose messages are shown as they are: the steps, where training continues and why it ends early, and the runs
@@ -43,16 +43,13 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
         watcher = Watcher(progress=stack.enter_context(progress_on(console)))
         stack.enter_context(messages(console))
         stack.enter_context(watched_by(watcher))
-        error = _call(flow, request, watcher.progress)
+        with watcher.progress.wait("load Prefect"):
+            from flows import baseline
+
+            called = getattr(baseline, flow if flow == "baseline" else f"{flow}_part")
+        parameters = {key: value for key, value in dataclasses.asdict(request).items() if value or key == "runs_dir"}
+        error = _call_flow(called, parameters, watcher.progress)
     return _say_how_it_ended(flow, watcher.run or run, watcher, error, console, brief=brief)
-
-
-def _call(name: str, request: RunRequest, progress: Progress) -> BaseException | None:
-    given = dataclasses.asdict(request)
-    parameters = {key: value for key, value in given.items() if value or key == "runs_dir"}
-    with progress.wait("load Prefect"):
-        flow = _flow(name)
-    return _call_flow(flow, parameters, progress)
 
 
 def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
@@ -71,29 +68,21 @@ def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> 
     return result if isinstance(result, BaseException) else None
 
 
-def carry_out_set(
-    run_set: RunSet, load_flow: Callable[[], Any], print_result: Callable[[RunSet, Console], int], console: Console
-) -> int:
+def carry_out_set(run_set: RunSet, flow: Any, print_result: Callable[[RunSet, Console], int], console: Console) -> int:
     """Call the flow that a deployment calls for a set of runs. A run draws its own progress bars; if several are
     carried out at a time, they print lines. Returns the exit code: that of `print_result`, 1 for a failure, 130 after
     Ctrl-C and 143 after SIGTERM."""
     run_set.save()
     watcher = Watcher()
     with messages(console), watched_by(watcher):
-        error = _call_flow(load_flow(), {"resume": run_set.name, "runs_dir": run_set.runs_dir}, watcher.progress)
+        error = _call_flow(flow, {"resume": run_set.name, "runs_dir": run_set.runs_dir}, watcher.progress)
     if watcher.completed:
         return print_result(run_set, console)
     if watcher.stop.signum is not None:
         return _say_stopped(watcher.stop.signum, run_set.command, console)
-    say(console, cause_of(watcher.error or error), label="[bold red]failed[/bold red]")
+    say(console, cause_of(watcher.error or error), label=_FAILED)
     say(console, f"to continue: {run_set.command}", style="dim")
     return 1
-
-
-def _flow(name: str) -> Any:
-    from flows import baseline
-
-    return getattr(baseline, name if name == "baseline" else f"{name}_part")
 
 
 @contextmanager
@@ -135,13 +124,20 @@ def _say_how_it_ended(
         if error is not None:
             say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
         if brief:
-            _say_headline(run, console)
+            base, trained = (read_json(run.summary)["evaluation"][model]["accuracy"] for model in ("base", "trained"))
+            say(console, f"held-out accuracy {base:.1%} -> {trained:.1%}, {run.report}", label=_DONE)
+        elif flow == "baseline":
+            print_summary(run, console)
+        elif flow == "evaluate":
+            print_evaluations(run, console)
         else:
-            _say_result(flow, run, console)
+            say(console, str(run.root), label=_DONE)
         return 0
     if watcher.stop.signum is not None:
         return _say_stopped(watcher.stop.signum, resume_command(run), console)
-    _say_failed(run, watcher.error or error, console)
+    say(Console(stderr=True), cause_of(watcher.error or error), label=_FAILED)
+    if run.log.is_file():
+        say(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")
     return 1
 
 
@@ -153,36 +149,12 @@ def _say_stopped(signum: int, command: str, console: Console) -> int:
     return 128 + signum
 
 
-def _say_result(flow: str, run: RunDirectory, console: Console) -> None:
-    if flow == "baseline":
-        print_summary(run, console)
-    elif flow == "evaluate":
-        print_evaluations(run, console)
-    else:
-        say(console, str(run.root), label="[green]done[/green]")
-
-
-def _say_headline(run: RunDirectory, console: Console) -> None:
-    base, trained = (read_json(run.summary)["evaluation"][model]["accuracy"] for model in ("base", "trained"))
-    say(console, f"held-out accuracy {base:.1%} -> {trained:.1%}, {run.report}", label="[green]done[/green]")
-
-
-def _say_failed(run: RunDirectory, error: BaseException | None, console: Console) -> None:
-    say(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
-    if run.log.is_file():
-        say(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")
-
-
 def run_group(group: SeedGroup, console: Console) -> int:
     """Carry out the runs of a group and print their accuracies. Returns the exit code, as `carry_out_set` does."""
-    say(console, group.name, style="bold")
-    return carry_out_set(group, _flow_of_seeds, print_group, console)
-
-
-def _flow_of_seeds() -> Any:
     from flows.baseline_seeds import baseline_seeds
 
-    return baseline_seeds
+    say(console, group.name, style="bold")
+    return carry_out_set(group, baseline_seeds, print_group, console)
 
 
 def print_group(run_set: RunSet, console: Console) -> int:
@@ -198,7 +170,7 @@ def print_group(run_set: RunSet, console: Console) -> int:
     console.print(group["over_seeds"], highlight=False)
     for behind in group["stragglers"]:
         say(console, f"{behind['seed']} stayed behind: {behind['cause']}", label="[yellow]seed[/yellow]")
-    say(console, str(run_set.page), label="[green]done[/green]")
+    say(console, str(run_set.page), label=_DONE)
     return int(any(behind["accuracy"] is None for behind in group["stragglers"]))
 
 
@@ -224,10 +196,8 @@ def _manifest(resolved: ResolvedRun) -> StageManifest | None:
     not train again because a later version would.
     """
     manifest = read_manifest(resolved.run, "report")
-    if manifest is None or not (resolved.is_continued or manifest.digest == _digest(resolved)):
+    if manifest is None:
+        return None
+    if not resolved.is_continued and manifest.digest != stage_digests(resolved.config)["report"]:
         return None
     return valid_manifest(resolved.run, "report", manifest.digest)
-
-
-def _digest(resolved: ResolvedRun) -> str:
-    return stage_digests(resolved.config, resolved.files(is_frozen=True))["report"]

@@ -1,20 +1,17 @@
 """`sightline runs` and `sightline clean`: an overview of all runs, and the removal of runs that a rule chooses."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
 from flows.printing import say, table_of
 from flows.reproducing import needed_runs
 from rl_core.wording import age
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
-from tasks.housekeeping.removal import Choice, Cleaning, carry_out_cleaning, plan_cleaning
-from tasks.housekeeping.rules import Rule
-from tasks.housekeeping.sizes import human_bytes, size_on_disk
+from tasks.housekeeping.removal import Cleaning, Rule, carry_out_cleaning, plan_cleaning, size_on_disk
 
 _COLOURS = {
     RunStatus.RUNNING: "cyan",
@@ -40,12 +37,12 @@ def print_runs(runs_dir: Path, console: Console) -> None:
             _state(run),
             _accuracy(run),
             "" if run.step is None else f"{run.step}",
-            human_bytes(size_on_disk([run.run.root])),
+            decimal(size_on_disk([run.run.root])),
             age(now - run.written_at),
         )
     console.print(table)
     total = size_on_disk(run.run.root for run in runs)
-    say(console, f"{len(runs)} runs in {runs_dir}, {human_bytes(total)}; files that runs share count once")
+    say(console, f"{len(runs)} runs in {runs_dir}, {decimal(total)}; files that runs share count once")
 
 
 def _state(run: RunOverview) -> str:
@@ -75,13 +72,9 @@ def clean_runs(rule: Rule, runs_dir: Path, console: Console, *, remove: bool) ->
 def _print_cleaning(found: Cleaning, console: Console, *, verb: str) -> None:
     for title, choices in ((f"{verb}", found.removed), ("chosen, and kept", found.kept)):
         if choices:
-            console.print(_table(title, choices))
+            table = table_of("run", "chosen because", *(["kept because"] if choices[0].kept else []), title=title)
+            for choice in choices:
+                table.add_row(*map(escape, (choice.run.name, choice.why, *([choice.kept] if choice.kept else []))))
+            console.print(table)
     count = f"{len(found.removed)} run{'s' * (len(found.removed) != 1)}"
-    console.print(f"{count} {verb}, {human_bytes(found.num_bytes)} on the disk", highlight=False)
-
-
-def _table(title: str, choices: Sequence[Choice]) -> Table:
-    table = table_of("run", "chosen because", *(["kept because"] if choices[0].kept else []), title=title)
-    for choice in choices:
-        table.add_row(*map(escape, (choice.run.name, choice.why, *([choice.kept] if choice.kept else []))))
-    return table
+    console.print(f"{count} {verb}, {decimal(found.num_bytes)} on the disk", highlight=False)

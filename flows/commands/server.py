@@ -52,13 +52,8 @@ def limit_devices(api_url: str, pool: str, *, groups: int = 0) -> None:
 
 def check_groups(groups: Sequence[str]) -> None:
     """Raises ValueError if a group is neither GPUs nor the address of a cluster, or two groups share a device."""
-    for group in groups:
-        if not _GPUS.fullmatch(group) and not _CLUSTER.fullmatch(group):
-            raise ValueError(
-                f"{group!r} is no group of devices: name GPUs by their numbers, such as 0,1, or a Ray cluster by its "
-                f"address, HOST:PORT"
-            )
-    times = Counter(device for group in groups for device in _devices(group))
+    values = [value for group in groups for value in environment_of(group).values()]
+    times = Counter(device if ":" in device else f"GPU {device}" for value in values for device in value.split(","))
     if shared := [device for device, number in times.items() if number > 1]:
         raise ValueError(
             f"{', '.join(shared)} would be given to two trainings at once: each device belongs to one group"
@@ -67,13 +62,15 @@ def check_groups(groups: Sequence[str]) -> None:
 
 def environment_of(group: str) -> Mapping[str, str]:
     """The variables with which a process uses this group alone: a config with `cluster.address: auto` joins the cluster
-    that RAY_ADDRESS names."""
-    return {"CUDA_VISIBLE_DEVICES": group} if _GPUS.fullmatch(group) else {"RAY_ADDRESS": group}
-
-
-def _devices(group: str) -> list[str]:
-    """One name for each device that nobody else may have."""
-    return [f"GPU {number}" for number in group.split(",")] if _GPUS.fullmatch(group) else [group]
+    that RAY_ADDRESS names. Raises ValueError if the group is neither GPUs nor the address of a cluster."""
+    if _GPUS.fullmatch(group):
+        return {"CUDA_VISIBLE_DEVICES": group}
+    if _CLUSTER.fullmatch(group):
+        return {"RAY_ADDRESS": group}
+    raise ValueError(
+        f"{group!r} is no group of devices: name GPUs by their numbers, such as 0,1, or a Ray cluster by its address, "
+        "HOST:PORT"
+    )
 
 
 def serve_with_workers(

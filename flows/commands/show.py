@@ -110,7 +110,14 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
     right = ("#", "reward", "advantage")
     table = table_of("#", "response", "reward", "advantage", "parts", right=right, dim="parts")
     for record in group:
-        table.add_row(*map(Text, _cells(record)))  # markup's own escape loses a backslash before a bracket
+        cells = (
+            f"{record.sample_index}",
+            _response(record.response, cut=record.finish_reason == "length"),
+            _reward(record.components, record.error),
+            "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
+            _parts(record.components),
+        )
+        table.add_row(*map(Text, cells))  # plain text, since responses may look like markup (LaTeX for example)
     console.print(table)
 
 
@@ -120,17 +127,6 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
     for path in _image_files(run, image_uids):
         console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(Text(f"answer  {answer}"), soft_wrap=True)
-
-
-def _cells(record: RolloutRecord) -> tuple[str, str, str, str, str]:
-    """The cells of a rollout's row: plain text, since responses may look like markup (LaTeX for example)."""
-    return (
-        f"{record.sample_index}",
-        _response(record.response, cut=record.finish_reason == "length"),
-        _reward(record.components, record.error),
-        "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
-        _parts(record.components),
-    )
 
 
 def _response(text: str, *, cut: bool) -> str:

@@ -14,7 +14,7 @@ from rl_core.evaluation.result import EvaluationResult, items_words
 from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
-from tasks.comparison.page import ComparisonPage
+from tasks.comparison.page import COLUMNS, ComparisonPage
 from tasks.results.report_page import p_value
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, stage_order
 
@@ -26,7 +26,13 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     summary = json.loads(run.summary.read_text(encoding="utf-8"))
     console.print()
     console.print(_accuracy_table(summary))
-    console.print(_reward_line(summary), highlight=False)
+    if rewards := summary["reward"]:
+        first, last = rewards["first_step"], rewards["last_step"]
+        console.print(
+            f"training reward {first:.3f} at step 1, {last:.3f} at step {summary['steps']}\n", highlight=False
+        )
+    else:
+        console.print("no step was trained\n", highlight=False)
     for doubt in RunFacts(run).doubts:
         say(console, doubt, label="[yellow]look[/yellow]")
     console.print(_stage_table(summary))
@@ -101,13 +107,6 @@ def shown_share(share: float | None) -> str:
     return "not known" if share is None else f"{share:.1%}"
 
 
-def _reward_line(summary: Mapping[str, Any]) -> str:
-    if not summary["reward"]:
-        return "no step was trained\n"
-    first, last = summary["reward"]["first_step"], summary["reward"]["last_step"]
-    return f"training reward {first:.3f} at step 1, {last:.3f} at step {summary['steps']}\n"
-
-
 def _stage_table(summary: Mapping[str, Any]) -> Table:
     table = table_of("stage", "time", "origin", title="Wall time", right=["time"], dim="origin")
     for stage, seconds in sorted(summary["timings_s"].items(), key=lambda item: stage_order(item[0])):
@@ -126,26 +125,10 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
     """Print the figures of a comparison, and the path of its page."""
     for remark in page.remarks:
         say(console, remark, label="[yellow]note[/yellow]")
-    console.print(_comparison_table(page))
+    table = table_of(*COLUMNS, title=f"held-out accuracy, {page.mode}", right=COLUMNS[2:])
+    for cells in page.cells():
+        table.add_row(*(Text(cell or "-") for cell in cells))
+    console.print(table)
     for row in page.comparisons:
         console.print(row.conclusion, markup=False, highlight=False, soft_wrap=True)
     say(console, str(out), label="[green]done[/green]")
-
-
-def _comparison_table(page: ComparisonPage) -> Table:
-    figures = ("accuracy", "95 %, items", "95 %, seeds", "points", "p, items", "p, seeds")
-    table = table_of("group", "seeds", *figures, title=f"held-out accuracy, {page.mode}", right=figures)
-    rows = {row.place: row for row in page.comparisons}
-    for place, group in enumerate(page.groups):
-        accuracy, row = group.accuracy, rows.get(place)
-        table.add_row(
-            group.label.replace("[", r"\["),
-            ", ".join(map(str, group.seeds)),
-            f"{accuracy.mean:.1%}" if accuracy else "-",
-            f"{accuracy.ci95[0]:.1%} to {accuracy.ci95[1]:.1%}" if accuracy else "-",
-            group.interval_over_seeds or "-",
-            row.headline if row else "-",
-            f"{row.p_items:.3g}" if row else "-",
-            f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else "-",
-        )
-    return table

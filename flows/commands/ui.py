@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import IO, Self
+from typing import Self
 
 import httpx
 from rich.console import Console
 
+from flows.printing import last_lines
 from flows.settings import set_flow_defaults
-from rl_core.redaction import redact
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -132,7 +132,10 @@ class Serving:
         running = [(server, self._start(server)) for server in servers]
         for server, process in running:
             if not _is_up(server, process):
-                _say_why(server, self._output, self._console)
+                why = f"{server.name} did not start on port {server.port}:"
+                self._console.print(f"[bold red]failed[/bold red] {why}", highlight=False)
+                lines = last_lines(self._output, _SHOWN_LINES)
+                self._console.print("\n".join(lines), markup=False, highlight=False)
                 return False
             self._console.print(f"{server.name:8} {server.address}", highlight=False)
         return True
@@ -159,13 +162,6 @@ class Serving:
         self._stack.callback(_stop, process, server.stop_seconds)
         self._processes.append(process)
         return process
-
-
-def _say_why(server: PageServer, output: IO[bytes], console: Console) -> None:
-    output.seek(0)
-    last_lines = output.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
-    console.print(f"[bold red]failed[/bold red] {server.name} did not start on port {server.port}:", highlight=False)
-    console.print(redact("\n".join(last_lines)), markup=False, highlight=False)
 
 
 def _is_up(server: PageServer, process: "subprocess.Popen[bytes]") -> bool:

@@ -11,22 +11,19 @@ from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
-from flows.process.error_messages import cause_of
+from flows.printing import cause_of, last_lines
 from flows.process.flow_runs import has_noted_end, is_being_cancelled, planned_start
 from flows.process.watcher import Watcher
 from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
-from rl_core.run_lock import RunLock, RunLocked
 from rl_core.stop import Interrupted
-from tasks.attempts import note_that_prefect_knows
 from tasks.pages.artifacts import PAGES
 
 logger = logging.getLogger(__name__)
 
 _LOG_LINES = 25
 _MESSAGE_LENGTH = 600
-_LOG_BYTES = 64 * 1024
 
 
 def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
@@ -39,7 +36,8 @@ def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
     show_ending(flow_run_id, cause, command=command, run=watcher.run)
     if isinstance(error, Interrupted):
         return Cancelled(name="Cancelled" if is_cancelled else "Interrupted", message=f"{cause}{go_on}")
-    return Failed(message=f"{_cut(cause)}{go_on}", data=error)
+    short = cause if len(cause) <= _MESSAGE_LENGTH else f"{cause[:_MESSAGE_LENGTH]}..."
+    return Failed(message=f"{short}{go_on}", data=error)
 
 
 def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -55,27 +53,8 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
 
 
-def _note_known(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """A hook for flow runs whose final state Prefect's server knows: `sightline doctor` need not ask about them."""
-    try:
-        run = RunRequest.of_parameters(flow_run.parameters).resolved(planned_start(flow_run)).run
-        if run.root.is_dir():
-            with RunLock(run.lock):
-                note_that_prefect_knows(run, str(flow_run.id))
-    except RunLocked:
-        pass  # the process that writes the run now has looked itself
-    except ValueError as error:
-        logger.info("flow run %s: %s", flow_run.id, error)
-
-
-ENDINGS: Final[Mapping[str, Any]] = {
-    "on_completion": [_note_known],
-    "on_failure": [_note_known],
-    "on_crashed": [explain],
-    "on_cancellation": [explain],
-}
-"""Hooks of every flow that works on one run. Prefect calls no hook for a flow run that returns a Cancelled state
-itself: `sightline doctor` asks about it once."""
+ENDINGS: Final[Mapping[str, Any]] = {"on_crashed": [explain], "on_cancellation": [explain]}
+"""Hooks of every flow that works on one run."""
 
 
 def last_word(state: State[Any]) -> str:
@@ -113,20 +92,10 @@ def _ending_page(flow_run_id: UUID, cause: str, *, command: str | None, run: Run
         "checkpoint.",
         _fenced(commands),
     ]
-    if run is not None:
-        parts += [f"**The last lines of `{run.log}`:**", _fenced(last_lines(run))]
-    return "\n\n".join(parts) + "\n"
-
-
-def last_lines(run: RunDirectory) -> list[str]:
-    """The last lines of a run's log; empty where there is no log."""
-    try:
+    if run is not None and run.log.is_file():
         with run.log.open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - _LOG_BYTES))
-            return stream.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
-    except FileNotFoundError:
-        return []
+            parts += [f"**The last lines of `{run.log}`:**", _fenced(last_lines(stream, _LOG_LINES))]
+    return "\n\n".join(parts) + "\n"
 
 
 def _command_of(run: RunDirectory | None) -> str | None:
@@ -135,7 +104,3 @@ def _command_of(run: RunDirectory | None) -> str | None:
 
 def _fenced(lines: Sequence[str]) -> str:
     return "\n".join(["", "```", *lines, "```"])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}..."

@@ -13,11 +13,11 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows.process.error_messages import cause_of
+from flows.printing import cause_of
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost, ensure_held
 from rl_core.stop import Interrupted
-from tasks.attempts import note_that_prefect_knows, noted, prefect_may_not_know, remember
+from tasks.attempts import noted, remember
 from tasks.pages.artifacts import UNREACHABLE
 
 logger = logging.getLogger(__name__)
@@ -93,9 +93,9 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
     except ValueError as damaged:
         logger.warning("%s; it is written again", damaged)
         return None
-    if not prefect_may_not_know(run) or earlier["flow_run"] == current:
+    if not earlier or earlier["flow_run"] == current:
         return None
-    return _mark(run, UUID(earlier["flow_run"]), _final_state(earlier["end"]))
+    return _mark(UUID(earlier["flow_run"]), _final_state(earlier["end"]))
 
 
 def _final_state(end: str | None) -> State[Any]:
@@ -111,8 +111,7 @@ def _final_state(end: str | None) -> State[Any]:
             return Crashed(message="its process is gone; found by the run's next start or by `sightline doctor`")
 
 
-def _mark(run: RunDirectory, flow_run_id: UUID, final: State[Any]) -> str | None:
-    marked = None
+def _mark(flow_run_id: UUID, final: State[Any]) -> str | None:
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(flow_run_id).state
@@ -120,10 +119,9 @@ def _mark(run: RunDirectory, flow_run_id: UUID, final: State[Any]) -> str | None
                 client.set_flow_run_state(flow_run_id, final, force=True)
                 marked = f"flow run {flow_run_id} was {state.name} without a process, and is now marked {final.name}"
                 logger.warning("%s", marked)
-            if marked is not None or (state is not None and state.is_final()):
-                note_that_prefect_knows(run, str(flow_run_id))
+                return marked
     except ObjectNotFound:
         logger.info("flow run %s is unknown to this Prefect database", flow_run_id)  # another one may know it
     except UNREACHABLE as error:
         logger.warning("the earlier flow run %s could not be looked up (%s)", flow_run_id, error)
-    return marked
+    return None

@@ -65,23 +65,17 @@ def in_run(
     with watcher:
         resolved = request.resolved(start())
         watcher.run = resolved.run
-        with _opened(resolved, watcher, is_frozen=is_frozen) as run:
-            return body(run)
+        with ExitStack() as stack:
+            context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_frozen=is_frozen)
+            try:
+                return body(context)
+            except Interrupted as stopped:
+                logger.info("%s", stopped)
+                raise
+            except Exception:
+                logger.exception("the run failed")
+                raise
     return ended_early(watcher, flow_run_id())
-
-
-@contextmanager
-def _opened(resolved: ResolvedRun, watcher: Watcher, *, is_frozen: bool) -> Iterator[RunContext]:
-    with ExitStack() as stack:
-        context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_frozen=is_frozen)
-        try:
-            yield context
-        except Interrupted as stopped:
-            logger.info("%s", stopped)
-            raise
-        except Exception:
-            logger.exception("the run failed")
-            raise
 
 
 def flow_run_id() -> UUID:

@@ -6,16 +6,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from typing import BinaryIO, Final, Self
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import BinaryIO, Final
 
+from flows.printing import last_lines
 from flows.process.embedded_server import prefect_address
 from flows.request import ResolvedRun
 from rl_core.config.loading import dump_config
 from rl_core.files import atomic_write_text
 from rl_core.parent import ended_with_this_process
-from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from rl_core.stop import StopRequest
@@ -25,61 +25,31 @@ logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SHOWN_LINES = 20
-_SHOWN_BYTES = 8 * 1024
 _CHUNK_BYTES: Final = 1 << 16
 _LEAST_COLUMNS: Final = 40
 
 
 class NamedLines:
-    """The lines of one process, each of which is shown after `name`.
+    """The lines that a process prints into a file, each of which is shown after a name.
 
-    It prints into a file and not a pipe, so that it can go on when this process is gone. The file has no name, because
-    the output may contain secrets.
+    It is a file and not a pipe, so that the process can go on when this one is gone.
     """
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
-        self._name = name
-        self._stream = stream
+        self.prefix = f"{name}: "
+        self.stream = stream
         self._read = 0
         self._rest = b""
 
-    @classmethod
-    @contextmanager
-    def of(cls, name: str) -> Iterator[Self]:
-        """The lines of a process that is started inside the block, and that has ended at its end."""
-        with tempfile.TemporaryFile() as stream:
-            lines = cls(name, stream)
-            yield lines
-            lines.show()
-            lines._write([lines._rest])
-
-    @property
-    def stream(self) -> BinaryIO:
-        """What the process gets as its stdout."""
-        return self._stream
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment variables with which the process leaves room for the name in this terminal."""
-        if not sys.stdout.isatty():
-            return {}
-        return {"COLUMNS": f"{max(_LEAST_COLUMNS, shutil.get_terminal_size().columns - len(self._prefix))}"}
-
-    def show(self) -> None:
-        """Show the lines that are complete and were not shown yet."""
+    def show(self, *, is_ended: bool = False) -> None:
+        """Show the lines that are complete, or all when the process has ended, and were not shown yet."""
         # The process writes at the position of the open file, which both share, so it must not be moved here.
-        while chunk := os.pread(self._stream.fileno(), _CHUNK_BYTES, self._read):
+        while chunk := os.pread(self.stream.fileno(), _CHUNK_BYTES, self._read):
             self._read += len(chunk)
-            *lines, self._rest = (self._rest + chunk).split(b"\n")
-            self._write(lines)
-
-    @property
-    def _prefix(self) -> str:
-        return f"{self._name}: "
-
-    def _write(self, lines: list[bytes]) -> None:
+            self._rest += chunk
+        *lines, self._rest = [*self._rest.split(b"\n"), *([b""] if is_ended else [])]
         texts = [line.decode(errors="replace").rstrip() for line in lines]
-        shown = "".join(f"{self._prefix}{text}\n" for text in texts if text)
+        shown = "".join(f"{self.prefix}{text}\n" for text in texts if text)
         encoding = sys.stdout.encoding or "utf-8"
         with suppress(OSError):  # nobody reads them any more, which is no reason to leave the run
             # At once, since other threads show the lines of other runs.
@@ -101,14 +71,16 @@ def run_alone(
     except RunLocked as locked:
         return f"{locked}"
     before = _noted_flow_run(run)
-    # A file and not a pipe, so that the run can continue to its checkpoint when this process is gone. It has no name,
+    # Files and not pipes, so that the run can continue to its checkpoint when this process is gone. They have no names,
     # because the output may contain secrets.
-    with tempfile.TemporaryFile() as printed:
-        with nullcontext() if name is None else NamedLines.of(name) as lines:
-            status = _call(run, stop, printed, lines, variables or {})
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as shown:
+        lines = None if name is None else NamedLines(name, shown)
+        status = _call(run, stop, printed, lines, variables or {})
+        if lines:
+            lines.show(is_ended=True)
         if status == 0:
             return None
-        failure = _failure(run, before, status, last_lines(printed))
+        failure = _failure(run, before, status, last_lines(printed, _SHOWN_LINES))
     if stop.signum is None:
         logger.warning("%s: %s", run.name, failure)
     return failure
@@ -134,23 +106,18 @@ def _noted_flow_run(run: RunDirectory) -> str | None:
         return None
 
 
-def last_lines(printed: BinaryIO) -> list[str]:
-    """The last lines that a process printed, without secrets and empty lines."""
-    start = max(0, printed.seek(0, os.SEEK_END) - _SHOWN_BYTES)
-    printed.seek(start)
-    text = printed.read().decode(errors="replace")
-    whole = text.partition("\n")[2] if start else text  # half of a secret would not be recognised
-    lines = redact(whole).splitlines()
-    return [line.rstrip() for line in lines if line.strip()][-_SHOWN_LINES:]
-
-
 def _call(
     run: RunDirectory, stop: StopRequest, printed: BinaryIO, lines: NamedLines | None, variables: Mapping[str, str]
 ) -> int:
     """Run the process, its stderr into a file, its stdout into lines after a name if there are any; its exit status."""
     brief = ["--brief"] if lines else []
     command = [sys.executable, "-m", "flows.cli", "run", *brief, "--resume", str(run.root)]
-    environment = {**_environment(), **(lines.variables if lines else {}), **variables}
+    # Without what Prefect sets in the process of a flow run, which the new process is not.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
+    environment = {**own, "PREFECT_API_URL": prefect_address(), **variables}
+    if lines and sys.stdout.isatty():  # in which it leaves room for the name
+        columns = max(_LEAST_COLUMNS, shutil.get_terminal_size().columns - len(lines.prefix))
+        environment["COLUMNS"] = f"{columns}"
     stdout = lines.stream if lines else None
     # In a session of its own, so that Ctrl-C reaches it once, through this process.
     process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=stdout, stderr=printed)
@@ -165,9 +132,3 @@ def _call(
                     is_passed_on = True
                 if lines:
                     lines.show()
-
-
-def _environment() -> dict[str, str]:
-    """The environment without what Prefect sets in the process of a flow run, which the new process is not."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
-    return own | {"PREFECT_API_URL": prefect_address()}

@@ -38,12 +38,12 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 def _carry_out_runs(
     planned: Sequence[PlannedRun], *, title: str, before: Callable[[PlannedRun], None], stop: StopRequest
-) -> list[str | None]:
+) -> list["EndedRun"]:
     """Carry out the runs; a finished run is recognised.
 
     Only one run prepares its data at a time: the next one takes them over, if it has the same, and finds what a first
-    run makes for all, such as MLflow's database. Returns why each run did not finish, in their order; None where it
-    did. Raises Interrupted where a stop was requested, and the runs have ended."""
+    run makes for all, such as MLflow's database. Raises Interrupted where a stop was requested, and the runs have
+    ended."""
     machine, needs = this_machine(), needs_of([plan.resolved.config for plan in planned])
     is_shared = is_ever_shared(needs, machine)
     if len(planned) > 1:
@@ -69,7 +69,7 @@ def _carry_out_runs(
     finally:
         running.wait_for_all()
     stop.raise_if_requested()
-    return running.failures()
+    return [EndedRun(plan=plan, failure=why) for plan, why in zip(planned, running.failures(), strict=True)]
 
 
 class _RunningRuns:
@@ -185,10 +185,9 @@ def in_set(
             raise ValueError("\n".join(problems))
         run_set.save()
         watcher.command = run_set.command
-        failures = _carry_out_runs(
+        ended = _carry_out_runs(
             planned, title=run_set.title, before=lambda plan: before(run_set, plan), stop=watcher.stop
         )
-        ended = [EndedRun(plan=plan, failure=failure) for plan, failure in zip(planned, failures, strict=True)]
         return conclude(run_set, ended)
     return ended_early(watcher, flow_run_id())
 

@@ -34,8 +34,8 @@ class SourceFiles(Protocol):
     def data(self, path: str) -> str:
         """Where a data file, a media file or a folder of them is."""
 
-    def source_code(self, path: str) -> Path:
-        """Where a file with a user's code is."""
+    def fixed_file(self, path: str) -> Path:
+        """Where a file with a user's code is, which is fixed once the rows are prepared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,16 +59,12 @@ class FilesOfRun(NamedFiles):
         return folder if folder.is_dir() else Path.cwd()
 
     @override
-    def template(self, path: str) -> Path:
+    def fixed_file(self, path: str) -> Path:
         return self._place(path, prefers_copy=self._is_prepared)
 
     @override
     def function_file(self, path: str) -> Path:
         return self._place(path, prefers_copy=self._is_frozen)
-
-    @override
-    def source_code(self, path: str) -> Path:
-        return self._place(path, prefers_copy=self._is_prepared)
 
     @override
     def data(self, path: str) -> str:
@@ -156,7 +152,7 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
     """(path in the config, place where it is read, files that belong to it) of each template and function's file."""
     templates = (config.data.prompt_template, config.data.override_chat_template)
     for path in sorted({path for path in templates if path is not None}):
-        place = files.template(path)
+        place = files.fixed_file(path)
         yield path, place, [place]
     of_functions = {*config.reward.files, *config.algorithm.files}
     for path in sorted(of_functions):
@@ -164,7 +160,7 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
         yield path, place, files_of(place)
     of_sources = {path for _, source in config.sources() for path in source.code_paths()}
     for path in sorted(of_sources - of_functions):
-        place = files.source_code(path)
+        place = files.fixed_file(path)
         yield path, place, files_of(place)
 
 

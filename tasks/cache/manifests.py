@@ -137,6 +137,12 @@ def read_manifest(run: RunDirectory, stage: str) -> StageManifest | None:
         return None  # not written by write_manifest (it may name a file outside of the run): the stage is run again
 
 
+def read_manifests(run: RunDirectory) -> list[StageManifest]:
+    """The manifests of all finished stages, by their names."""
+    names = sorted(path.stem for path in run.stage_manifest("any").parent.glob("*.json"))
+    return [manifest for name in names if (manifest := read_manifest(run, name)) is not None]
+
+
 def is_recorded(run: RunDirectory, stage: str, digest: str | None) -> bool:
     """Whether a stage of a run has a manifest with this digest. Its files are not looked at."""
     manifest = read_manifest(run, stage)

@@ -5,7 +5,6 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
@@ -40,16 +39,12 @@ class NamedFiles:
         """The folder that relative paths of the config start from."""
         return Path.cwd()
 
-    def template(self, path: str) -> Path:
-        """Where a template is read."""
+    def fixed_file(self, path: str) -> Path:
+        """Where a file is read that is fixed once the rows are prepared: a template, or a data source's code."""
         return Path(path)
 
     def function_file(self, path: str) -> Path:
         """Where the file of a reward, a loss, an estimator or a filter is read."""
-        return Path(path)
-
-    def source_code(self, path: str) -> Path:
-        """Where a data source's file with a user's code is read."""
         return Path(path)
 
     def data(self, path: str) -> str:
@@ -65,7 +60,7 @@ class NamedFiles:
         if path is None:
             return None
         try:
-            return read_utf8(self.template(path))
+            return read_utf8(self.fixed_file(path))
         except OSError as error:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
@@ -101,40 +96,32 @@ class NamedFiles:
 
 def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
     """The config for the stages, with every path as it can be read from here. It is not shown, named or hashed."""
-    data, cold_start = config.data, config.cold_start
+    data, cold_start, model, database = config.data, config.cold_start, config.model.source, config.tracking.mlflow_uri
+    if isinstance(model, PretrainedModel):
+        model = model.model_copy(update={"path": files.checkpoint(model.path)})
+    if database is not None and database.startswith(_SQLITE):
+        database = _SQLITE + files.data(database.removeprefix(_SQLITE))
+    custom_functions = config.algorithm.custom_functions()
     changes: dict[str, Any] = {
         "data": data.model_copy(
             update={
                 "train": data.train.located(files),
                 "validation": data.validation.located(files),
-                "prompt_template": data.prompt_template and str(files.template(data.prompt_template)),
+                "prompt_template": data.prompt_template and str(files.fixed_file(data.prompt_template)),
                 "override_chat_template": data.override_chat_template
-                and str(files.template(data.override_chat_template)),
+                and str(files.fixed_file(data.override_chat_template)),
             }
         ),
-        "model": config.model.model_copy(update={"source": _located_model(config.model.source, files)}),
+        "model": config.model.model_copy(update={"source": model}),
         "reward": _located_reward(config.reward, files),
-        "algorithm": _located_algorithm(config.algorithm, files),
-        "tracking": config.tracking.model_copy(
-            update={"mlflow_uri": _located_database(config.tracking.mlflow_uri, files)}
+        "algorithm": config.algorithm.model_copy(
+            update={key.rpartition(".")[2]: custom.located(files.function_file) for key, custom in custom_functions}
         ),
+        "tracking": config.tracking.model_copy(update={"mlflow_uri": database}),
     }
     if cold_start is not None and cold_start.source is not None:
         changes["cold_start"] = cold_start.model_copy(update={"source": cold_start.source.located(files)})
     return config.model_copy(update=changes)
-
-
-def _located_model(source: ModelSource, files: NamedFiles) -> ModelSource:
-    if not isinstance(source, PretrainedModel):
-        return source
-    return source.model_copy(update={"path": files.checkpoint(source.path)})
-
-
-def _located_algorithm(algorithm: AlgorithmConfig, files: NamedFiles) -> AlgorithmConfig:
-    sections = {
-        key.rpartition(".")[2]: custom.located(files.function_file) for key, custom in algorithm.custom_functions()
-    }
-    return algorithm.model_copy(update=sections)
 
 
 def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
@@ -150,9 +137,3 @@ def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
 
     by_source = {name: of_choice(choice) for name, choice in reward.by_source.items()}
     return of_choice(reward).model_copy(update={"by_source": by_source})
-
-
-def _located_database(uri: str | None, files: NamedFiles) -> str | None:
-    if uri is None or not uri.startswith(_SQLITE):
-        return uri
-    return _SQLITE + files.data(uri.removeprefix(_SQLITE))

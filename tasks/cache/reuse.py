@@ -14,7 +14,7 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import FileRecord
-from rl_core.files import link_or_copy
+from rl_core.files import fsync_tree, link_or_copy
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import (
     GROWING_FILE,
@@ -174,6 +174,17 @@ def take_file(source: Path, target: Path, output: FileRecord) -> None:
         target.write_bytes(source.read_bytes()[: output.size])
         return
     link_or_copy(source, target)
+
+
+def place_files(source: Path, root: Path) -> None:
+    """Link or copy all files below `source` to `root`. Files that refer to other files come last."""
+    fsync_tree(source)
+    paths = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
+    for path in sorted(paths, key=lambda path: (path.startswith("stages/"), path.endswith("/manifest.json"), path)):
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        link_or_copy(source / path, target)
 
 
 def discard_stage(run: RunDirectory, stage: str) -> None:

@@ -4,9 +4,12 @@ It is not part of a stage's digest (tasks.cache.stages): a run goes on with othe
 reports this. A stage of another run is taken over only where all of its software is the same.
 """
 
+import os
 import platform
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -23,7 +26,7 @@ from rl_core.sources.mixture import MixtureSource
 from rl_core.sources.source import DataSource
 from rl_core.user_code.function import file_named, find_function, is_user_function
 from rl_core.user_code.text import files_of, imported_names
-from tasks.cache.code_version import PACKAGE
+from rl_core.wording import first_of
 from tasks.cache.named_files import NamedFiles
 
 Software = Mapping[str, str]
@@ -46,7 +49,6 @@ _OWN = frozenset({"rl_core", "tasks", "flows", "sightline_tools"})
 
 _ABSENT, _NEXT, _SINCE = "none", "; ", " after step "
 _MADE_FROM = "made from "
-_MOST_NAMES = 4
 _DEVICE = "device"
 _WORKERS = "workers"
 _BY_ALL_WORKERS = ("cold-start", "train")
@@ -129,7 +131,7 @@ def in_words(changes: Changes) -> str:
     """`torch 2.12.0 -> 2.13.0, what made prepare`."""
     stages = [f"what made {name.removeprefix(_MADE_FROM)}" for name in changes if name.startswith(_MADE_FROM)]
     words = [f"{name} {before} -> {now}" for name, (before, now) in changes.items() if not name.startswith(_MADE_FROM)]
-    return _first([*words, *stages])
+    return first_of([*words, *stages])
 
 
 def versions_of(distributions: Iterable[str]) -> dict[str, str]:
@@ -147,11 +149,6 @@ def digest_of_code(sources: Path) -> str:
 def _own_version() -> str:
     """The package's version and its code, read once, since a module that is imported does not change with its file."""
     return f"{version(PACKAGE)} (code {digest_of_code(_SOURCES)})"
-
-
-def _first(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _MOST_NAMES} more" if len(words) > _MOST_NAMES else ""
-    return f"{', '.join(words[:_MOST_NAMES])}{more}"
 
 
 def _joined(before: str, now: str, step: int) -> str:
@@ -184,7 +181,7 @@ def _imports(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
     given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
     sources = {function for source in given for function in _functions_of(source)}
     return {
-        "prepare": _names(sources, files.source_code),
+        "prepare": _names(sources, files.fixed_file),
         "train": _names(rewards | algorithm, files.function_file),
         "evaluate": _names(rewards, files.function_file),
     }
@@ -209,3 +206,51 @@ def _names(functions: Iterable[str], place: Callable[[str], Path]) -> set[str]:
         else:
             found |= imported_names(files_of(place(path)), place(path).parent)
     return found
+
+
+PACKAGE = "sightline"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodeVersion:
+    """A version of this project's code: of the package, and the commit (40 hexadecimal digits) of the work tree, from
+    which tracked files may differ; None where the package is installed."""
+
+    package: str
+    commit: str | None
+    is_changed: bool
+
+    def __str__(self) -> str:
+        """`0.1.0`, `0.1.0+g7d3f0f2`, or `0.1.0+g7d3f0f2.changed` (a local version of PEP 440)."""
+        if self.commit is None:
+            return self.package
+        return f"{self.package}+g{self.commit[:7]}{'.changed' * self.is_changed}"
+
+
+@cache
+def code_version() -> CodeVersion:
+    """The version that this process runs; read once."""
+    return read_code_version(Path(__file__))
+
+
+def read_code_version(file: Path) -> CodeVersion:
+    """The version of a file of the package. A file that git does not track has no commit: an environment may be inside
+    the work tree of another project, whose commit says nothing about this code."""
+    package = version(PACKAGE)
+    tracked = _git(file, "ls-files", "--error-unmatch", file.name)
+    commit = _git(file, "rev-parse", "HEAD") if tracked else None
+    if commit is None:
+        return CodeVersion(package=package, commit=None, is_changed=False)
+    return CodeVersion(package=package, commit=commit, is_changed=bool(_git(file, "diff", "--name-only", "HEAD")))
+
+
+def _git(file: Path, *arguments: str) -> str | None:
+    # In a hook, git's variables name the repository of the hook, which may be another one.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=file.parent, env=variables, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -9,7 +9,7 @@ before it, and the bytes of the files that the config names. The software that m
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, overload
+from typing import Any, Final, Self
 
 from rl_core.config.data import ARRANGING
 from rl_core.config.run import RunConfig
@@ -27,12 +27,14 @@ written, and when a run gives up. They may be changed while a run goes on."""
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""
 
+_HELD_OUT: Final = "the rows of data.validation"
+
 _TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
 """Keys of `model` that only reinforcement learning uses, and not the cold start."""
 
 
-Link = tuple[str, str]
-"""Name and digest of an epoch's stage."""
+Chain = Sequence[tuple[str, str]]
+"""Name and digest of every epoch's stage, in order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,42 +46,6 @@ class Stage:
     kind: str
     after: tuple[str, ...]
     depends_on: Mapping[str, Any]
-
-
-class EpochChain(Sequence[Link]):
-    """Name and digest of every epoch's stage, in order. A digest is computed when it is needed, since of a hundred
-    thousand epochs only those that were started matter.
-
-    Args:
-        length: Number of epochs.
-        training: Digest of all that each epoch depends on. With its number, an epoch depends on all epochs before it.
-    """
-
-    def __init__(self, length: int, *, training: str) -> None:
-        self._length = length
-        self._training = training
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Link: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Link]: ...
-
-    def __getitem__(self, index: int | slice) -> Link | list[Link]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._length))]
-        epoch = range(1, self._length + 1)[index]
-        return epoch_stage(epoch), digest_of([self._training, epoch])
-
-    def __contains__(self, item: object) -> bool:
-        """Whether an epoch has this name and digest; only the epoch of that name is looked at."""
-        if not isinstance(item, tuple) or not item:
-            return False
-        _, _, number = str(item[0]).rpartition("-")
-        return number.isdecimal() and 1 <= int(number) <= self._length and self[int(number) - 1] == item
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,10 +66,6 @@ class ConfigStages:
         digests = stage_digests(config, files)
         located, parts = located_config(config, files), stage_parts(config, digests, files)
         return cls(config=config, located=located, files=files, digests=digests, parts=parts)
-
-    def epochs(self, count: int) -> EpochChain:
-        """Name and digest of each of so many epochs."""
-        return epoch_chain(self.config, self.digests, epochs=count, files=self.files)
 
 
 def epoch_stage(epoch: int) -> str:
@@ -191,28 +153,30 @@ def stage_parts(
     for stage in _stages_of(config, files or NamedFiles()):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
         after = {name: digests[name] for name in stage.after}
-        parts[stage.name] = parts_of(stage.kind, depends_on, after=after)
+        parts[stage.name] = parts_of(depends_on, after=after)
     return parts
 
 
 def epoch_chain(
     config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
-) -> EpochChain:
-    """Name and digest of each epoch's stage, which does not depend on how many follow it."""
+) -> Chain:
+    """Name and digest of each epoch's stage, which depends on the epochs before it and not on how many follow it."""
     parts = _training_parts(config, files or NamedFiles())
     stage = Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=parts)
-    return EpochChain(epochs, training=_digest(stage, digests))
+    training = _digest(stage, digests)
+    return [(epoch_stage(epoch), digest_of([training, epoch])) for epoch in range(1, epochs + 1)]
 
 
 def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     preparation = _preparation_parts(config, files)
-    without_held_out = {name: part for name, part in preparation.items() if name != "validation"}
+    without_held_out = {name: part for name, part in preparation.items() if name != _HELD_OUT}
     training = _training_parts(config, files) | {"length": _training_length(config)}
     judging = _evaluation_parts(config, files)
-    trained = judging | {"checkpoint": config.merge.checkpoint}
-    merging = config.merge.model_dump(exclude={"push"})
+    trained = judging | {"merge.checkpoint": config.merge.checkpoint}
+    merging = {"merge": config.merge.model_dump(exclude={"push"})}
     evaluations = ("evaluate-base", "evaluate-trained")
-    pushed = {"push": config.merge.push}
+    pushed = {"merge.push": config.merge.push}
+    push = Stage(name="push", kind="push", after=("merge", "model-card"), depends_on=pushed)
     return [
         Stage(name="prepare", kind="prepare", after=(), depends_on=preparation),
         Stage(name="training-rows", kind="prepare", after=(), depends_on=without_held_out),
@@ -222,12 +186,12 @@ def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
         Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
         Stage(name="merge", kind="merge", after=("training",), depends_on=merging),
         Stage(name="model-card", kind="model-card", after=("prepare", *evaluations, "merge"), depends_on=pushed),
-        *_push_stage(config),
+        *([push] if config.merge.push else []),
         Stage(
             name="report",
             kind="report",
             after=("prepare", *evaluations, "merge"),
-            depends_on={"gallery_items": config.tracking.gallery_items},
+            depends_on={"tracking.gallery_items": config.tracking.gallery_items},
         ),
     ]
 
@@ -248,26 +212,20 @@ def _training_length(config: RunConfig) -> dict[str, int]:
     return {"epochs": config.trainer.total_epochs}
 
 
-def _push_stage(config: RunConfig) -> list[Stage]:
-    if config.merge.push is None:
-        return []
-    return [Stage(name="push", kind="push", after=("merge", "model-card"), depends_on={"push": config.merge.push})]
-
-
 def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     cold = config.cold_start
     own_source = cold.source if cold else None
     return {
         "seed": config.seed,
         "data": config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True}),
-        "template": files.text(config.data.prompt_template),
-        "chat_template": files.text(config.data.override_chat_template),
+        "the text of data.prompt_template": files.text(config.data.prompt_template),
+        "the text of data.override_chat_template": files.text(config.data.override_chat_template),
         "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
-        "weights": files.weights(config.model.source),
-        "train": files.fingerprint("train", config.data.train),
-        "validation": files.fingerprint("validation", config.data.validation),
-        "cold_start": files.fingerprint("cold_start", own_source) if own_source else None,
-        "target_template": cold.target_template if cold else None,
+        "the files of model.source.path": files.weights(config.model.source),
+        "the rows of data.train": files.fingerprint("train", config.data.train),
+        _HELD_OUT: files.fingerprint("validation", config.data.validation),
+        "the rows of cold_start.source": files.fingerprint("cold_start", own_source) if own_source else None,
+        "cold_start.target_template": cold.target_template if cold else None,
     }
 
 
@@ -275,7 +233,7 @@ def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
-        "shuffle": config.data.shuffle if config.cold_start else None,
+        "data.shuffle": config.data.shuffle if config.cold_start else None,
         "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
 
@@ -288,10 +246,13 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         validating |= {"limit"}
         validating |= {"n", "temperature", "top_p"} if config.trainer.val_mode == "sampled" else set()
     custom = [section.function for _, section in config.algorithm.custom_functions()]
+    rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
+    is_followed = any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
+    length = _training_length(config) if is_followed else None
     return {
         "seed": config.seed,
         "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
-        "order": config.data.model_dump(mode="json", include={*ARRANGING}),
+        "data": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, files),
         "rollout": config.rollout.model_dump(mode="json"),
         "algorithm": config.algorithm.model_dump(mode="json"),
@@ -299,14 +260,9 @@ def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "actor": config.actor.model_dump(mode="json"),
         "critic": config.critic.model_dump(mode="json") if config.critic else None,
         "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
-        "schedule": _training_length(config) if _rates_follow_the_length(config) else None,
+        "the length of the run, which the learning rate follows": length,
         "evaluation": config.evaluation.model_dump(mode="json", include=validating),
     }
-
-
-def _rates_follow_the_length(config: RunConfig) -> bool:
-    rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
-    return any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
 
 
 def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
@@ -314,7 +270,7 @@ def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         "seed": config.seed,
         "evaluation": config.evaluation.model_dump(mode="json"),
         "reward": _reward_parts(config, files),
-        "max_response_length": config.rollout.max_response_length,
+        "rollout.max_response_length": config.rollout.max_response_length,
     }
 
 

@@ -10,7 +10,7 @@ from rl_core.digests import digest_of
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import dotted_settings, recipe_digest
 from tasks.results.run_facts import RunFacts
-from tasks.tracking.run_tags import algorithm_name
+from tasks.tracking.run_tracking import algorithm_name
 
 _NAMED_KEYS = 3
 _ABSENT = "-"
@@ -46,7 +46,9 @@ def group_runs(
     labels = label_groups([members[0].config for members in recipes.values()])
     if clash := groups.keys() & set(labels):
         raise ValueError(f"two groups are called {min(clash)}")
-    _refuse_repeated(groups)
+    folders = [run.run.root.resolve() for members in groups.values() for run in members]
+    if repeated := {folder.name for folder in folders if folders.count(folder) > 1}:
+        raise ValueError(f"{min(repeated)} is named more than once in the groups")
     groups |= dict(zip(labels, recipes.values(), strict=True))
     if not groups:
         raise ValueError("name the runs to compare")
@@ -54,12 +56,6 @@ def group_runs(
         RunGroup(label=label, runs=tuple(sorted(members, key=lambda run: run.config.seed)))
         for label, members in groups.items()
     ]
-
-
-def _refuse_repeated(groups: Mapping[str, Sequence[RunFacts]]) -> None:
-    folders = [run.run.root.resolve() for members in groups.values() for run in members]
-    if repeated := {folder.name for folder in folders if folders.count(folder) > 1}:
-        raise ValueError(f"{min(repeated)} is named more than once in the groups")
 
 
 def label_groups(configs: Sequence[RunConfig]) -> list[str]:

@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rl_core.evaluation.comparison import Comparison, GroupAccuracy
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.evaluation.statistics import SIGNIFICANT
 from tasks.comparison.stragglers import RULE, Straggler
 from tasks.results.report_charts import Chart, draw
-from tasks.results.report_page import percent, points, template
-
-
-def interval_over_seeds(accuracy: GroupAccuracy) -> str:
-    """The 95 % interval over seeds, or "one seed"."""
-    found = accuracy.over_seeds
-    return f"{100 * found[0]:.1f} to {percent(found[1])}" if found else "one seed"
+from tasks.results.report_page import interval_over_seeds, percent, points, template
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,11 +23,6 @@ class GroupRow:
     stragglers: Sequence[Straggler]
 
     @property
-    def interval_over_seeds(self) -> str:
-        """The 95 % interval over seeds, or "one seed"; empty where no run is evaluated."""
-        return interval_over_seeds(self.accuracy) if self.accuracy else ""
-
-    @property
     def over_seeds(self) -> str:
         """The mean, the range and the interval over seeds, or "one seed", in a line."""
         if self.accuracy is None:
@@ -41,7 +31,7 @@ class GroupRow:
         if self.accuracy.over_seeds is None:
             return f"{mean}, one seed"
         between = f"between seeds {100 * min(by_seed):.1f} to {percent(max(by_seed))}"
-        return f"{mean}, {between}, 95 % over seeds {self.interval_over_seeds}"
+        return f"{mean}, {between}, 95 % over seeds {interval_over_seeds(self.accuracy)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +50,9 @@ class ComparisonRow:
         """What the comparison says, in one sentence. A way of training is called better only where the seeds say so."""
         if self.p_seeds is None:
             differ = "differ significantly" if self.p_items < SIGNIFICANT else "do not differ significantly"
+            why = "a group has one seed" if self.comparison.has_one_seed else "no accuracy varies with the seed"
             models = f"The models of {self.label} and {self.reference} {differ} on these items ({self.headline} points)"
-            return f"{models}; {self.why_not_over_seeds}, so the seeds do not tell which way of training is better."
+            return f"{models}; {why}, so the seeds do not tell which way of training is better."
         if self.p_seeds < SIGNIFICANT:
             direction = "better" if self.comparison.difference > 0 else "worse"
             return f"{self.label} is {direction} than {self.reference}, whatever the seed ({self.headline} points)."
@@ -152,9 +143,26 @@ class ComparisonPage:
         """The names of the groups."""
         return " vs ".join(group.label for group in self.groups)
 
+    def cells(self) -> list[list[str]]:
+        """The figures of each group, in the order of COLUMNS; empty where there are none."""
+        rows = {row.place: row for row in self.comparisons}
+        return [_cells(group, rows.get(place)) for place, group in enumerate(self.groups)]
+
     def num_shown(self, kind: str) -> int:
         """How many of the shown items are of a kind, such as `gained-1`."""
         return sum(kind in item.kinds for item in self.items)
+
+
+COLUMNS: Final = ("group", "seeds", "accuracy", "95 %, items", "95 %, seeds", "points", "p, items", "p, seeds")
+
+
+def _cells(group: GroupRow, row: ComparisonRow | None) -> list[str]:
+    found = group.accuracy
+    accuracy = [percent(found.mean), " to ".join(map(percent, found.ci95))] if found else ["", ""]
+    difference = [row.headline, f"{row.p_items:.3g}"] if row else ["", ""]
+    over_seeds = f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else ""
+    seeds = ", ".join(map(str, group.seeds))
+    return [group.label, seeds, *accuracy, interval_over_seeds(found), *difference, over_seeds]
 
 
 def render_comparison(page: ComparisonPage) -> str:

@@ -1,18 +1,23 @@
-"""Records a comparison: a self-contained page, its figures as JSON, and both in MLflow."""
+"""Records a comparison, or a group of seeds alone: a self-contained page, its figures as JSON, and both in MLflow."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
+from rl_core.run_directory import RunDirectory
 from tasks.comparison.data import comparison_page
-from tasks.comparison.groups import RunGroup
-from tasks.comparison.page import ComparisonPage, ComparisonRow, GroupRow, render_comparison
-from tasks.results.report_page import percent, points
+from tasks.comparison.groups import RunGroup, group_runs
+from tasks.comparison.page import COLUMNS, ComparisonPage, ComparisonRow, GroupRow, render_comparison
+from tasks.results.report_page import markdown_table
 from tasks.tracking.run_tracking import page_run
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
 
 EXPERIMENT = "comparisons"
 """MLflow experiment of the comparisons, whatever experiments their runs belong to."""
@@ -102,18 +107,7 @@ def headline_metrics(page: ComparisonPage) -> Mapping[str, float]:
 
 def markdown(page: ComparisonPage, out: Path) -> str:
     """The figures as a Markdown page."""
-    rows = {row.place: row for row in page.comparisons}
-    measured = ("group", "seeds", "accuracy", "95 % over items", "95 % over seeds")
-    columns = (*measured, "difference, points", "p over items", "p over seeds")
-    lines = [f"# {page.title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for place, group in enumerate(page.groups):
-        row, accuracy = rows.get(place), group.accuracy
-        cells = [group.label, ", ".join(map(str, group.seeds))]
-        cells += [percent(accuracy.mean), " to ".join(map(percent, accuracy.ci95))] if accuracy else ["", ""]
-        cells += [group.interval_over_seeds]
-        cells += [points(row.comparison.difference), f"{row.p_items:.3g}"] if row else ["", ""]
-        cells += [f"{row.p_seeds:.3g}" if row and row.p_seeds is not None else ""]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in page.cells()]
     behind = [
         f"{group.label}, seed {straggler.seed} stayed behind: {straggler.cause}"
         for group in page.groups
@@ -121,4 +115,90 @@ def markdown(page: ComparisonPage, out: Path) -> str:
     ]
     conclusions = (row.conclusion for row in page.comparisons)
     sentences = [*conclusions, *behind, *page.remarks, f"The page: `{out.absolute()}`"]
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences), ""])
+    table = markdown_table(COLUMNS, rows)
+    return "\n".join([f"# {page.title}", "", table, *(f"- {sentence}" for sentence in sentences), ""])
+
+
+STAGE = "seeds"
+"""Value of STAGE_TAG for a group's run in MLflow."""
+
+
+def conclude_seeds(
+    label: str, runs: Sequence[RunDirectory], failures: Mapping[int, str], out: Path
+) -> tuple[ComparisonPage, dict[str, Any]]:
+    """Write the page of a group of seeds to `out`, with its figures beside it as `.json`; returns both."""
+    (finished,) = group_runs([], {label: runs})
+    groups = [replace(finished, failures=failures)]
+    page = write_comparison(groups, out, num_items=0)
+    return page, as_json(page, groups)
+
+
+class GroupTracking:
+    """A group's run in MLflow, in the experiment of its members; nothing where `tracking.mlflow_uri` is null. An outage
+    is a warning. `config` is that of the members, whatever its seed."""
+
+    def __init__(self, config: RunConfig, name: str) -> None:
+        self._config = config
+        self._name = name
+        self._address = config.tracking.mlflow_address
+
+    def take(self, run: RunDirectory) -> None:
+        """Make the run of a member, which is about to start, a child of the group's run."""
+
+        def show(address: str, group: "MlflowRun") -> None:
+            group.set_status("RUNNING")
+            self._member(address, run).set_tags({"mlflow.parentRunId": group.run_id})
+
+        self._tried(f"{run.name} in {self._name}", show)
+
+    def show(self, page: ComparisonPage, out: Path) -> None:
+        """Show the page of a concluded group, which is in the file `out`."""
+        row = page.groups[0]
+        tags = {"seeds": ", ".join(map(str, row.seeds)), "sightline.folder": str(out.parent.absolute())}
+        self._tried(
+            f"the group {self._name}",
+            lambda _, group: group.show_page(out, tags=tags, metrics=_group_metrics(row), status="FINISHED"),
+        )
+
+    def fail(self, failed: Sequence[RunDirectory]) -> None:
+        """Show that the group failed, and with it these members, whose processes may have ended before they could."""
+
+        def show(address: str, group: "MlflowRun") -> None:
+            for run in failed:
+                self._member(address, run).set_status("FAILED")
+            group.set_status("FAILED")
+
+        self._tried(f"the group {self._name}", show)
+
+    def _tried(self, what: str, show: Callable[[str, "MlflowRun"], None]) -> None:
+        if self._address is None:
+            return
+        from rl_core.tracking.tracker import tolerated_outage
+
+        with tolerated_outage(what):
+            experiment, name = self._config.experiment, self._name
+            show(self._address, page_run(self._address, experiment, name=name, run=name, stage=STAGE))
+
+    def _member(self, address: str, run: RunDirectory) -> "MlflowRun":
+        from rl_core.tracking.mlflow_runs import MlflowPipeline
+
+        return MlflowPipeline(address, experiment=self._config.experiment, run_name=run.name).parent
+
+
+def _group_metrics(group: GroupRow) -> dict[str, float]:
+    """The metrics of a group's run in MLflow: means before and after, and for several seeds the standard deviation and
+    the 95 % interval over seeds."""
+    assert group.accuracy is not None and group.base is not None, "a concluded group has a finished run"
+    found = group.accuracy
+    metrics = {
+        "accuracy/base": group.base,
+        "accuracy/trained": found.mean,
+        "accuracy/lowest": min(found.by_seed),
+        "accuracy/highest": max(found.by_seed),
+        "seeds/finished": float(len(found.by_seed)),
+        "seeds/stayed_behind": float(len(group.stragglers)),
+    }
+    if found.sd is None or found.over_seeds is None:
+        return metrics
+    low, high = found.over_seeds
+    return metrics | {"accuracy/sd": found.sd, "accuracy/ci95_low": low, "accuracy/ci95_high": high}

@@ -22,16 +22,13 @@ _BOUNDS: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.bfloat16: 2e-
 
 def attention_forms(device: torch.device) -> Sequence[tuple[Backend, TreeAttention, torch.dtype]]:
     """The kernels of tree attention that run on the device, each with a number format that it takes."""
+    has_gpu, tiny = device.type == "cuda", TinyModel(type="tiny")
     return [
         (backend, tree_attention(backend), getattr(torch, dtype))
         for dtype in get_args(Dtype)
         for backend in get_args(Backend)
-        if not any(attention_problems(_model(backend, dtype), has_gpu=device.type == "cuda"))
+        if not any(attention_problems(ModelConfig(source=tiny, attention=backend, dtype=dtype), has_gpu=has_gpu))
     ]
-
-
-def _model(backend: Backend, dtype: Dtype) -> ModelConfig:
-    return ModelConfig(source=TinyModel(type="tiny"), attention=backend, dtype=dtype)
 
 
 def attention_findings(setting: Setting) -> Iterator[Finding]:

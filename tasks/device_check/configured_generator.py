@@ -14,9 +14,8 @@ from rl_core.planning.training_state import BYTES
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-from tasks.device_check.check import Finding, Setting, compared, not_checked
+from tasks.device_check.check import Finding, Setting, compared, not_checked, peak_against_plan
 from tasks.device_check.checks import AGREES, BANNED, CACHE, PEAK, ROUNDS, SPEED, START
-from tasks.device_check.forecasts import peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.speed import seconds_against_plan, speed_finding
 from tasks.device_check.trial import agreement, agrees, gap_of, some_sampled

@@ -16,9 +16,8 @@ from rl_core.timing import PhaseTimer
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import awake_generator
-from tasks.device_check.check import Finding, Setting, not_checked
+from tasks.device_check.check import Finding, Setting, against_plan, not_checked, peak_against_plan
 from tasks.device_check.checks import of_update
-from tasks.device_check.forecasts import against_plan, peak_against_plan
 from tasks.device_check.geometry import Geometry, made_lengths, prepare_geometry
 from tasks.device_check.speed import seconds_against_plan, speed_finding
 from tasks.device_check.trial import learn_from, made_groups
@@ -33,7 +32,9 @@ _PINNED: Final = ("optimizer state", "reference weights", "critic's weights")
 def update_findings(setting: Setting, kind: str) -> Iterator[Finding]:
     """An update with responses as long as they may be ("long"); or short, so that a pass has more prompts."""
     memory, pinned, speed = of_update(kind)
-    length = _length(setting, kind)
+    assert setting.config is not None, "a check of the configured model without a config"
+    longest = load_config(setting.config).rollout.max_response_length
+    length = longest if kind == "long" else max(2, int(_SHORT_SHARE * longest))
     trial = prepare_geometry(setting, response=length)
     groups = made_groups(trial, length)
     with trial.workers() as workers:
@@ -47,13 +48,6 @@ def update_findings(setting: Setting, kind: str) -> Iterator[Finding]:
         yield peak_against_plan(memory, "update", peaks=peaks, forecast=trial.forecast)
         yield _pinned(pinned, trial, is_here=isinstance(workers, LocalWorker))
     yield _speed(speed, trial, groups, timer.seconds)
-
-
-def _length(setting: Setting, kind: str) -> int:
-    """Length of the responses, in tokens."""
-    assert setting.config is not None, "a check of the configured model without a config"
-    longest = load_config(setting.config).rollout.max_response_length
-    return longest if kind == "long" else max(2, int(_SHORT_SHARE * longest))
 
 
 def _pinned(check: str, trial: Geometry, *, is_here: bool) -> Finding:

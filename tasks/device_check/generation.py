@@ -11,18 +11,18 @@ from rl_core.types import Group
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.trial import (
+    LONGEST_RESPONSE,
     RESPONSES,
     Dtype,
     Trial,
     agreement,
     agrees,
     gap_of,
+    generated,
     on_gpu,
     prepare_trial,
-    requests_of,
-    sampled,
     sampled_once,
-    sampling_of,
+    some_sampled,
 )
 
 _MOST_LEFT = 0.1
@@ -42,7 +42,7 @@ def sleep_findings(setting: Setting) -> Iterator[Finding]:
     with trial.workers() as workers:
         before = _free_bytes()
         with awake_generator(workers):
-            first = sampled(workers, trial)
+            first = some_sampled(workers, trial, trial.prompts, n=RESPONSES, max_tokens=LONGEST_RESPONSE)
             awake = _free_bytes()
         yield _memory(before=before, awake=awake, asleep=_free_bytes())
         yield _repeated("the generator sleeps and wakes", workers, trial, first)
@@ -54,7 +54,8 @@ def abort_findings(setting: Setting) -> Iterator[Finding]:
     with trial.workers() as workers:
         first = sampled_once(workers, trial)
         with awake_generator(workers):
-            list(islice(workers.generate(requests_of(trial), sampling_of(trial)), RESPONSES))
+            begun = generated(workers, trial, trial.prompts, n=RESPONSES, max_tokens=LONGEST_RESPONSE)
+            list(islice(begun, RESPONSES))
         yield _repeated("a generation is aborted", workers, trial, first)
 
 

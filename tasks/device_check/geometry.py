@@ -131,15 +131,11 @@ def _write_model(config: RunConfig, folder: Path) -> None:
 def _with_made_rows(config: RunConfig, folder: Path) -> RunConfig:
     """The config with rows that need no file: rendered scenes, or questions for a text model."""
     fields = config.model_dump()
-    made = _texts(config, folder) if _is_text(config) else _scenes(config)
+    made = _scenes(config) if "vision_config" in (config_fields(config.model.source) or {}) else _texts(config, folder)
     unset = ("prompt_template", "system_prompt", "source_weights", "curriculum")
     data = fields["data"] | made | dict.fromkeys(unset)
     reward = {"function": "length", "kwargs": {"target_length": 2, "max_length": config.rollout.max_response_length}}
     return RunConfig.model_validate(fields | {"data": data, "cold_start": None, "reward": reward})
-
-
-def _is_text(config: RunConfig) -> bool:
-    return "vision_config" not in (config_fields(config.model.source) or {})
 
 
 def _scenes(config: RunConfig) -> Mapping[str, Any]:

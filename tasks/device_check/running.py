@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -23,7 +24,7 @@ from pydantic import TypeAdapter
 from rl_core.environment import with_these_sources
 from rl_core.parent import end_with_parent
 from rl_core.wording import shortened
-from tasks.device_check.check import Check, Finding, Setting, findings_by, not_checked
+from tasks.device_check.check import Check, Finding, Setting, not_checked
 
 SETTING: Final = TypeAdapter(Setting)
 """Writes a setting as JSON for the process, and reads it there."""
@@ -146,6 +147,7 @@ def _broken(check: Check, findings: list[Finding], *, why: str, log: Path) -> It
 
 def _make_findings(function: str, setting: Setting, findings: Path) -> None:
     """Call the function and write what it finds. Raises what the function raises."""
+    module, name, *arguments = function.split(":")
     with findings.open("a") as file:
 
         def write(line: dict[str, object]) -> None:
@@ -153,7 +155,7 @@ def _make_findings(function: str, setting: Setting, findings: Path) -> None:
             file.flush()
 
         try:
-            for finding in findings_by(function, setting):
+            for finding in getattr(import_module(module), name)(setting, *arguments):
                 write(asdict(finding))
         except BaseException as error:
             write({BROKE_OFF: f"{type(error).__name__}: {error}"})

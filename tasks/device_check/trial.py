@@ -22,7 +22,7 @@ from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.timing import PhaseTimer
 from rl_core.training.agreement import LogProbGap, broken_bounds, log_prob_gap
-from rl_core.types import Float32Array, GenerationRequest, Group, Prompt, Rollout, Sampling, Score
+from rl_core.types import Float32Array, Group, Prompt, Rollout, Sampling, Score
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
@@ -193,33 +193,23 @@ AGREEMENT_ADVICE = (
 )
 
 
-def requests_of(trial: Trial) -> list[GenerationRequest]:
-    """The requests of one step, the same in every call."""
-    return requests_for(trial.prompts, trial.config.rollout.n, run_seed=trial.config.seed, step=1)
+def generated(
+    workers: WorkerGroup, trial: Trial, prompts: Sequence[Prompt], *, n: int, max_tokens: int
+) -> Iterator[Rollout]:
+    """n responses of up to `max_tokens` tokens to these prompts, the same in every call, from an awake generator."""
+    requests = requests_for(prompts, n, run_seed=trial.config.seed, step=1)
+    return workers.generate(requests, Sampling(temperature=trial.config.rollout.temperature, max_tokens=max_tokens))
 
 
-def sampling_of(trial: Trial, *, max_tokens: int | None = None) -> Sampling:
-    """How training samples, with responses as long as the run's or shorter."""
-    rollout = trial.config.rollout
-    return Sampling(temperature=rollout.temperature, max_tokens=max_tokens or rollout.max_response_length)
-
-
-def sampled(workers: WorkerGroup, trial: Trial) -> list[Group]:
-    """One step's groups, from an awake generator."""
-    rollout = trial.config.rollout
-    return some_sampled(workers, trial, trial.prompts, n=rollout.n, max_tokens=rollout.max_response_length)
+def some_sampled(workers: WorkerGroup, trial: Trial, prompts: list[Prompt], *, n: int, max_tokens: int) -> list[Group]:
+    """These responses in their groups."""
+    return collect_groups(prompts, generated(workers, trial, prompts, n=n, max_tokens=max_tokens), n)
 
 
 def sampled_once(workers: WorkerGroup, trial: Trial) -> list[Group]:
     """One step's groups, from a generator that is woken for them."""
     with awake_generator(workers):
-        return sampled(workers, trial)
-
-
-def some_sampled(workers: WorkerGroup, trial: Trial, prompts: list[Prompt], *, n: int, max_tokens: int) -> list[Group]:
-    """n responses of up to `max_tokens` tokens to these prompts, from an awake generator."""
-    requests = requests_for(prompts, n, run_seed=trial.config.seed, step=1)
-    return collect_groups(prompts, workers.generate(requests, sampling_of(trial, max_tokens=max_tokens)), n)
+        return some_sampled(workers, trial, trial.prompts, n=RESPONSES, max_tokens=LONGEST_RESPONSE)
 
 
 def gap_of(workers: WorkerGroup, groups: list[Group]) -> LogProbGap:

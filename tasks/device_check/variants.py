@@ -57,7 +57,8 @@ def _forget_the_last_step(trial: Trial) -> None:
 
 def _resumed(unbroken: Mapping[str, Any], resumed: Mapping[str, Any]) -> Finding:
     check = "a step is repeated from its checkpoint"
-    differing = {name: _relative(unbroken[name], resumed[name]) for name in unbroken if unbroken[name] != resumed[name]}
+    pairs = {name: (unbroken[name], resumed[name]) for name in unbroken if unbroken[name] != resumed[name]}
+    differing = {name: abs(one - other) / max(abs(one), abs(other)) for name, (one, other) in pairs.items()}
     if not differing:
         return Finding(check=check, verdict="ok", measured=f"all {len(unbroken)} metrics are equal to the bit")
     worst = max(differing, key=lambda name: differing[name])
@@ -70,10 +71,6 @@ def _resumed(unbroken: Mapping[str, Any], resumed: Mapping[str, Any]) -> Finding
         measured=measured,
         advice="equal runs must be equal to the bit on a CPU: report it with device.json",
     )
-
-
-def _relative(one: float, other: float) -> float:
-    return abs(one - other) / max(abs(one), abs(other))
 
 
 _LORA_STEPS: Final = 2

@@ -287,9 +287,7 @@ def _with_formats_checked(row: Row | BadRow) -> Row | BadRow:
     return row
 
 
-@cache
-def _hash_of_file(path: Path) -> str:
-    return hash_file(path)
+_hash_of_file = cache(hash_file)
 
 
 def _outline(row: Row) -> _Outline:

@@ -198,15 +198,10 @@ def _has_eyes(model: str | None) -> bool:
     return fields is None or "vision_config" in fields
 
 
-def _shows_options(row: Row) -> bool:
-    """Whether the question names all of the row's options, or there are none."""
-    return all(text in row.question for text in row.options.values())
-
-
 def _prompt_for(reward: str, rows: Sequence[Row]) -> str:
     """The prompt template that asks for answers as a reward reads them, of options too where no question names them."""
     template = _REWARDS.get(reward, "{{ content }} \n")
-    if any(not _shows_options(row) for row in rows):
+    if any(text not in row.question for row in rows for text in row.options.values()):
         template = template.replace("{{ content }} ", _SHOWN_OPTIONS)
     return template
 
@@ -233,7 +228,9 @@ def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> Ru
 def _config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
     tiny = proposal.model is None
     # A trial of the pipeline on a CPU shows its first steps soon.
-    batch = _batch_size(proposal.inspection.row_count, most=32 if tiny else 128)
+    batch, most = 1, min(proposal.inspection.row_count // 4, 32 if tiny else 128)
+    while batch * 2 <= most:  # a power of two, with which an epoch has at least four steps
+        batch *= 2
     data: dict[str, Any] = {
         "train": _source(proposal.split.train),
         "validation": _source(proposal.split.validation),
@@ -325,11 +322,3 @@ def _source(source: LocalSource | HubSource) -> dict[str, Any]:
 def _indented(values: dict[str, Any]) -> str:
     text = dump_yaml(values).rstrip()
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _batch_size(rows: int, *, most: int) -> int:
-    """The largest power of two, up to `most`, with which an epoch has at least four steps."""
-    batch = 1
-    while batch * 2 <= min(rows // 4, most):
-        batch *= 2
-    return batch

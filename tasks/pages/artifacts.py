@@ -59,19 +59,17 @@ def _stop_sending_logs() -> None:
 PAGES = PrefectPages()
 
 
-def show_page(experiment: str, name: str, markdown: str, *, about: str) -> UUID | None:
-    """Write a Markdown artifact of the flow run. Its key begins with the experiment, since Prefect's list shows the
-    newest artifact of each key. Returns the id of the artifact; None when it could not be written."""
-    key = f"{experiment}-{name}"
+def show_page(key: str, markdown: str, *, about: str) -> UUID | None:
+    """Write a Markdown artifact of the flow run; Prefect's list shows the newest one of each key. Returns the id of the
+    artifact; None when it could not be written."""
     return PAGES.write(lambda: create_markdown_artifact(key=key, markdown=markdown, description=about))
 
 
 class LivePage:
-    """The Markdown artifact `experiment-name`, updated with what `write` returns, at most every `seconds`."""
+    """A Markdown artifact that is updated with what `write` returns, at most every `seconds`."""
 
-    def __init__(self, experiment: str, name: str, write: Callable[[], str], *, about: str, seconds: float) -> None:
-        self._experiment = experiment
-        self._name = name
+    def __init__(self, key: str, write: Callable[[], str], *, about: str, seconds: float) -> None:
+        self._key = key
         self._write = write
         self._about = about
         self._seconds = seconds
@@ -84,14 +82,15 @@ class LivePage:
             return
         self._due = time.monotonic() + self._seconds
         if self._artifact is None:
-            self._artifact = show_page(self._experiment, self._name, self._write(), about=self._about)
-        else:
-            PAGES.write(lambda: self._update(self._artifact, self._write()))
+            self._artifact = show_page(self._key, self._write(), about=self._about)
+            return
+        artifact = self._artifact
 
-    def _update(self, artifact: UUID | None, markdown: str) -> None:
-        assert artifact is not None, "it was created"
-        with get_client(sync_client=True) as client:
-            client.update_artifact(artifact, ArtifactUpdate(data=markdown))
+        def update() -> None:
+            with get_client(sync_client=True) as client:
+                client.update_artifact(artifact, ArtifactUpdate(data=self._write()))
+
+        PAGES.write(update)
 
 
 _SECONDS_BETWEEN_UPDATES = 5.0

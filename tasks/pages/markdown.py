@@ -12,9 +12,8 @@ from rl_core.records.rollout_files import RolloutRecord, read_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest
-from tasks.results.report_page import image_uri
-from tasks.results.run_facts import silent_steps
-from tasks.results.validation_history import StepAnswers, validated_steps, validation_history
+from tasks.results.report_page import image_uri, markdown_table
+from tasks.results.run_facts import StepAnswers, silent_steps, validated_steps, validation_history
 from tasks.results.worker_rows import worker_rows
 
 _STEPS = 30
@@ -49,12 +48,6 @@ def stage_page(manifest: StageManifest) -> str:
 def facts_table(facts: Mapping[str, str]) -> str:
     """A table of names and values."""
     return markdown_table(("", ""), [[name, value] for name, value in facts.items()])
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose cells are Markdown."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def steps_page(run: RunDirectory) -> str:

@@ -4,6 +4,7 @@ Prefect nor torch."""
 import difflib
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rl_core.config.run import RunConfig
@@ -11,7 +12,7 @@ from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.prompts import PromptTemplate
 from rl_core.files import files_below, read_utf8
-from rl_core.planning.batches import prompts_per_draw, row_problems
+from rl_core.planning.batches import BatchPlan, batch_plan, divisibility_problems, prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import HubAnswer, hub_problems
 from rl_core.planning.machine_rules import unusable_gpu
@@ -20,13 +21,15 @@ from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.rules import check_config
 from rl_core.planning.token_rules import token_problems
 from rl_core.planning.training_state import disk_bytes
-from rl_core.problem import Problem
+from rl_core.problem import PlanError, Problem
 from rl_core.run_directory import RunDirectory
-from rl_core.sources.source import Glance
+from rl_core.sources.mixture import joint_glance
+from rl_core.sources.source import DataSource, Glance
 from rl_core.templates import check_chat_template, target_template
 from rl_core.user_code.function import is_user_function
-from tasks.planning.known_rows import split_glance
-from tasks.storage.address import VARIABLE, run_store, storage_settings
+from tasks.cache.manifests import read_manifest
+from tasks.cache.reuse import other_runs
+from tasks.storage.run_storage import VARIABLE, run_store, storage_settings
 
 _SOURCES = ("data.train", "data.validation", "cold_start.source")
 """Beginnings of the keys of the data sources."""
@@ -275,3 +278,72 @@ def _weighting_problems(config: RunConfig, rows: SplitSummary) -> Iterator[Probl
     except ValueError as error:
         fix = f"the rows are of {', '.join(rows.data_sources)}: correct the weights, or set it to null"
         yield Problem(where="data.source_weights", what=str(error), fix=fix)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownRows:
+    """A number of training rows, an estimate where it is not exact. `origin` says where the number comes from, if
+    training may have fewer rows; it is empty if it will have exactly this number."""
+
+    count: int
+    origin: str = ""
+    is_exact: bool = True
+
+    def plan(self, config: RunConfig) -> BatchPlan | None:
+        """The batch arithmetic; None when the batch sizes do not fit, which `problems` reports."""
+        try:
+            return batch_plan(config, self.count)
+        except PlanError:
+            return None
+
+    def problems(self, config: RunConfig) -> list[Problem]:
+        """Problems with this number of rows: fatal where a batch is certainly larger, else a warning."""
+        if not self.origin or divisibility_problems(config):
+            return []
+        found = row_problems(config, self.count)
+        is_certain = self.is_exact and self.count < config.data.rollout_batch_size
+        return found if is_certain else [replace(problem, fatal=False) for problem in found]
+
+
+def known_rows(
+    config: RunConfig, run: RunDirectory, digests: Mapping[str, str], glance: Glance | None = None
+) -> KnownRows | None:
+    """The number of training rows: from a finished preparation of this run or another one; else as the source knows it,
+    as a glance at it shows it, or as it was published. None when it is not known."""
+    prepared = _prepared_rows(run, digests["prepare"])
+    if prepared is not None:
+        return KnownRows(count=prepared)
+    if config.data.train.known_rows is not None:
+        return KnownRows(count=config.data.train.known_rows)
+    if glance is not None and glance.rows is not None:
+        return KnownRows(count=glance.rows, origin="as many as are there; unusable and overlong ones are left out")
+    if config.published is not None:
+        return KnownRows(count=config.published.train_rows, is_exact=False, origin="as many as the published run had")
+    return None
+
+
+def _prepared_rows(run: RunDirectory, digest: str) -> int | None:
+    for place in [*([run] if run.root.is_dir() else []), *other_runs(run)]:
+        manifest = read_manifest(place, "prepare")
+        if manifest is not None and manifest.digest == digest:
+            return int(manifest.result["splits"]["train"]["rows"])
+    return None
+
+
+def glance_at(config: RunConfig) -> dict[str, Glance]:
+    """[key] -> glance of every source; the sources of a mixture have keys of their own."""
+    glances = {}
+    for key, source in config.sources():
+        try:
+            glances[key] = source.glance()
+        except (ValueError, OSError) as error:
+            glances[key] = Glance(problem=str(error))
+    return glances
+
+
+def split_glance(split: DataSource, key: str, glances: Mapping[str, Glance]) -> Glance:
+    """The glance of a split. Where the split cannot be read, nothing is known of it."""
+    if not split.parts:
+        return glances[key]
+    parts = {name: glances[f"{key}.sources.{name}"] for name in split.parts}
+    return joint_glance(parts, names_rows=split.names_its_rows)

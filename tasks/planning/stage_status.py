@@ -1,7 +1,8 @@
 """What a run would do: which stages are finished, here or in another run, and where training would go on."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
@@ -11,8 +12,8 @@ from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_made_again, why_not_taken
 from tasks.cache.software import Software, changes_since, in_words, made_from, software_of_stages
-from tasks.cache.stage_parts import stages_before
-from tasks.cache.stages import OWN_STAGES, EpochChain, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
+from tasks.cache.stage_parts import Parts, stages_before
+from tasks.cache.stages import OWN_STAGES, Chain, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
 from tasks.resuming.training_start import WantedTraining, last_step, training_start
 from tasks.resuming.training_state import longest_to_take, why_no_epochs
 
@@ -73,7 +74,7 @@ def stage_statuses(
         training = _same_status(1, plan.epochs, "to do") if plan else [_UNCOUNTED]
         return [*map(_to_do, before), *training, *map(_to_do, after)]
     named = files or NamedFiles()
-    view = _View(config, run, digests, reuse=reuse, files=named)
+    view = _View(config=config, run=run, digests=digests, reuse=reuse, files=named)
     return [
         *map(view.status, before),
         *view.training(epoch_chain(config, digests, epochs=plan.epochs, files=named) if plan else None),
@@ -81,30 +82,30 @@ def stage_statuses(
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _View:
-    """Finds the stages' status in order: whether one can be taken over depends on those before it."""
+    """Finds the stages' status in order: whether one can be taken over depends on those before it, on what `made_by`
+    says of them."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run: RunDirectory,
-        digests: Mapping[str, str],
-        *,
-        reuse: bool,
-        files: NamedFiles,
-    ) -> None:
-        self._config = config
-        self._run = run
-        self._digests = digests
-        self._reuse = reuse
-        self._parts = stage_parts(config, digests, files)
-        self._software = software_of_stages(config, files)
-        self._made_by: dict[str, Software] = {}
+    config: RunConfig
+    run: RunDirectory
+    digests: Mapping[str, str]
+    reuse: bool
+    files: NamedFiles
+    made_by: dict[str, Software] = field(default_factory=dict)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Parts]:
+        return stage_parts(self.config, self.digests, self.files)
+
+    @cached_property
+    def software(self) -> Mapping[str, Software]:
+        return software_of_stages(self.config, self.files)
 
     def status(self, stage: str) -> StageStatus:
         """The status of a stage that is not an epoch."""
         wanted = self._wanted(stage)
-        own = own_manifest(self._run, wanted)
+        own = own_manifest(self.run, wanted)
         if own is not None:
             return self._known(stage, own, f"finished{_by_other_software(own.software, wanted.software)}")
         is_own = stage in OWN_STAGES
@@ -112,26 +113,26 @@ class _View:
             found = manifest_to_take(other, wanted)
             if found is not None:
                 return self._known(stage, found, f"finished in {other.name}")
-        self._made_by[stage] = wanted.software
+        self.made_by[stage] = wanted.software
         reasons = [
-            why_made_again(self._run, wanted),
-            why_not_taken(self._run, wanted) if self._reuse and not is_own else None,
+            why_made_again(self.run, wanted),
+            why_not_taken(self.run, wanted) if self.reuse and not is_own else None,
         ]
         return StageStatus(stage=stage, status="; ".join(["to do", *filter(None, reasons)]))
 
-    def training(self, chain: EpochChain | None) -> list[StageStatus]:
+    def training(self, chain: Chain | None) -> list[StageStatus]:
         """The status of every epoch, or of the whole training where the number of epochs is not known."""
         whole = self._wanted("training")
-        self._made_by["training"] = whole.software
+        self.made_by["training"] = whole.software
         if chain is None:
             return [_UNCOUNTED]
-        wanted = WantedTraining(whole=whole, chain=chain, trainer=self._config.trainer)
-        store = CheckpointStore(self._run.checkpoints, save_limit=self._config.trainer.save_limit)
-        own = training_start(self._run, wanted, store)
+        wanted = WantedTraining(whole=whole, chain=chain, trainer=self.config.trainer)
+        store = CheckpointStore(self.run.checkpoints, save_limit=self.config.trainer.save_limit)
+        own = training_start(self.run, wanted, store)
         other, taken = longest_to_take(self._others(), wanted)
         if other is not None and len(taken) > len(own.epochs):
             return _epoch_statuses(chain, len(taken), f"finished in {other.name}")
-        self._made_by["training"] = own.epochs[-1].software if own.ended else own.made_by(whole.software)
+        self.made_by["training"] = own.epochs[-1].software if own.ended else own.made_by(whole.software)
         changed = _by_other_software(own.trained_by, whole.software) if own.step else ""
         goes_on = f"continues after step {own.step}{changed}" if own.step > last_step(own.epochs) else None
         refused = why_no_epochs(self._others(), wanted, more_than=len(own.epochs))
@@ -139,20 +140,20 @@ class _View:
         return _epoch_statuses(chain, len(own.epochs), f"finished{changed}", next_one=goes_on, others=to_do)
 
     def _others(self) -> Iterator[RunDirectory]:
-        return other_runs(self._run) if self._reuse else iter(())
+        return other_runs(self.run) if self.reuse else iter(())
 
     def _wanted(self, stage: str) -> WantedStage:
-        parts = self._parts[stage]
-        before = {name: self._made_by[name] for name in stages_before(parts) if name in self._made_by}
+        parts = self.parts[stage]
+        before = {name: self.made_by[name] for name in stages_before(parts) if name in self.made_by}
         return WantedStage(
             name=stage,
-            digest=self._digests[stage],
+            digest=self.digests[stage],
             parts=parts,
-            software={**self._software.get(kind_of(stage), {}), **made_from(before)},
+            software={**self.software.get(kind_of(stage), {}), **made_from(before)},
         )
 
     def _known(self, stage: str, manifest: StageManifest, status: str) -> StageStatus:
-        self._made_by[stage] = manifest.software
+        self.made_by[stage] = manifest.software
         return StageStatus(stage=stage, status=status)
 
 
@@ -163,7 +164,7 @@ def _by_other_software(made_by: Software, now: Software) -> str:
 
 
 def _epoch_statuses(
-    chain: EpochChain, finished: int, origin: str, *, next_one: str | None = None, others: str = "to do"
+    chain: Chain, finished: int, origin: str, *, next_one: str | None = None, others: str = "to do"
 ) -> list[StageStatus]:
     statuses = _same_status(1, finished, origin)
     next_epoch = finished + 1

@@ -25,8 +25,7 @@ from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, Score
-from tasks.planning.known_rows import glance_at
-from tasks.planning.problems import has_fatal, planned_problems, text_problems
+from tasks.planning.problems import glance_at, has_fatal, planned_problems, text_problems
 
 if TYPE_CHECKING:
     from rl_core.rewards.trial import GroundTruthTrial
@@ -77,7 +76,8 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
     else:
         answers = ask_hub(config, seconds=SECONDS_OF_RUN)
         problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
-        problems += trial_problems(config)
+        # Problems that the first rows of the data sources show.
+        problems += [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
     if not has_fatal(problems, _OF_THE_REWARD):
         problems += reward_problems(config)
     problems += _algorithm_problems(config.algorithm)
@@ -130,11 +130,6 @@ def try_reward(config: RunConfig) -> "GroundTruthTrial":
         accuracy_key=config.evaluation.accuracy_key,
         filter_key=filtering.component if filtering else None,
     )
-
-
-def trial_problems(config: RunConfig) -> list[Problem]:
-    """Problems that the first rows of the data sources show."""
-    return [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:

@@ -4,28 +4,17 @@ torch."""
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rl_core.config.loading import ConfigError
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.reproduction import Drift, drift_from
 from rl_core.evaluation.statistics import holm
 from rl_core.files import atomic_write_json, read_json
-from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import RunGroup
-from tasks.comparison.stragglers import Straggler, stragglers
+from tasks.comparison.stragglers import stragglers
 from tasks.reproduction.baseline_result import BaselineResult
-from tasks.reproduction.published_result import (
-    FinishedRun,
-    MeasuredRun,
-    changes,
-    judge_runs,
-    published_of,
-    read_finished,
-    read_measured,
-    trained_shares,
-)
+from tasks.reproduction.published_result import changes, judge_runs, published_of
 from tasks.results.run_facts import RunFacts
 
 
@@ -78,40 +67,35 @@ def _judge(member: Member) -> BaselineResult:
         return found
     found = dataclasses.replace(found, reproduction=judge_runs(measured, member.baseline))
     if len(measured) > 1:
-        found = dataclasses.replace(found, stragglers=_stragglers(list(measured.values())))
+        group = RunGroup(label="", runs=tuple(measured.values()))
+        found = dataclasses.replace(found, stragglers=stragglers(group, group.runs[0].config.evaluation.modes[0]))
     return _against_good_runs(found, list(measured.values()))
 
 
-def _stragglers(measured: Sequence[MeasuredRun]) -> list[Straggler]:
-    runs = tuple(RunFacts(run.finished.run) for run in measured)
-    return stragglers(RunGroup(label="", runs=runs), measured[0].finished.config.evaluation.modes[0])
-
-
-def _measured(member: Member) -> tuple[dict[int, MeasuredRun], dict[int, str]]:
+def _measured(member: Member) -> tuple[dict[int, RunFacts], dict[int, str]]:
     """([seed] -> what its run measured, [seed] -> why its run has no accuracy), ascending."""
-    measured: dict[int, MeasuredRun] = {}
+    measured: dict[int, RunFacts] = {}
     failures = dict(member.failures)
     for seed, run in sorted(member.runs.items()):
         if seed in failures:
             continue
-        try:
-            found = read_measured(run)
-            if len(member.runs) > 1:
-                read(run.metrics)  # which the page of the seeds shows
+        found = RunFacts(run)
+        try:  # what is judged, and the metrics, which the page shows
+            _ = found.finished_at, found.headline("base"), found.headline("trained"), found.shares, found.metrics
         except (ValueError, OSError) as error:
             failures[seed] = f"its folder cannot be read: {error}"
             continue
         first = next(iter(measured), seed)
-        if found.trained.keys() != measured.get(first, found).trained.keys():
+        if found.shares.keys() != measured.get(first, found).shares.keys():
             failures[seed] = f"its model was asked other items than the model of seed {first}"
         else:
             measured[seed] = found
     return measured, failures
 
 
-def _against_good_runs(result: BaselineResult, measured: Sequence[MeasuredRun]) -> BaselineResult:
+def _against_good_runs(result: BaselineResult, measured: Sequence[RunFacts]) -> BaselineResult:
     """Add the comparisons with the earlier good runs."""
-    good = good_runs_before([run.finished for run in measured])
+    good = good_runs_before(measured)
     if not good:
         return result
     result = dataclasses.replace(result, last_good=tuple(run.run.name for run in good[0]))
@@ -123,43 +107,32 @@ def _against_good_runs(result: BaselineResult, measured: Sequence[MeasuredRun]) 
     return dataclasses.replace(result, drift_from_first=first)
 
 
-def _drift(measured: Sequence[MeasuredRun], earlier: Sequence[FinishedRun]) -> Drift:
-    return drift_from({run.run.name: trained_shares(run) for run in earlier}, [run.trained for run in measured])
+def _drift(measured: Sequence[RunFacts], earlier: Sequence[RunFacts]) -> Drift:
+    return drift_from({run.run.name: run.shares for run in earlier}, [run.shares for run in measured])
 
 
-GoodRuns = tuple[FinishedRun, ...]
-"""Runs that were judged together and are good, one for each seed."""
-
-
-def good_runs_before(runs: Sequence[FinishedRun]) -> list[GoodRuns]:
+def good_runs_before(runs: Sequence[RunFacts]) -> list[tuple[RunFacts, ...]]:
     """The earlier good runs of the same recipe as `runs`, in groups as they were judged, newest first.
 
     Runs have the same recipe if their configs are equal except for the name and the keys that do not change the
     expected accuracy. The status of a run and the runs that it was judged with are read from its own folder
     (`RunDirectory.reproduction`), not from a database. A group that shares a run with `runs` is no earlier one.
     """
-    own = {run.run.name for run in runs}
-    found = [
-        group
-        for group in _good_runs(runs[0].run.root.parent)
-        if _finished_at(group) < _finished_at(runs) and own.isdisjoint(run.run.name for run in group)
-    ]
-    newest_first = sorted(found, key=_finished_at, reverse=True)
-    return [group for group in newest_first if not any(list(changes(run.config, runs[0].config)) for run in group)]
-
-
-def _finished_at(runs: Sequence[FinishedRun]) -> str:
-    return max(run.finished_at for run in runs)
-
-
-def _good_runs(folder: Path) -> list[GoodRuns]:
-    found: dict[tuple[str, ...], GoodRuns] = {}
+    own, finished_at, folder = {run.run.name for run in runs}, _finished_at(runs), runs[0].run.root.parent
+    found: dict[tuple[str, ...], tuple[RunFacts, ...]] = {}
     for path in folder.glob("*/reproduction.json"):
         try:
             record = dict(read_json(path))
             names = tuple(one["run"] for one in record["runs"])
-            if names and record["status"] == "good" and names not in found:
-                found[names] = tuple(read_finished(RunDirectory(folder / name)) for name in names)
+            if not names or record["status"] != "good" or not own.isdisjoint(names):
+                continue
+            group = tuple(RunFacts(RunDirectory(folder / name)) for name in names)
+            if _finished_at(group) < finished_at and not any([*changes(run.config, runs[0].config)] for run in group):
+                found[names] = group
         except (ConfigError, OSError, ValueError, TypeError, KeyError):
             continue  # a run lost its report, is damaged, or its config has keys that are no longer known
-    return list(found.values())
+    return sorted(found.values(), key=_finished_at, reverse=True)
+
+
+def _finished_at(runs: Sequence[RunFacts]) -> str:
+    return max(run.finished_at for run in runs)

@@ -1,75 +1,21 @@
-"""Finished runs, what they measured, and the published result that they are to reproduce. Imports neither Prefect nor
-torch."""
+"""The published result that runs are to reproduce. Imports neither Prefect nor torch."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import PublishedConfig
-from rl_core.evaluation.comparison import Shares, group_accuracy
+from rl_core.evaluation.comparison import group_accuracy
 from rl_core.evaluation.protocols.protocol import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import Reproduction, judge_reproduction
-from rl_core.evaluation.result import item_shares, read_evaluation, read_results
 from rl_core.planning.batches import batch_plan, row_problems
 from rl_core.planning.machine_rules import file_problems
 from rl_core.planning.rules import value_problems
 from rl_core.problem import Problem
-from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import read_manifest
 from tasks.cache.stages import dotted_settings
-from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FinishedRun:
-    """A run with a report, its config, and when the report was written (UTC, ISO 8601)."""
-
-    run: RunDirectory
-    config: RunConfig
-    finished_at: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredRun:
-    """What a finished run measured in the first mode of its config: the accuracy of the model that training started
-    from, and of the trained model the share of right responses to each item."""
-
-    finished: FinishedRun
-    before: float
-    trained: Shares
-    samples_per_item: float
-
-
-def read_finished(run: RunDirectory) -> FinishedRun:
-    """Read a finished run. Raises ConfigError where its config is refused, FileNotFoundError where it has no report."""
-    manifest = read_manifest(run, "report")
-    if manifest is None:
-        raise FileNotFoundError(f"{run.name} is not finished: it has no report")
-    return FinishedRun(run=run, config=RunFacts(run).config, finished_at=manifest.finished_at)
-
-
-def read_measured(run: RunDirectory) -> MeasuredRun:
-    """Read what a run measured. Raises ValueError where a file is damaged, or the config is refused. Raises OSError
-    where a file cannot be read; FileNotFoundError where the run is not finished."""
-    finished = read_finished(run)
-    mode = finished.config.evaluation.modes[0]
-    base, trained = (read_results(run.evaluation(evaluated))[mode] for evaluated in EVALUATED_MODELS)
-    return MeasuredRun(
-        finished=finished,
-        before=base.accuracy,
-        trained=trained_shares(finished),
-        samples_per_item=trained.samples / trained.n,
-    )
-
-
-def trained_shares(finished: FinishedRun) -> Shares:
-    """Share of the trained model's right responses to each item. Raises as read_measured does."""
-    items = read_evaluation(finished.run.evaluation("trained"))
-    return item_shares(items[finished.config.evaluation.modes[0]])
-
+from tasks.results.run_facts import RunFacts
 
 _HARMLESS = (
     "seed",
@@ -141,16 +87,17 @@ def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
     return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
 
 
-def judge_runs(runs: Mapping[int, MeasuredRun], baseline: RunConfig) -> Reproduction:
+def judge_runs(runs: Mapping[int, RunFacts], baseline: RunConfig) -> Reproduction:
     """Compare finished runs with the published number of `baseline`, which is the config as it is shipped. Raises
     ValueError where `baseline` has no section `published`, or the runs measured different items."""
     measured = list(runs.values())
+    answers = measured[0].headline("trained")
     return judge_reproduction(
         published_of(baseline),
         seeds=list(runs),
-        before=fmean(run.before for run in measured),
-        trained=group_accuracy([run.trained for run in measured], samples_per_item=measured[0].samples_per_item),
-        obstacles=obstacles(measured[0].finished.config, baseline),
+        before=fmean(run.headline("base").accuracy for run in measured),
+        trained=group_accuracy([run.shares for run in measured], samples_per_item=answers.samples / answers.n),
+        obstacles=obstacles(measured[0].config, baseline),
     )
 
 

@@ -1,83 +1,192 @@
 """Records a set of baselines: a page and its figures in the folder of the set, and both in MLflow."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rl_core.config.run import RunConfig
+from rl_core.evaluation.comparison import GroupAccuracy
 from rl_core.evaluation.reproduction import Reproduction
+from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
-from tasks.comparison.page import interval_over_seeds
-from tasks.comparison.seeds import GroupTracking, conclude_seeds
+from rl_core.run_directory import RunDirectory
+from tasks.cache.software import PACKAGE
+from tasks.comparison.data import charts
+from tasks.comparison.groups import RunGroup
+from tasks.comparison.record import GroupTracking, conclude_seeds
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
-from tasks.reproduction.page import headline, render_reproduction, reproduction_page
-from tasks.results.report_page import percent, points
+from tasks.results.report_charts import Chart, draw
+from tasks.results.report_data import last_epoch
+from tasks.results.report_page import interval_over_seeds, markdown_table, percent, points, template
+from tasks.results.run_facts import RunFacts
 from tasks.tracking.run_tracking import page_run
 
 EXPERIMENT = "reproductions"
 """MLflow experiment of the sets, whatever experiments their runs belong to."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conclusion:
-    """A judged set: its name, its members' results, and where its page is."""
+_CSS_CLASS = {"good": "higher", "regressed": "lower", "failed": "lower", "undecided": "open", "not comparable": "open"}
 
-    name: str
-    results: Sequence[BaselineResult]
-    page: Path
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeedRow:
+    """A run of a baseline. `seconds` is the wall time of its stages, without those that were taken over from other
+    runs; `code` is the version of Sightline that trained the model. Without an accuracy the run did not finish."""
+
+    seed: int
+    run: str
+    accuracy: float | None = None
+    seconds: float = 0.0
+    code: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineRow:
+    """The row of a baseline. `earlier` is the accuracy of the last good runs, a share of 1; `chart` shows the reward of
+    these runs and of the last good ones. Both are None where there are none."""
+
+    result: BaselineResult
+    seeds: Sequence[SeedRow]
+    earlier: float | None = None
+    chart: Chart | None = None
 
     @property
-    def alarms(self) -> list[BaselineResult]:
-        """The results that somebody should look at."""
-        return [result for result in self.results if result.is_alarm]
+    def accuracy(self) -> GroupAccuracy | None:
+        """Accuracy of the trained models."""
+        found = self.result.reproduction
+        return found.trained if found else None
+
+    @property
+    def band(self) -> Interval | None:
+        """Accuracies that reproduce the published number."""
+        found = self.result.reproduction
+        return found.band if found else None
+
+    @property
+    def css_class(self) -> str:
+        """CSS class that colours the status."""
+        return _CSS_CLASS[self.result.status]
 
     @property
     def headline(self) -> str:
-        """One sentence."""
-        return headline(self.results)
+        """The difference from the last good runs in percentage points; empty where there are no such runs."""
+        return points(self.result.drift.comparison.difference) if self.result.drift else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReproductionPage:
+    """A judged set. `command` continues it."""
+
+    name: str
+    rows: Sequence[BaselineRow]
+    command: str
+
+    @property
+    def alarms(self) -> list[BaselineRow]:
+        """The rows that somebody should look at."""
+        return [row for row in self.rows if row.result.is_alarm]
+
+    @property
+    def headline(self) -> str:
+        """The status of the set in one sentence."""
+        alarms = [f"{row.result.name} {row.result.status}" for row in self.alarms]
+        if alarms:
+            return f"{len(alarms)} of {len(self.rows)} baselines need a look: {', '.join(alarms)}"
+        return "the baseline is good" if len(self.rows) == 1 else f"all {len(self.rows)} baselines are good"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"set": self.name, "baselines": [result.to_json() for result in self.results]}
+        """The figures for scripts."""
+        return {"set": self.name, "baselines": [row.result.to_json() for row in self.rows]}
 
 
-def conclude(name: str, members: Sequence[Member], page: Path, *, command: str) -> Conclusion:
-    """Judge a set, write its page and its figures, and show both in the MLflow of the first member's config; and write
-    the pages of baselines with several seeds."""
-    conclusion = Conclusion(name=name, results=judge_set(members), page=page)
-    shown = reproduction_page(name, conclusion.results, command=command)
-    atomic_write_text(page, redact(render_reproduction(shown)))
-    atomic_write_json(page.with_suffix(".json"), conclusion.to_json())
-    for member, result in zip(members, conclusion.results, strict=True):
-        _conclude_baseline_seeds(result, member.config, page, set_name=name)
+def reproduction_page(name: str, results: Sequence[BaselineResult], *, command: str) -> ReproductionPage:
+    """Everything that the page of a judged set shows."""
+    return ReproductionPage(name=name, rows=[_row(result) for result in results], command=command)
+
+
+def render_reproduction(page: ReproductionPage) -> str:
+    """The page as one self-contained HTML document, without scripts, other files and network access."""
+    drawn = [(row, draw(row.chart)) for row in page.rows if row.chart is not None and not row.chart.empty]
+    return template("reproduction.html.jinja").render(page=page, charts=drawn, significant=SIGNIFICANT)
+
+
+def _row(result: BaselineResult) -> BaselineRow:
+    seeds = [_seed_row(result, seed) for seed in result.runs]
+    found = result.reproduction
+    if found is None:
+        return BaselineRow(result=result, seeds=seeds)
+    earlier = found.trained.mean - result.drift.comparison.difference if result.drift else None
+    return BaselineRow(result=result, seeds=seeds, earlier=earlier, chart=_reward(result))
+
+
+def _seed_row(result: BaselineResult, seed: int) -> SeedRow:
+    run = result.runs[seed]
+    if seed in result.failures:
+        return SeedRow(seed=seed, run=run.name)
+    facts = RunFacts(run)
+    trained = last_epoch(facts.stages)
+    return SeedRow(
+        seed=seed,
+        run=run.name,
+        accuracy=result.accuracies[seed],
+        seconds=sum(manifest.seconds for manifest in facts.stages if manifest.reused_from is None),
+        code=trained.result["versions"][PACKAGE] if trained else "",
+    )
+
+
+def _reward(result: BaselineResult) -> Chart:
+    """The mean reward of the runs and of the last good runs, with the range of the seeds."""
+    measured = [result.runs[seed] for seed in result.accuracies]
+    groups = [_group("this run", "these runs", measured)]
+    if result.last_good:
+        folder = measured[0].root.parent
+        groups.append(
+            _group("last good run", "last good runs", [RunDirectory(folder / name) for name in result.last_good])
+        )
+    return replace(charts(groups)[0], title=result.name)
+
+
+def _group(one: str, several: str, runs: Sequence[RunDirectory]) -> RunGroup:
+    label = one if len(runs) == 1 else several
+    return RunGroup(label=label, runs=tuple(RunFacts(run) for run in runs))
+
+
+def conclude(name: str, members: Sequence[Member], out: Path, *, command: str) -> ReproductionPage:
+    """Judge a set, write its page to `out` with its figures beside it as `.json`, and show both in the MLflow of the
+    first member's config; and write the pages of baselines with several seeds."""
+    results = judge_set(members)
+    page = reproduction_page(name, results, command=command)
+    atomic_write_text(out, redact(render_reproduction(page)))
+    atomic_write_json(out.with_suffix(".json"), page.to_json())
+    for member, result in zip(members, results, strict=True):
+        _conclude_baseline_seeds(result, member.config, out, set_name=name)
     if address := members[0].config.tracking.mlflow_address:
-        show_conclusion(conclusion, mlflow_uri=address)
-    return conclusion
+        show_conclusion(page, out, mlflow_uri=address)
+    return page
 
 
-def show_conclusion(conclusion: Conclusion, *, mlflow_uri: str) -> None:
+def show_conclusion(page: ReproductionPage, out: Path, *, mlflow_uri: str) -> None:
     """Show a set in MLflow, where it replaces an earlier state of the set. An outage is a warning."""
     from rl_core.tracking.tracker import tolerated_outage
 
-    name = conclusion.name
-    mlflow_run = page_run(mlflow_uri, EXPERIMENT, name=name, run=f"reproduction-{name}", stage="reproduction")
+    mlflow_run = page_run(mlflow_uri, EXPERIMENT, name=page.name, run=f"reproduction-{page.name}", stage="reproduction")
     with tolerated_outage("the reproduction"):
         mlflow_run.show_page(
-            conclusion.page,
-            tags={f"status.{result.name}": result.status for result in conclusion.results},
-            metrics=headline_metrics(conclusion),
-            status="FAILED" if conclusion.alarms else "FINISHED",
+            out,
+            tags={f"status.{row.result.name}": row.result.status for row in page.rows},
+            metrics=_headline_metrics(page),
+            status="FAILED" if page.alarms else "FINISHED",
         )
 
 
-def headline_metrics(conclusion: Conclusion) -> dict[str, float]:
+def _headline_metrics(page: ReproductionPage) -> dict[str, float]:
     """The figures that MLflow shows of each baseline: its mean accuracy, for several seeds the 95 % interval over seeds
     and each seed's accuracy, and the difference to its last good runs."""
-    metrics = {"alarms": float(len(conclusion.alarms))}
-    for result in conclusion.results:
+    metrics = {"alarms": float(len(page.alarms))}
+    for result in (row.result for row in page.rows):
         if result.reproduction is not None:
             metrics |= _accuracy_metrics(result.name, result.reproduction)
         if result.drift is not None:
@@ -95,29 +204,25 @@ def _accuracy_metrics(name: str, found: Reproduction) -> dict[str, float]:
     return {**mean, f"ci95_low/{name}": low, f"ci95_high/{name}": high, **seeds}
 
 
-def markdown(conclusion: Conclusion) -> str:
+def markdown(page: ReproductionPage, out: Path) -> str:
     """The set as a Markdown page."""
+    results = [row.result for row in page.rows]
+    columns = ("baseline", "status", "accuracy", "95 % over seeds", "reproduced by", "to the last good runs, points")
     lines = [
-        f"# {conclusion.headline}",
+        f"# {page.headline}",
         "",
-        "| baseline | status | accuracy | 95 % over seeds | reproduced by | to the last good runs, points |",
-        "|---|---|---|---|---|---|",
-        *(_row(result) for result in conclusion.results),
-        "",
-        *(f"- {result.name}: {'; '.join(result.reasons)}" for result in conclusion.results),
-        *(line for result in conclusion.results for line in _seeds(result)),
-        f"- The page: `{conclusion.page.absolute()}`",
+        markdown_table(columns, [_cells(row) for row in page.rows]),
+        *(f"- {result.name}: {'; '.join(result.reasons)}" for result in results),
+        *(line for result in results for line in _seeds(result)),
+        f"- The page: `{out.absolute()}`",
     ]
     return redact("\n".join(lines)) + "\n"
 
 
-def _row(result: BaselineResult) -> str:
-    found = result.reproduction
-    cells = [result.name, result.status]
-    cells += [percent(found.trained.mean), interval_over_seeds(found.trained)] if found else ["", ""]
-    cells += [" to ".join(map(percent, found.band)) if found and found.band else ""]
-    cells += [points(result.drift.comparison.difference) if result.drift else ""]
-    return "| " + " | ".join(cells) + " |"
+def _cells(row: BaselineRow) -> list[str]:
+    mean = percent(row.accuracy.mean) if row.accuracy else ""
+    band = " to ".join(map(percent, row.band)) if row.band else ""
+    return [row.result.name, row.result.status, mean, interval_over_seeds(row.accuracy), band, row.headline]
 
 
 def _seeds(result: BaselineResult) -> Iterator[str]:

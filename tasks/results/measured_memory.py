@@ -1,7 +1,6 @@
 """The most memory that a run took, from its timings, beside which its forecast is shown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 from rl_core.planning.gpu import Gpu
@@ -23,26 +22,13 @@ def measured_peaks(run: RunDirectory, *, on_gpu: bool) -> Mapping[str, float]:
     return peaks
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecordedMachine:
-    """The machine that a run was on last: its GPU, and whether that is known."""
-
-    gpu: Gpu | None = None
-    is_known: bool = True
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether it has a GPU."""
-        return self.gpu is not None
-
-
-def recorded_machine(run: RunDirectory) -> RecordedMachine:
-    """The machine of the last settings that a run recorded. A run whose settings are all in its config records none;
-    then it was on a GPU if it measured one's memory, whose size is not known."""
+def recorded_machine(run: RunDirectory) -> tuple[Gpu | None, bool]:
+    """The GPU of the machine of the last settings that a run recorded (None: a CPU), and whether that is known. A run
+    whose settings are all in its config records none; then it was on a GPU if it measured one's memory, whose size is
+    not known."""
     events = [event for event in read(run.events) if event["kind"] == SETTINGS_EVENT]
     if not events:
         measured_gpu = bool(measured_peaks(run, on_gpu=True))
-        return RecordedMachine(gpu=Gpu(memory_gib=None) if measured_gpu else None, is_known=not measured_gpu)
-    last = events[-1]
-    gpu = Gpu(memory_gib=last["gpu_gib"]) if last["on_gpu"] else None
-    return RecordedMachine(gpu=gpu, is_known=gpu is None or gpu.memory_gib is not None)
+        return (Gpu(memory_gib=None), False) if measured_gpu else (None, True)
+    gpu = Gpu(memory_gib=events[-1]["gpu_gib"]) if events[-1]["on_gpu"] else None
+    return gpu, gpu is None or gpu.memory_gib is not None

@@ -84,12 +84,9 @@ def draw(chart: Chart) -> str:
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         FigureCanvasSVG(figure)
         _draw_on(figure.add_subplot(), chart)
-        text = StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
+        text, undated = StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(text, format="svg", transparent=True, metadata=undated)
     return _inline(text.getvalue(), chart.title)
-
-
-_METADATA = ("Creator", "Date", "Format", "Type")
 
 
 def _draw_on(axes: Any, chart: Chart) -> None:

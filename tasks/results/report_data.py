@@ -27,8 +27,7 @@ from tasks.results.report_page import (
     TimeShare,
     image_uri,
 )
-from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
-from tasks.results.validation_history import validation_history
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput, validation_history
 from tasks.results.worker_rows import timeline, worker_rows
 
 Records = Sequence[Mapping[str, Any]]
@@ -53,7 +52,14 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         evaluations=[
             (evaluated, result) for evaluated in EVALUATED_MODELS for result in facts.results(evaluated).values()
         ],
-        stages=[_stage_time(manifest) for manifest in stages],
+        stages=[
+            TimeShare(
+                name=manifest.stage.replace("-", " "),
+                seconds=manifest.seconds,
+                note=f"from {manifest.reused_from}" if manifest.reused_from else "",
+            )
+            for manifest in stages
+        ],
         phases=_step_phases(facts.timings),
         memory=_phase_memory(facts),
         workers=worker_rows(facts.timings),
@@ -85,7 +91,11 @@ def charts(facts: RunFacts) -> list[Chart]:
         chart(
             "Response length",
             "Tokens a response.",
-            {f"response_length/{name}": label for name, label in _LENGTHS.items()},
+            {
+                "response_length/mean": "mean",
+                "response_length/max": "longest",
+                "response_length/min": "shortest",
+            },
         ),
         chart(
             "KL",
@@ -97,15 +107,11 @@ def charts(facts: RunFacts) -> list[Chart]:
             "Log-prob gap",
             "Differences between the log-probs of generator and trainer; the run stops when their 99.9th percentile "
             "exceeds the bound.",
-            {f"agreement/log_prob_gap_{name}": label for name, label in _GAPS.items()},
+            {"agreement/log_prob_gap_p999": "99.9th percentile", "agreement/log_prob_gap_max": "largest"},
             log=True,
             bound=(bound, f"bound {bound:g}"),
         ),
     ]
-
-
-_LENGTHS = {"mean": "mean", "max": "longest", "min": "shortest"}
-_GAPS = {"p999": "99.9th percentile", "max": "largest"}
 
 
 def _series(metrics: Records, name: str, label: str) -> Series:
@@ -129,15 +135,15 @@ _PHASES = (
 
 
 def _phase_memory(facts: RunFacts) -> list[PhaseMemory]:
-    machine = recorded_machine(facts.run)
-    measured = measured_peaks(facts.run, on_gpu=machine.on_gpu)
+    gpu, is_known = recorded_machine(facts.run)
+    measured = measured_peaks(facts.run, on_gpu=gpu is not None)
     if not measured:
         return []
     sizes = _sizes(facts)
     forecast = None
-    if sizes is not None and machine.is_known:
-        settled = settle(facts.config, sizes, machine.gpu).config
-        forecast = memory_forecast(settled, sizes, gpu_gib=machine.gpu.memory_gib if machine.gpu else None)
+    if sizes is not None and is_known:
+        settled = settle(facts.config, sizes, gpu).config
+        forecast = memory_forecast(settled, sizes, gpu_gib=gpu.memory_gib if gpu else None)
     return [
         PhaseMemory(
             name=phase, forecast=None if forecast is None else forecast.phase_gib(phase), measured=measured.get(phase)
@@ -201,7 +207,11 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
 def _model_figure(facts: RunFacts) -> Fact:
     source = facts.config.model.source
     name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
-    return Fact(label="Model", value=name, note=f"{_parameters(_sizes(facts))}{facts.config.model.dtype}")
+    sizes, count = _sizes(facts), ""
+    if sizes is not None:
+        millions = sizes.parameters / 1e6
+        count = f"{millions / 1e3:.1f} B parameters, " if millions >= 1e3 else f"{millions:.1f} M parameters, "
+    return Fact(label="Model", value=name, note=f"{count}{facts.config.model.dtype}")
 
 
 def _sizes(facts: RunFacts) -> ModelSizes | None:
@@ -212,18 +222,6 @@ def _sizes(facts: RunFacts) -> ModelSizes | None:
         return None
 
 
-def _parameters(sizes: ModelSizes | None) -> str:
-    if sizes is None:
-        return ""
-    billions = sizes.parameters / 1e9
-    return f"{billions:.1f} B parameters, " if billions >= 1 else f"{billions * 1e3:.1f} M parameters, "
-
-
 def last_epoch(stages: Sequence[StageManifest]) -> StageManifest | None:
     """The last epoch that was trained; None where there is none."""
     return next((manifest for manifest in reversed(stages) if manifest.stage.startswith("train-epoch-")), None)
-
-
-def _stage_time(manifest: StageManifest) -> TimeShare:
-    note = f"from {manifest.reused_from}" if manifest.reused_from else ""
-    return TimeShare(name=manifest.stage.replace("-", " "), seconds=manifest.seconds, note=note)

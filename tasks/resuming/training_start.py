@@ -9,23 +9,28 @@ Nothing here writes.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
+from rl_core.digests import FileRecord
 from rl_core.files import read_json
 from rl_core.records.metrics_log import readable_steps
 from rl_core.run_directory import RunDirectory
-from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, reached_target, read_manifest
+from tasks.cache.manifests import (
+    StageManifest,
+    WantedStage,
+    altered_output,
+    reached_target,
+    read_manifest,
+    read_manifests,
+)
 from tasks.cache.software import Software, continued
 from tasks.cache.stage_parts import what_changed
-from tasks.resuming.step_records import first_loss
-
-Chain = Sequence[tuple[str, str]]
-"""Name and digest of every epoch's stage, in order."""
+from tasks.cache.stages import Chain, kind_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +76,6 @@ class TrainingStart:
     def made_by(self, software: Software) -> Software:
         """The software of the whole training if it goes on with `software`."""
         return continued(self.trained_by, software, step=self.step) if self.step else software
-
-    @property
-    def costs(self) -> bool:
-        """Whether more is lost than by an interruption."""
-        return bool(self.dropped or self.lost)
 
     def __str__(self) -> str:
         """A sentence for people; empty when there is nothing to say."""
@@ -127,7 +127,7 @@ def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
     finished: list[StageManifest] = []
     for stage, digest in chain:
         manifest = read_manifest(run, stage)
-        if manifest is None or manifest.digest != digest or not _tells_its_steps(manifest):
+        if manifest is None or manifest.digest != digest:
             break
         finished.append(manifest)
     return finished
@@ -156,19 +156,13 @@ def last_step(epochs: Sequence[StageManifest]) -> int:
     return int(epochs[-1].result["last_step"]) if epochs else 0
 
 
-def _tells_its_steps(epoch: StageManifest) -> bool:
-    return all(isinstance(epoch.result.get(name), int) for name in ("first_step", "last_step"))
-
-
 def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
     """Why the training in this run is another training than the wanted one, in words; None when it is the same. The
     note of the epoch that was started last decides, else the finished epochs."""
     begun = begun_epoch(run)
-    known = (
-        [(begun.name, begun.digest, begun.parts)]
-        if begun
-        else [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs_with_manifest(run)]
-    )
+    epochs = [manifest for manifest in read_manifests(run) if kind_of(manifest.stage) == "train"]
+    trained = [(epoch.stage, epoch.digest, epoch.parts) for epoch in epochs]
+    known = [(begun.name, begun.digest, begun.parts)] if begun else trained
     other = next((parts for stage, digest, parts in known if (stage, digest) not in wanted.chain), None)
     return None if other is None else what_changed(other, wanted.whole.parts)
 
@@ -187,12 +181,73 @@ def begun_epoch(run: RunDirectory) -> WantedStage | None:
         return None
 
 
-def _epochs_with_manifest(run: RunDirectory) -> Iterator[StageManifest]:
-    for path in manifests_of_epochs(run):
-        manifest = read_manifest(run, path.stem)
-        if manifest is not None:
-            yield manifest
-
-
 def _step_of(checkpoint: Checkpoint | None) -> int:
     return checkpoint.step if checkpoint else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """The first step with a lost record, and what is lost, in words."""
+
+    step: int
+    what: str
+
+
+def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Path]:
+    """The rollouts of a step, and the responses of a validation after it; the first step has the one before it."""
+    asked = (0, 1) if step == 1 else (step,)
+    return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
+
+
+def records_of(epoch: StageManifest) -> dict[str, FileRecord]:
+    """The files of a finished epoch other than checkpoints."""
+    return {path: output for path, output in epoch.outputs.items() if not path.startswith("checkpoints/")}
+
+
+def first_loss(
+    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], *, until: int
+) -> Loss | None:
+    """Find the first step, up to `until`, with a lost record; None when all records are there. Of steps in no finished
+    epoch it can only be found out whether a file is missing.
+    """
+    if until < 1:
+        return None  # nothing is lost before the first step, since the validation before training is repeated
+    losses = [*_lost_metrics(run, trainer, finished, until), *_lost_files(run, trainer, finished, until)]
+    return min(losses, key=lambda loss: loss.step, default=None)
+
+
+def _lost_metrics(
+    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], until: int
+) -> Iterator[Loss]:
+    recorded = readable_steps(run.metrics)
+    first = 0 if trainer.validates_at(0) else 1
+    missing = next((step for step in range(first, until + 1) if step not in recorded), None)
+    if missing is not None:
+        yield Loss(step=max(1, missing), what=f"{run.metrics} has no readable line of step {missing}")
+        return
+    for epoch in finished:
+        problem = _problem(run, epoch.outputs, run.metrics)
+        if problem:
+            yield Loss(step=int(epoch.result["first_step"]), what=problem)
+            return
+
+
+def _lost_files(
+    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], until: int
+) -> Iterator[Loss]:
+    known = {path: output for epoch in finished for path, output in epoch.outputs.items()}
+    for step in range(1, until + 1):
+        for file in step_files(run, trainer, step):
+            problem = _problem(run, known, file)
+            if problem:
+                yield Loss(step=step, what=problem)
+                return
+
+
+def _problem(run: RunDirectory, known: Mapping[str, FileRecord], file: Path) -> str | None:
+    """What is wrong with a file, as a sentence; None when it is as its manifest says, or is in no manifest."""
+    name = file.relative_to(run.root).as_posix()
+    if name in known:
+        problem = altered_output(run.root, {name: known[name]})
+        return problem and f"{run.root}/{problem}"
+    return None if file.is_file() else f"{file} is missing"

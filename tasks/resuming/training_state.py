@@ -13,9 +13,8 @@ from rl_core.files import atomic_write_json, remove_folder, replace_folder, scra
 from rl_core.records.metrics_log import RunLogs, lines_until
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
-from tasks.cache.manifests import StageManifest, WantedStage, altered_output, manifests_of_epochs, read_manifest
-from tasks.cache.reuse import adopt, other_runs, remove_paths
-from tasks.resuming.step_records import records_of
+from tasks.cache.manifests import StageManifest, WantedStage, altered_output, manifests_of_epochs
+from tasks.cache.reuse import adopt, other_runs, place_files, remove_paths
 from tasks.resuming.training_start import (
     TrainingStart,
     WantedTraining,
@@ -23,6 +22,7 @@ from tasks.resuming.training_start import (
     finished_epochs,
     has_ended,
     last_step,
+    records_of,
     started_file,
     training_start,
 )
@@ -39,7 +39,7 @@ def take_up_training(
     now resumes where the result says.
     """
     ensure_held(run.lock)
-    _finish_taking_over(run)
+    finish_taking_over(run)
     own = training_start(run, wanted, store)
     if elsewhere:
         taken = _take_longer(run, wanted, len(own.epochs))
@@ -125,44 +125,31 @@ def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> l
     # The other run may change meanwhile, so this run's own epochs are removed only once all files have been linked.
     with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
-        _take_timings(source.timings, held.timings, last_step=last_step(epochs))
-        whole = [*(_without_removed(source, epoch) for epoch in epochs[:-1]), epochs[-1]]
+        if source.timings.is_file():  # they are not results, so no manifest has them
+            held.timings.parent.mkdir(parents=True, exist_ok=True)
+            held.timings.write_bytes(b"".join(lines_until(source.timings, last_step(epochs))))
+        # Without the checkpoints of those of which retention has removed one; the last epoch has its own.
+        whole = [
+            epoch if _has_checkpoints(source, epoch) else dataclasses.replace(epoch, outputs=records_of(epoch))
+            for epoch in epochs
+        ]
         if not all(adopt(epoch, source=source, into=held) for epoch in whole):
             return []
         replace_folder(folder, run.taken)
-    _finish_taking_over(run)
+    finish_taking_over(run)
     return finished_epochs(run, wanted.chain)
 
 
-def _finish_taking_over(run: RunDirectory) -> None:
-    """Replace this run's epochs by those in `taken`, which goes last, so that a kill in between costs nothing."""
-    held = RunDirectory(run.taken)
-    if not held.root.is_dir():
+def finish_taking_over(run: RunDirectory) -> None:
+    """Replace this run's training by that in `taken`, which goes last, so that a kill in between costs nothing."""
+    if not run.taken.is_dir():
         return
-    epochs = [read_manifest(held, path.stem) for path in manifests_of_epochs(held)]
     started_file(run).unlink(missing_ok=True)
     remove_paths(manifests_of_epochs(run))
     remove_paths(run.checkpoints.glob("step-*"))
     RunLogs(run).cut_back(-1)
-    for epoch in epochs:
-        if epoch is not None:
-            _take_timings(held.timings, run.timings, last_step=last_step([epoch]))
-            adopt(epoch, source=held, into=run)
-    remove_folder(held.root)
-
-
-def _take_timings(source: Path, target: Path, *, last_step: int) -> None:
-    """Copy the timings of the steps up to `last_step`. They are not results, so no manifest contains them."""
-    if source.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(b"".join(lines_until(source, last_step)))
-
-
-def _without_removed(run: RunDirectory, manifest: StageManifest) -> StageManifest:
-    """The manifest without its checkpoints, if retention has removed one of them."""
-    if _has_checkpoints(run, manifest):
-        return manifest
-    return dataclasses.replace(manifest, outputs=records_of(manifest))
+    place_files(run.taken, run.root)
+    remove_folder(run.taken)
 
 
 def _has_checkpoints(run: RunDirectory, manifest: StageManifest) -> bool:

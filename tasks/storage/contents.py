@@ -15,13 +15,14 @@ from rl_core.files import files_below
 from rl_core.records.metrics_log import step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import Record
-from tasks.cache.manifests import StageManifest, read_manifest
-from tasks.resuming.training_start import Chain, begun_epoch, started_file
+from tasks.cache.manifests import StageManifest, read_manifests
+from tasks.cache.stages import Chain
+from tasks.resuming.training_start import begun_epoch, started_file
 
 SETTINGS = "settings"
 PROGRESS = "progress"
 
-_CHECKPOINT = "checkpoint-"
+CHECKPOINT = "checkpoint-"
 _EPOCH = "stage-train-epoch-"
 
 
@@ -32,13 +33,7 @@ def stage_record(stage: str) -> str:
 
 def is_of_training(record: str) -> bool:
     """Whether a record is a part of training, whose parts belong together, and not a stage of its own."""
-    return record == PROGRESS or record.startswith((_CHECKPOINT, _EPOCH))
-
-
-def checkpoint_records(records: Sequence[Record]) -> list[Record]:
-    """The records of checkpoints, the newest first."""
-    found = [record for record in records if record.name.startswith(_CHECKPOINT)]
-    return sorted(found, key=lambda record: -int(record.facts["step"]))
+    return record == PROGRESS or record.startswith((CHECKPOINT, _EPOCH))
 
 
 def progress_of(progress: Record | None, chain: Chain) -> int:
@@ -51,7 +46,7 @@ def progress_of(progress: Record | None, chain: Chain) -> int:
 
 def records_of_run(run: RunDirectory) -> list[Record]:
     """The records, in the order in which they are copied: a record comes after the records that it refers to."""
-    stages = [_stage(run, manifest) for manifest in _manifests(run)]
+    stages = [_stage(run, manifest) for manifest in read_manifests(run)]
     checkpoints = complete_checkpoints(run)
     return [
         Record(name=SETTINGS, facts={}, files=_existing(run, run.config, run.events, *files_below(run.inputs))),
@@ -79,7 +74,7 @@ def _checkpoint(run: RunDirectory, checkpoint: Checkpoint) -> Record:
     files |= _existing(run, checkpoint.folder / MANIFEST_NAME)
     score = None if checkpoint.info.interim else checkpoint.info.validation_score
     facts = {"step": checkpoint.step, "validation_score": score}
-    return Record(name=f"{_CHECKPOINT}{checkpoint.step:06d}", facts=facts, files=files)
+    return Record(name=f"{CHECKPOINT}{checkpoint.step:06d}", facts=facts, files=files)
 
 
 def _progress(run: RunDirectory, checkpoints: Sequence[Checkpoint], stages: Sequence[Record]) -> Iterator[Record]:
@@ -116,10 +111,3 @@ def complete_checkpoints(run: RunDirectory) -> list[Checkpoint]:
         except (DamagedCheckpoint, NotADirectoryError):
             continue  # the store reports it where it is used
     return sorted(found, key=lambda checkpoint: checkpoint.step)
-
-
-def _manifests(run: RunDirectory) -> Iterator[StageManifest]:
-    for path in sorted(run.stage_manifest("any").parent.glob("*.json")):
-        manifest = read_manifest(run, path.stem)
-        if manifest is not None:
-            yield manifest

@@ -6,17 +6,14 @@ Every function raises StorageDamaged where the copy is damaged, and OSError wher
 
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from rl_core.digests import FileRecord
-from rl_core.files import fsync_tree, link_or_copy, remove_folder, replace_folder, scratch_folder
-from rl_core.records.metrics_log import RunLogs
+from rl_core.files import replace_folder, scratch_folder
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import Record, RunStore, StorageDamaged
-from tasks.cache.manifests import manifests_of_epochs
-from tasks.cache.reuse import discard_stage, remove_paths
-from tasks.resuming.training_start import Chain, started_file
-from tasks.storage.contents import PROGRESS, SETTINGS, checkpoint_records, progress_of, stage_record
+from tasks.cache.reuse import discard_stage, place_files, remove_paths
+from tasks.cache.stages import Chain
+from tasks.resuming.training_state import finish_taking_over
+from tasks.storage.contents import CHECKPOINT, PROGRESS, SETTINGS, progress_of, stage_record
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +26,7 @@ def bring_settings(store: RunStore, run: RunDirectory) -> bool:
     run.root.mkdir(parents=True, exist_ok=True)
     with scratch_folder(run.root / "fetched") as folder:
         store.fetch(record.files, lambda path: folder / path)
-        _place(folder, run.root, record.files)
+        place_files(folder, run.root)
     return True
 
 
@@ -41,7 +38,7 @@ def bring_stage(store: RunStore, run: RunDirectory, stage: str, *, digest: str |
     with scratch_folder(run.root / "fetched") as folder:
         store.fetch(record.files, lambda path: folder / path)
         discard_stage(run, stage)
-        _place(folder, run.root, record.files)
+        place_files(folder, run.root)
     logger.info("%s: fetched from the storage, %d bytes", stage, record.num_bytes)
     return True
 
@@ -56,28 +53,16 @@ def bring_training(store: RunStore, run: RunDirectory, chain: Chain, *, further_
     if progress is None or progress_of(progress, chain) <= further_than:
         return 0
     epochs = _finished_epochs(records, chain, until=int(progress.facts["step"]))
-    logs = _files([*epochs, progress], checkpoints=False)
-    with scratch_folder(run.fetched) as folder:
+    logs = {path: file for record in (*epochs, progress) for path, file in record.files.items()}
+    logs = {path: file for path, file in logs.items() if not path.startswith("checkpoints/")}
+    with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
         store.fetch(logs, lambda path: folder / path)
         step = _fetch_checkpoints(store, held, until=int(progress.facts["step"]))
-        replace_folder(folder, run.fetched)
-    finish_fetching(run)
+        replace_folder(folder, run.taken)
+    finish_taking_over(run)
     logger.info("training up to step %d was fetched from the storage", step)
     return step
-
-
-def finish_fetching(run: RunDirectory) -> None:
-    """Replace this run's training by that in `fetched`, which goes last, so that a kill in between costs nothing."""
-    if not run.fetched.is_dir():
-        return
-    started_file(run).unlink(missing_ok=True)
-    remove_paths(manifests_of_epochs(run))
-    remove_paths(run.checkpoints.glob("step-*"))
-    RunLogs(run).cut_back(-1)
-    paths = [path.relative_to(run.fetched).as_posix() for path in run.fetched.rglob("*") if path.is_file()]
-    _place(run.fetched, run.root, paths)
-    remove_folder(run.fetched)
 
 
 def _finished_epochs(records: Mapping[str, Record], chain: Chain, *, until: int) -> list[Record]:
@@ -93,9 +78,9 @@ def _finished_epochs(records: Mapping[str, Record], chain: Chain, *, until: int)
 
 def _fetch_checkpoints(store: RunStore, held: RunDirectory, *, until: int) -> int:
     """Fetch the newest undamaged checkpoint and the best checkpoint. Returns the step of the newest."""
-    candidates = [
-        record for record in checkpoint_records(list(store.records().values())) if record.facts["step"] <= until
-    ]
+    checkpoints = [record for record in store.records().values() if record.name.startswith(CHECKPOINT)]
+    newest_first = sorted(checkpoints, key=lambda record: -int(record.facts["step"]))
+    candidates = [record for record in newest_first if record.facts["step"] <= until]
     damage: StorageDamaged | None = None
     for newest in candidates:
         try:
@@ -116,19 +101,3 @@ def _fetch_best(store: RunStore, held: RunDirectory, checkpoints: Iterable[Recor
     if scored:
         best = max(scored, key=lambda record: (record.facts["validation_score"], -record.facts["step"]))
         store.fetch(best.files, lambda path: held.root / path)
-
-
-def _files(records: Iterable[Record], *, checkpoints: bool) -> dict[str, FileRecord]:
-    """The files of the records; where several records have a path, the file of the last record."""
-    files = {path: file for record in records for path, file in record.files.items()}
-    return {path: file for path, file in files.items() if checkpoints or not path.startswith("checkpoints/")}
-
-
-def _place(source: Path, root: Path, paths: Iterable[str]) -> None:
-    """Link or copy the files at `paths` from `source` to `root`. Files that refer to other files come last."""
-    fsync_tree(source)
-    for path in sorted(paths, key=lambda path: (path.startswith("stages/"), path.endswith("/manifest.json"), path)):
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        link_or_copy(source / path, target)

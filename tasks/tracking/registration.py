@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from rl_core.digests import digest_of
 from rl_core.evaluation.comparison import Comparison, compare_answers
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
-from rl_core.evaluation.result import EvaluationResult
 from rl_core.evaluation.statistics import SIGNIFICANT
 from rl_core.run_directory import RunDirectory
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts
-from tasks.tracking.run_tags import run_tags
-from tasks.tracking.run_tracking import ITEMS_TABLE, PipelineTracking
+from tasks.tracking.run_tracking import ITEMS_TABLE, PipelineTracking, run_tags
 
 if TYPE_CHECKING:
     from rl_core.tracking.mlflow_registry import ModelRegistry, RegisteredVersion
@@ -61,7 +59,11 @@ def _register(pipeline: "MlflowPipeline", facts: RunFacts) -> None:
     decided = _decide(registry, champion, version, facts)
     if decided.is_champion:
         registry.set_champion(version)
-    registry.tag(version, _decision_tags(decided))
+    tags = {DECISION: f"{'champion' if decided.is_champion else 'not champion'}: {decided.reason}"}
+    if decided.comparison is not None:
+        tags["champion.difference"] = f"{decided.comparison.difference:+.4f}"
+        tags["champion.p_value"] = f"{decided.comparison.p_value:.3g}"
+    registry.tag(version, tags)
     logger.info("%s is version %s of the registered model: %s", facts.run.name, version.version, decided.reason)
 
 
@@ -89,21 +91,12 @@ def _evaluation_tags(facts: RunFacts) -> dict[str, str]:
         f"{mode}/{evaluated}/{name}": value
         for evaluated in EVALUATED_MODELS
         for mode, result in facts.results(evaluated).items()
-        for name, value in _figures(result).items()
+        for name, value in {
+            "accuracy": f"{result.accuracy:.4f}",
+            "ci95": "{:.4f} to {:.4f}".format(*result.ci95),
+            "items": f"{result.n}",
+        }.items()
     }
-
-
-def _figures(result: EvaluationResult) -> dict[str, str]:
-    low, high = result.ci95
-    return {"accuracy": f"{result.accuracy:.4f}", "ci95": f"{low:.4f} to {high:.4f}", "items": f"{result.n}"}
-
-
-def _decision_tags(decided: ChampionDecision) -> dict[str, str]:
-    tags = {DECISION: f"{'champion' if decided.is_champion else 'not champion'}: {decided.reason}"}
-    if decided.comparison is not None:
-        tags["champion.difference"] = f"{decided.comparison.difference:+.4f}"
-        tags["champion.p_value"] = f"{decided.comparison.p_value:.3g}"
-    return tags
 
 
 def describe(facts: RunFacts) -> str:

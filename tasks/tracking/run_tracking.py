@@ -5,22 +5,25 @@ Every finished stage is shown, whether it was just made, recognised or taken ove
 not sent again. So an outage, a deleted database and a resumed run need no special treatment.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Literal
 
+from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
-from rl_core.data.manifest import DataManifest
+from rl_core.data.manifest import MANIFEST_FILE, DataManifest
 from rl_core.progress import LogEvent
 from rl_core.redaction import redact_tree
 from rl_core.run_directory import RunDirectory
+from tasks.cache.kept_files import files_of_run
 from tasks.cache.manifests import StageManifest
-from tasks.tracking.run_tags import code_tags, run_tags
+from tasks.cache.software import code_version
+from tasks.cache.stages import config_digest, protocol_digest, recipe_digest
 
 if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
     from rl_core.tracking.mlflow_runs import MlflowPipeline, MlflowRun
-    from rl_core.tracking.tracker import Tracker
 
 
 Show = Callable[["MlflowRun", StageManifest, RunDirectory], None]
@@ -45,26 +48,22 @@ class PipelineTracking:
     @contextmanager
     def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
         """Show the parent run, with the config as parameters, as running. The end of the block closes the trackers."""
-        try:
-            with self._parent_running(flow_run_id):
-                yield
-        finally:
-            for follower in self._followers or ():
-                follower.finish()
+        with ExitStack() as stack:
+            stack.callback(self._close)
+            if self._pipeline is not None:
+                from rl_core.tracking.tracker import tolerated_outage
 
-    @contextmanager
-    def _parent_running(self, flow_run_id: str | None) -> Iterator[None]:
-        if self._pipeline is None:
+                parent = self._pipeline.parent
+                stack.enter_context(self._pipeline.running(parent, log_event=self._log_event))
+                with tolerated_outage("parameters", self._log_event):
+                    shown = self._config.model_dump(mode="json", exclude={"tracking", "storage"})
+                    parent.log_params(redact_tree(shown))
+                    parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
             yield
-            return
-        from rl_core.tracking.tracker import tolerated_outage
 
-        parent = self._pipeline.parent
-        with self._pipeline.running(parent, log_event=self._log_event):
-            with tolerated_outage("parameters", self._log_event):
-                parent.log_params(redact_tree(self._config.model_dump(mode="json", exclude={"tracking", "storage"})))
-                parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
-            yield
+    def _close(self) -> None:
+        for follower in self._followers or ():
+            follower.finish()
 
     def addresses(self) -> dict[str, str]:
         """[what is shown] -> address in MLflow. Empty where MLflow is off or does not answer."""
@@ -79,14 +78,11 @@ class PipelineTracking:
             report_outage("the links to MLflow", outage, self._log_event)
             return {}
 
-    @contextmanager
-    def stage_running(self, stage: str) -> Iterator[None]:
-        """Show the stage's nested run as running during the block."""
+    def stage_running(self, stage: str) -> AbstractContextManager[object]:
+        """Shows the stage's nested run as running during the block."""
         if self._pipeline is None:
-            yield
-            return
-        with self._pipeline.running(self._pipeline.stage(stage), log_event=self._log_event):
-            yield
+            return nullcontext()
+        return self._pipeline.running(self._pipeline.stage(stage), log_event=self._log_event)
 
     def show(self, stage: str, manifest: StageManifest, show: Show) -> None:
         """Show a finished stage in its nested run, unless the run's tag says that it is shown."""
@@ -112,15 +108,6 @@ class PipelineTracking:
         with tolerated_outage(what, self._log_event):
             show(self._pipeline)
 
-    def show_headline(self, metrics: Mapping[str, float]) -> None:
-        """Log the metrics by which pipelines are compared on the parent run, unless it has them."""
-
-        def show(pipeline: "MlflowPipeline") -> None:
-            shown = pipeline.parent.latest_metric
-            pipeline.parent.log_metrics({name: value for name, value in metrics.items() if shown(name) != value})
-
-        self.show_pipeline("the pipeline's figures", show)
-
     @contextmanager
     def following(self, stage: str) -> Iterator[Callable[[], None]]:
         """Yields a function that sends the steps of metrics.jsonl that the trackers lack; the end of the block sends
@@ -140,9 +127,14 @@ class PipelineTracking:
     def _follow(self, stage: str) -> "list[TrackerFollower]":
         """Open the trackers, which stay open from the first epoch to the end of the pipeline."""
         if self._followers is None:
-            from rl_core.tracking.follower import TrackerFollower
+            from rl_core.tracking.follower import TrackerFollower, open_trackers
             from rl_core.tracking.generations import generation_tables
 
+            trackers = [*open_trackers(self._config, self._run)]
+            if self._pipeline is not None:
+                from rl_core.tracking.mlflow_tracker import MlflowTracker
+
+                trackers.insert(0, MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings))
             self._followers = [
                 TrackerFollower(
                     tracker,
@@ -150,18 +142,9 @@ class PipelineTracking:
                     generations=lambda step: generation_tables(self._run, step, self._config.tracking),
                     log_event=self._log_event,
                 )
-                for tracker in self._trackers(stage)
+                for tracker in trackers
             ]
         return self._followers
-
-    def _trackers(self, stage: str) -> "Iterator[Tracker]":
-        from rl_core.tracking.follower import open_trackers
-
-        if self._pipeline is not None:
-            from rl_core.tracking.mlflow_tracker import MlflowTracker
-
-            yield MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings)
-        yield from open_trackers(self._config, self._run)
 
 
 def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | None":
@@ -204,3 +187,52 @@ def page_run(address: str, experiment: str, *, name: str, run: str, stage: str) 
     from rl_core.tracking.mlflow_runs import RUN_TAG, STAGE_TAG, MlflowRun
 
     return MlflowRun(MlflowAccess(address), experiment=experiment, name=name, tags={RUN_TAG: run, STAGE_TAG: stage})
+
+
+def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
+    """The tags that describe a run.
+
+    `config` is the digest in the run's name; `recipe` leaves the seed out, so that runs with one recipe are repetitions
+    of one experiment; runs with one `protocol` were measured in the same way; runs with one `dataset` saw the same rows
+    (this tag exists from the preparation on).
+    """
+    tags = {
+        "model": model_name(config.model),
+        "algorithm": algorithm_name(config.algorithm),
+        "config": config_digest(config),
+        "recipe": recipe_digest(config),
+        "seed": f"{config.seed}",
+        "protocol": f"held-out@{protocol_digest(config, files_of_run(config, run, is_frozen=True))}",
+        "sightline.experiment": config.experiment,
+        "sightline.folder": str(run.root.absolute()),
+    }
+    if (run.data / MANIFEST_FILE).is_file():
+        tags["dataset"] = DataManifest.read(run.data).fingerprint
+    return tags
+
+
+def code_tags() -> dict[str, str]:
+    """The version of the code that this process runs; the commit has the name that MLflow's pages use."""
+    version = code_version()
+    commit = {"mlflow.source.git.commit": version.commit} if version.commit else {}
+    return {"code": f"{version}", "mlflow.source.name": "sightline", **commit}
+
+
+def model_name(model: ModelConfig) -> str:
+    """The last part of a folder or hub name; for a tiny model, its family."""
+    source = model.source
+    if isinstance(source, TinyModel):
+        return f"tiny-{source.family}"
+    return source.path.rstrip("/").rpartition("/")[2]
+
+
+def algorithm_name(algorithm: AlgorithmConfig) -> str:
+    """The advantage estimator, with what differs from the default: `grpo`, `grpo-gspo-filtered`."""
+    parts: list[str] = [algorithm.advantage.label]
+    if algorithm.loss.type != "ppo":
+        parts.append(algorithm.loss.label)
+    if algorithm.online_filtering is not None:
+        parts.append("filtered")
+    if algorithm.kl is not None:
+        parts.append("kl")
+    return "-".join(parts)

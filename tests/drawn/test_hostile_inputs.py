@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import rl_core.planning.meta_model  # noqa: F401 - with torch loaded here, no other process builds the models
 from flows.cli import app
-from flows.process.error_messages import cause_of
+from flows.printing import cause_of
 from tests.drawn.hostile import KEYS, PATHS, overrides, values, write_oddities
 
 SECONDS = 20

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rl_core.records.metrics_log import readable_steps
-from tasks.cache.code_version import code_version
+from tasks.cache.software import code_version
 from tests.e2e.continuing import Continuation, Watched
 from tests.e2e.processes import prefect_server
 from tests.e2e.runs import (

@@ -26,7 +26,7 @@ from typing import Final
 
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tasks.cache.code_version import code_version
+from tasks.cache.software import code_version
 from tests.e2e.cluster_kills import (
     Kill,
     Killer,

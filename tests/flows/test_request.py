@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from flows.request import Override, resolve_run, start_tag
+from flows.request import Override, ResolvedRun, RunRequest, resolve_run, start_tag
 from rl_core.config.loading import ConfigError, dump_config, load_config
 from tasks.cache.stages import run_name
 
@@ -53,12 +53,17 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
         resolve_run(tmp_path)
 
 
+def pushing(config: Path | str, runs_dir: Path = Path("runs")) -> ResolvedRun:
+    asked = RunRequest(config=str(config), runs_dir=str(runs_dir), push="owner/name")
+    return asked.resolved(datetime.now(UTC))
+
+
 def test_where_to_upload_does_not_make_another_run(tmp_path: Path) -> None:
     plain = resolve_run(CONFIG, runs_dir=tmp_path)
-    pushed = resolve_run(CONFIG, runs_dir=tmp_path, push="owner/name")
+    pushed = pushing(CONFIG, runs_dir=tmp_path)
     assert pushed.run == plain.run
     assert pushed.config.merge.push == "owner/name"
-    assert resolve_run(made(tmp_path), push="owner/name").config.merge.push == "owner/name"
+    assert pushing(made(tmp_path)).config.merge.push == "owner/name"
 
 
 def test_the_tag_of_a_start_is_utc() -> None:

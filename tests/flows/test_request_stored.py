@@ -8,7 +8,7 @@ import pytest
 from flows.request import ResolvedRun, RunRequest, split_address
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
-from tasks.storage.address import VARIABLE
+from tasks.storage.run_storage import VARIABLE
 from tests.tasks.finished_run import finish_run
 from tests.tasks.storage.machines import storage_of
 

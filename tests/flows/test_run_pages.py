@@ -39,12 +39,12 @@ def test_a_validation_is_on_its_page_as_soon_as_it_is_written(tmp_path: Path) ->
     @flow(name="training")
     def training() -> None:
         with steps_shown(Training(config_with("experiment=pages"), run)) as pages:
-            pages.refresh()
+            pages()
             seen.append(validation_pages("pages"))
             for step, evaluated in ((0, "base"), (2, "trained")):
                 write_items(run.validation(step), read_evaluation(run.evaluation(evaluated))["greedy"])
-                pages.refresh()
-                pages.refresh()
+                pages()
+                pages()
                 seen.append(validation_pages("pages"))
 
     training()
@@ -64,7 +64,7 @@ def test_validations_that_are_dropped_to_be_made_again_leave_the_pages_as_they_a
     def training() -> None:
         with steps_shown(Training(config_with("experiment=dropped"), run)) as pages:
             run.validation(0).unlink()
-            pages.refresh()
+            pages()
 
     training()
     assert validation_pages("dropped") == []

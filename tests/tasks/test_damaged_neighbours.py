@@ -12,7 +12,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import WantedStage, read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.reproduction.baseline_set import good_runs_before
-from tasks.reproduction.published_result import read_finished
+from tasks.results.run_facts import RunFacts
 from tests.damages import DAMAGES, FOLDER_DAMAGES
 from tests.tasks.baseline_runs import run_of, week
 from tests.tasks.continued import Geometry, attempt, results
@@ -114,5 +114,5 @@ def test_damaged_runs_are_no_good_runs(tmp_path: Path, name: str, monkeypatch: p
     old.reproduction.write_text(json.dumps({"status": "good", "runs": [{"run": old.name}]}))
     for damage in DAMAGES:
         DAMAGES[damage](copied(old, tmp_path / damage).root / name)
-    (group,) = good_runs_before([read_finished(run_of(week(tmp_path, 2, 290)))])
+    (group,) = good_runs_before([RunFacts(run_of(week(tmp_path, 2, 290)))])
     assert [run.run for run in group] == [old]

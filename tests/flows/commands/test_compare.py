@@ -27,7 +27,7 @@ def test_runs_by_folder_or_name_become_a_page_and_a_table(runs: list[RunDirector
     arguments = [str(runs[0].root), *(run.name for run in runs[1:]), "--runs-dir", str(tmp_path / "runs")]
     done = CliRunner().invoke(app, ["compare", *arguments, "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert "25.0%" in done.output and "+50.0" in done.output
+    assert "25.0 %" in done.output and "+50.0" in done.output
     assert "rloo and grpo do not differ significantly" in done.output
     figures = json.loads(out.with_suffix(".json").read_text())
     assert [group["seeds"] for group in figures["groups"]] == [[1, 2], [1, 2]]

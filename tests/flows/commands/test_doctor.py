@@ -1,10 +1,7 @@
 """`sightline doctor` marks what a killed process left Running, and leaves living runs alone."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from prefect import flow
@@ -57,27 +54,11 @@ def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: 
     assert "marked" not in examined(tmp_path)
 
 
-def test_prefect_is_asked_for_those_alone_whose_end_it_may_not_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running(tmp_path, "dead")
-    never_started = RunDirectory(tmp_path / "planned")
-    never_started.root.mkdir()
-    never_started.config.write_text("experiment: x\n")
-    examined(tmp_path)
-
-    @contextmanager
-    def asked() -> Iterator[None]:
-        raise AssertionError("nothing is to be asked")
-        yield
-
-    monkeypatch.setattr("flows.process.embedded_server.reached_prefect", asked)
-    assert [word for word in examined(tmp_path).split() if word in ("dead", "planned", "unfinished")] == [
-        *("dead", "unfinished", "dead", "planned", "unfinished", "planned")
-    ]
-    remember(RunDirectory(tmp_path / "dead"), str(uuid4()))  # another attempt, of which nothing is known
-    with pytest.raises(AssertionError, match="nothing is to be asked"):
-        examined(tmp_path)
+def test_a_run_that_was_never_started_is_told_how_to_start(tmp_path: Path) -> None:
+    (tmp_path / "planned").mkdir()
+    (tmp_path / "planned" / "config.yaml").write_text("experiment: x\n")
+    text = examined(tmp_path)
+    assert "unfinished" in text and "sightline run --resume planned" in text and "marked" not in text
 
 
 @pytest.mark.parametrize("name", ["flow-run.json", "lock"])

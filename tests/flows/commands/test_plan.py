@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.commands.plan import threads_words
+from rl_core import environment
 from rl_core.config.cluster import ClusterConfig
-from tasks.pages.plan_facts import threads_words
 from tests.rl_core.planning.gpu_driver import put_driver
 
 ROOT = Path(__file__).parents[3]
@@ -155,5 +156,15 @@ def test_published_baselines_come_to_the_published_steps_on_eight_workers(name: 
     assert told.exit_code == 0, told.output
     assert "each of 8 generators: up to 64 prompts = 320 responses" in told.output
     assert "each of 8 learners: up to 16 groups = 80 responses" in told.output
-    assert "Memory of each of 8 workers" in told.output
+    assert "Memory in GiB, of each of 8 workers" in told.output
     assert not any(word in told.output for word in ("problem", "not comparable", " or "))
+
+
+def test_a_number_of_threads_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "usable_cores", lambda: 6)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    two, kept = ClusterConfig(devices=2), "cluster.threads would keep it on every machine"
+    assert threads_words(two) == f"3 for each worker (its share of the cores here; {kept})"
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert threads_words(two) == f"4 for each worker (OMP_NUM_THREADS; {kept})"
+    assert threads_words(ClusterConfig(threads=8)) == "8 for each worker (cluster.threads)"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.process.error_messages import cause_of
+from flows.printing import cause_of
 from rl_core.files import DiskFull
 
 

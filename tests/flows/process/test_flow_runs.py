@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.states import Completed, Running, Scheduled
+from prefect.states import Running, Scheduled
 
 from flows.process.flow_runs import has_noted_end, mark_abandoned, planned_start, remembered
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted
-from tasks.attempts import note_that_prefect_knows, prefect_may_not_know, remember
+from tasks.attempts import remember
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -74,31 +74,6 @@ def test_a_flow_run_that_could_not_tell_its_end_is_given_it(
             raise error
     assert state in mark_abandoned(run)
     assert state_of(client, ended) == state
-
-
-def test_what_prefect_knows_is_asked_once(client: SyncPrefectClient, run: RunDirectory) -> None:
-    for state in (Completed(), Running()):
-        remember(run, flow_run(client, state))
-        assert prefect_may_not_know(run)
-        mark_abandoned(run)
-        assert not prefect_may_not_know(run)
-    waiting = flow_run(client, Scheduled(name="AwaitingRetry"))
-    for unknown in (waiting, str(uuid4())):
-        remember(run, unknown)
-        mark_abandoned(run)
-        assert prefect_may_not_know(run), "it may yet end, or another server knows it"
-
-
-def test_a_later_attempt_is_not_taken_for_the_earlier_one(run: RunDirectory) -> None:
-    first, second = str(uuid4()), str(uuid4())
-    remember(run, first, end="completed")
-    note_that_prefect_knows(run, second)
-    assert prefect_may_not_know(run)
-    note_that_prefect_knows(run, first)
-    assert not prefect_may_not_know(run)
-    assert has_noted_end(run, first)
-    remember(run, first)  # tried again
-    assert prefect_may_not_know(run)
 
 
 def test_a_retried_flow_run_does_not_crash_itself(client: SyncPrefectClient, run: RunDirectory) -> None:

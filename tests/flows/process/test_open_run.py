@@ -23,7 +23,6 @@ from flows.request import RunRequest
 from rl_core.config.loading import load_config
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
-from tasks.attempts import prefect_may_not_know
 from tasks.cache.stages import run_name
 from tasks.context import RunContext, current_context
 from tasks.housekeeping.overview import overview
@@ -138,19 +137,6 @@ def test_a_cancel_is_called_a_cancel(tmp_path: Path) -> None:
     assert overview(the_run(tmp_path)).status == "cancelled"
     log = the_run(tmp_path).log.read_text()
     assert "the run failed" not in log and "Traceback" not in log
-
-
-def test_it_is_noted_that_prefect_knows_how_a_flow_run_ended(tmp_path: Path) -> None:
-    def fail(run: RunContext) -> None:
-        assert prefect_may_not_know(run.run), "while it is running"
-        raise ArithmeticError
-
-    def succeed(run: RunContext) -> None:
-        assert prefect_may_not_know(run.run), "the attempt before says nothing of this one"
-
-    for body in (fail, succeed):
-        opened(tmp_path, body)
-        assert not prefect_may_not_know(the_run(tmp_path))
 
 
 def test_outside_the_main_thread_signals_are_left_alone(tmp_path: Path) -> None:

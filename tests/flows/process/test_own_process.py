@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.process.own_process import NamedLines, last_lines, run_alone
+from flows.printing import last_lines
+from flows.process.own_process import NamedLines, run_alone
 from flows.request import resolve_run
 from rl_core.run_lock import RunLock
 from rl_core.stop import StopRequest
@@ -59,7 +60,7 @@ def test_what_was_printed_is_shown_without_secrets(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WANDB_API_KEY", "of-nobody-else")
     with tempfile.TemporaryFile() as printed:
         printed.write(b"x" * 100_000 + b"\n" + b"line\n" * 50 + b"login with of-nobody-else failed\n\n")
-        lines = last_lines(printed)
+        lines = last_lines(printed, 20)
     assert lines[-1] == "login with [WANDB_API_KEY] failed" and lines[:-1] == ["line"] * 19
 
 
@@ -71,7 +72,8 @@ def prints(text: str, lines: NamedLines) -> None:
 
 def test_every_line_comes_whole_and_once_after_the_name(capsys: pytest.CaptureFixture[str]) -> None:
     """Two processes write into one file, as a run and what it starts do: reading moves nobody's position."""
-    with NamedLines.of("seed 2") as lines:
+    with tempfile.TemporaryFile() as stream:
+        lines = NamedLines("seed 2", stream)
         prints("load the model\nstep 1", lines)
         lines.show()
         assert capsys.readouterr().out == "seed 2: load the model\n"
@@ -79,6 +81,7 @@ def test_every_line_comes_whole_and_once_after_the_name(capsys: pytest.CaptureFi
         lines.show()
         lines.show()
         prints(" last words", lines)
+        lines.show(is_ended=True)
     assert capsys.readouterr().out == "seed 2: step 16: 96 °\nseed 2: and the last words\n"
 
 
@@ -88,19 +91,9 @@ def test_nobody_who_reads_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(read)
     stream = os.fdopen(write, "w", encoding="ascii")
     monkeypatch.setattr("sys.stdout", stream)
-    with NamedLines.of("seed 2") as lines:
+    with tempfile.TemporaryFile() as printed:
+        lines = NamedLines("seed 2", printed)
         prints("96 °\n", lines)
         lines.show()
-        prints("and on\n", lines)
     with suppress(BrokenPipeError):
         stream.close()
-
-
-def test_a_terminal_has_room_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with NamedLines.of("seed 2") as lines:
-        assert lines.variables == {}, "there is no terminal"
-        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-        monkeypatch.setenv("COLUMNS", "100")
-        assert lines.variables == {"COLUMNS": "92"}
-        monkeypatch.setenv("COLUMNS", "20")
-        assert lines.variables == {"COLUMNS": "40"}

@@ -90,7 +90,7 @@ def test_what_the_child_of_a_killed_process_works_in_stays_until_it_ends(tmp_pat
 def test_nothing_is_removed_that_is_not_known_to_be_left(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "owner").touch()
+    (elsewhere / "owner").write_text("1")
     machine = tmp_path / "machine"
     for name in ("vllm_dist_0", "tmpabc", f"{PREFIX}just-made"):
         (machine / name).mkdir(parents=True)
@@ -105,7 +105,7 @@ def test_nothing_is_removed_that_is_not_known_to_be_left(tmp_path: Path) -> None
 def test_another_users_folder_stays(tmp_path: Path) -> None:
     folder = tmp_path / f"{PREFIX}other"
     folder.mkdir()
-    (folder / "owner").touch()
+    (folder / "owner").write_text("1")
     os.chown(folder, 12345, 12345)
     sweep(tmp_path)
     assert folder.exists()

@@ -248,7 +248,7 @@ class Elsewhere:
     def data(self, path: str) -> str:
         return os.path.normpath(f"/begun/{path}")
 
-    def source_code(self, path: str) -> Path:
+    def fixed_file(self, path: str) -> Path:
         return Path("/kept") / path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cache.code_version import read_code_version
+from tasks.cache.software import read_code_version
 
 WHO = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
 # Neither a hook that runs these tests nor a person's own settings have a say in the repository that they make.

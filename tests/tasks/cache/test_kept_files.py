@@ -14,7 +14,7 @@ from tasks.cache.kept_files import files_of_run, keep_files, read_kept
 from tasks.cache.named_files import NamedFiles, located_config
 from tasks.cache.stages import config_digest, epoch_chain, stage_digests
 from tasks.planning.trials import find_problems
-from tasks.tracking.run_tags import run_tags
+from tasks.tracking.run_tracking import run_tags
 from tests.tasks.finished_run import config_with, finish_stage
 
 NAMES = {

@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.sources.local import LocalSource
 from tasks.cache.named_files import NamedFiles
-from tasks.cache.stages import EpochChain, epoch_chain, run_name, stage_digests
+from tasks.cache.stages import epoch_chain, run_name, stage_digests
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 AFTER_TRAINING = {"training", "evaluate-trained", "merge", "model-card", "report"}
@@ -228,28 +226,3 @@ def test_an_edited_file_changes_the_stages_that_depend_on_it(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, override: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         stage_digests(quickstart(override.format(tmp_path)))
-
-
-@given(length=st.integers(0, 30), data=st.data())
-def test_it_is_a_sequence(length: int, data: st.DataObject) -> None:
-    chain = EpochChain(length, training="digest")
-    links = list(chain)
-    part = data.draw(st.slices(length))
-    assert chain[part] == links[part]
-    if length:
-        number = data.draw(st.integers(-length, length - 1))
-        assert chain[number] == links[number] and links[number] in chain
-    assert len(chain) == length == len(set(links))
-    assert ("train-epoch-001", "other") not in chain and f"train-epoch-{length + 1:03d}" not in dict(links)
-
-
-def test_no_more_of_it_is_computed_than_is_asked_for() -> None:
-    chain = EpochChain(10**11, training="digest")
-    assert len(chain) == 10**11
-    assert ("train-epoch-003", chain[2][1]) in chain
-    for stranger in (("train-epoch-002", "other"), ("prepare", "digest"), ("train-epoch-²", "x"), "text", ()):
-        assert stranger not in chain
-
-
-def test_the_epochs_of_another_training_are_others() -> None:
-    assert not set(EpochChain(9, training="one")) & set(EpochChain(9, training="other"))

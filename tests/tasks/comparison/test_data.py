@@ -9,8 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rl_core.evaluation.comparison import compare_groups
-from tasks.comparison.curves import charts
-from tasks.comparison.data import comparison_page, group_shares
+from tasks.comparison.data import charts, comparison_page, group_shares
 from tasks.comparison.groups import RunGroup, group_runs
 from tasks.comparison.page import ComparisonPage
 from tasks.comparison.record import EXPERIMENT, as_json, headline_metrics, show_comparison, write_comparison

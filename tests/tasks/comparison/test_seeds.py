@@ -8,7 +8,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from tasks.comparison.seeds import GroupTracking, conclude_seeds
+from tasks.comparison.record import GroupTracking, conclude_seeds
 from tests.tasks.finished_run import config_with, finish_run
 
 

@@ -9,8 +9,7 @@ from rl_core.config import tolerances
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.loading import dump_config
 from tasks.device_check import trial, variants
-from tasks.device_check.check import Finding, Setting
-from tasks.device_check.forecasts import against_plan
+from tasks.device_check.check import Finding, Setting, against_plan
 from tasks.device_check.generation import agreement_findings
 from tasks.device_check.software import software_findings
 from tasks.device_check.speed import bandwidth_findings, speed_finding

@@ -15,8 +15,7 @@ from rl_core.run_lock import RunLock
 from tasks.attempts import remember
 from tasks.cache.manifests import altered_output, read_manifest
 from tasks.cache.reuse import adopt
-from tasks.housekeeping.removal import Cleaning, carry_out_cleaning, plan_cleaning
-from tasks.housekeeping.rules import Rule
+from tasks.housekeeping.removal import Cleaning, Rule, carry_out_cleaning, plan_cleaning
 from tests.tasks.finished_run import finish_stage
 from tests.tasks.housekeeping.runs import NOW, finished
 from tests.tasks.tracking.test_registration import BASE, BETTER, registered

@@ -8,7 +8,7 @@ import pytest
 from rl_core.config.loading import ConfigError
 from rl_core.run_lock import RunLock
 from tasks.housekeeping.overview import overviews
-from tasks.housekeeping.rules import Rule, parse_age
+from tasks.housekeeping.removal import Rule, parse_age
 from tests.tasks.housekeeping.runs import NOW, aged, failed, finished
 
 

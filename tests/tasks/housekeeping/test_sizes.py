@@ -5,11 +5,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.housekeeping.sizes import freed_bytes, human_bytes, size_on_disk
+from tasks.housekeeping.removal import freed_bytes, size_on_disk
 
 files = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20_000), st.sets(st.integers(0, 3))), max_size=6)
 
@@ -30,10 +29,3 @@ def test_freed_bytes_are_the_difference_of_the_sizes(made: list[tuple[int, int, 
         for number in removed:
             shutil.rmtree(folders[number])
         assert size_on_disk(folders) == before - promised
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (12_345_678, "12 MB"), (3.2e15, "3200 TB")]
-)
-def test_sizes_read_as_a_person_says_them(count: int, text: str) -> None:
-    assert human_bytes(int(count)) == text

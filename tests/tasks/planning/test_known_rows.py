@@ -11,8 +11,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import stage_digests
-from tasks.planning.known_rows import glance_at, known_rows, split_glance
-from tasks.planning.problems import source_problems
+from tasks.planning.problems import glance_at, known_rows, source_problems, split_glance
 from tests.rl_core.data.samples import png_bytes
 
 pytestmark = pytest.mark.usefixtures("at_the_root")

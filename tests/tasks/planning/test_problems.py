@@ -13,9 +13,9 @@ from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
-from tasks.planning.known_rows import glance_at
 from tasks.planning.problems import (
     disk_problems,
+    glance_at,
     prepared_column_problems,
     prepared_problems,
     source_problems,

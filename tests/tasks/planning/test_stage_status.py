@@ -13,7 +13,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.software import Software, software_of_stages
 from tasks.cache.stages import epoch_chain, stage_digests
-from tasks.planning.known_rows import known_rows
+from tasks.planning.problems import known_rows
 from tasks.planning.stage_status import stage_statuses
 from tests.tasks.continued import End, Geometry, attempt
 from tests.tasks.finished_run import finish_stage

@@ -15,8 +15,14 @@ from tasks.cache.reuse import is_finished
 from tasks.cache.stages import stage_digests
 from tasks.reproduction.baseline_result import BaselineResult
 from tasks.reproduction.baseline_set import Member, judge_set
-from tasks.reproduction.page import render_reproduction, reproduction_page
-from tasks.reproduction.record import EXPERIMENT, conclude, markdown, show_conclusion
+from tasks.reproduction.record import (
+    EXPERIMENT,
+    conclude,
+    markdown,
+    render_reproduction,
+    reproduction_page,
+    show_conclusion,
+)
 from tests.rl_core.evaluation.builders import make_items
 from tests.tasks.baseline_runs import UNPUBLISHED, run_of, week, week_of_seeds
 from tests.tasks.finished_run import finish_stage
@@ -206,24 +212,26 @@ def test_the_page_is_one_file_and_says_all(tmp_path: Path) -> None:
 
 
 def test_page_and_figures_lie_in_the_sets_folder(tmp_path: Path) -> None:
-    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly" / "summary.html", command="")
-    assert conclusion.page.read_text().startswith("<!doctype html>")
+    out = tmp_path / "weekly" / "summary.html"
+    page = conclude("weekly", a_set(tmp_path / "runs"), out, command="")
+    assert out.read_text().startswith("<!doctype html>")
     figures = json.loads((tmp_path / "weekly" / "summary.json").read_text())
     assert [one["status"] for one in figures["baselines"]] == ["regressed", "good", "failed"]
     assert figures["baselines"][0]["drift"]["difference"] == pytest.approx(-42 / 601)
-    text = markdown(conclusion)
+    text = markdown(page, out)
     assert "| qwen2_5_vl_7b_geo3k_grpo | regressed | 44.9 % | one seed | 43.5 % to 52.5 % | -7.0 |" in text
     assert "- qwen2_5_vl_7b_geo3k_grpo, seed 1: 44.9 %, `qwen2_5_vl_7b_geo3k_grpo-week-2`" in text
     assert "- another, seed 1: no accuracy, `" in text
-    assert "- another: <b>out of memory</b>" in text and str(conclusion.page) in text
+    assert "- another: <b>out of memory</b>" in text and str(out) in text
     assert {path.name for path in (tmp_path / "weekly").iterdir()} == {"summary.html", "summary.json"}
 
 
 def test_mlflow_has_each_set_once_with_its_page(tmp_path: Path, new_database: Callable[[], str]) -> None:
     uri = new_database()
-    conclusion = conclude("weekly", a_set(tmp_path / "runs"), tmp_path / "weekly" / "summary.html", command="")
+    out = tmp_path / "weekly" / "summary.html"
+    page = conclude("weekly", a_set(tmp_path / "runs"), out, command="")
     for _ in range(2):
-        show_conclusion(conclusion, mlflow_uri=uri)
+        show_conclusion(page, out, mlflow_uri=uri)
     client = MlflowClient(tracking_uri=uri)
     (run,) = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id])
     assert (run.info.run_name, run.info.status) == ("weekly", "FAILED")

@@ -7,7 +7,7 @@ import pytest
 from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from tasks.reproduction.baseline_set import good_runs_before, judge_set
-from tasks.reproduction.published_result import read_finished
+from tasks.results.run_facts import RunFacts
 from tests.tasks.baseline_runs import run_of, week, week_of_seeds
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -22,7 +22,7 @@ def judged(folder: Path, number: int, *overrides: str, status: str = "good") -> 
 
 def before(*runs: RunDirectory) -> list[list[str]]:
     """The ends of the names of the earlier good runs, in groups."""
-    found = good_runs_before([read_finished(run) for run in runs])
+    found = good_runs_before([RunFacts(run) for run in runs])
     return [[one.run.name.partition("_grpo-")[2] for one in group] for group in found]
 
 

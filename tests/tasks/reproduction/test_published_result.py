@@ -7,7 +7,7 @@ import pytest
 from rl_core.config.run import RunConfig
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name, stage_digests
-from tasks.reproduction.published_result import dry_run_problems, judge_runs, obstacles, read_measured
+from tasks.reproduction.published_result import dry_run_problems, judge_runs, obstacles
 from tasks.results.run_facts import RunFacts
 from tests.tasks.baseline_runs import NAME, run_of, week
 from tests.tasks.baseline_runs import baseline as configured
@@ -53,7 +53,7 @@ def test_seed_and_memory_may_change_and_nothing_that_moves_the_number() -> None:
 
 def test_a_finished_run_is_judged(tmp_path: Path) -> None:
     run = run_of(week(tmp_path, 1, 290))
-    found = judge_runs({1: read_measured(run)}, baseline())
+    found = judge_runs({1: RunFacts(run)}, baseline())
     assert (found.outcome, found.obstacles, found.seeds) == ("reproduced", (), (1,))
     facts = RunFacts(run)
     trained = facts.headline("trained")
@@ -63,5 +63,5 @@ def test_a_finished_run_is_judged(tmp_path: Path) -> None:
 
 def test_a_run_of_another_recipe_is_not_comparable(tmp_path: Path) -> None:
     run = run_of(week(tmp_path, 1, 290, "rollout.n=8"))
-    found = judge_runs({1: read_measured(run)}, baseline())
+    found = judge_runs({1: RunFacts(run)}, baseline())
     assert (found.outcome, found.obstacles) == ("not comparable", ("rollout.n is 8, the baseline's 5",))

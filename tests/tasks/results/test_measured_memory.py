@@ -8,7 +8,7 @@ from rl_core.planning.gpu import Gpu
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
-from tasks.results.measured_memory import RecordedMachine, measured_peaks, recorded_machine
+from tasks.results.measured_memory import measured_peaks, recorded_machine
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def test_a_run_of_a_version_that_measured_nothing_has_no_peaks(run: RunDirectory
 
 
 def test_the_machine_is_the_one_of_the_last_settings(run: RunDirectory) -> None:
-    assert recorded_machine(run) == RecordedMachine()
+    assert recorded_machine(run) == (None, True)
     logs = RunLogs(run)
     logs.log_event("settings", chosen={}, why="", changed={}, on_gpu=True, gpu_gib=79.6)
-    assert recorded_machine(run) == RecordedMachine(gpu=Gpu(memory_gib=79.6))
+    assert recorded_machine(run) == (Gpu(memory_gib=79.6), True)
     logs.log_event("settings", chosen={}, why="", changed={}, on_gpu=True, gpu_gib=None)
-    assert recorded_machine(run) == RecordedMachine(gpu=Gpu(memory_gib=None), is_known=False)
+    assert recorded_machine(run) == (Gpu(memory_gib=None), False)
     logs.log_event("settings", chosen={}, why="", changed={}, on_gpu=False, gpu_gib=None)
-    assert recorded_machine(run) == RecordedMachine()
+    assert recorded_machine(run) == (None, True)
 
 
 def test_a_run_that_chose_nothing_was_on_a_gpu_if_it_measured_one(run: RunDirectory) -> None:
     RunLogs(run).log_timing(1, {"total_s": 1.0, "update_gpu_used_gib": 70.0})
-    assert recorded_machine(run) == RecordedMachine(gpu=Gpu(memory_gib=None), is_known=False)
+    assert recorded_machine(run) == (Gpu(memory_gib=None), False)

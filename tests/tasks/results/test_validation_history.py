@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rl_core.evaluation.items import write_items
 from rl_core.run_directory import RunDirectory
-from tasks.results.validation_history import SHOWN_STEPS, spread, validated_steps, validation_history
+from tasks.results.run_facts import SHOWN_STEPS, spread, validated_steps, validation_history
 from tests.rl_core.evaluation.builders import make_items
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rl_core.config.training import TrainerConfig
 from rl_core.run_directory import RunDirectory
-from tasks.resuming.step_records import first_loss, step_files
+from tasks.resuming.training_start import first_loss, step_files
 
 
 def test_the_validation_before_training_belongs_to_the_first_step() -> None:

@@ -19,7 +19,8 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLockLost, lock_owner
 from tasks.cache.manifests import StageManifest, read_manifest, write_manifest
 from tasks.cache.reuse import take_file
-from tasks.resuming.training_start import Chain, TrainingStart, begun_epoch
+from tasks.cache.stages import Chain
+from tasks.resuming.training_start import TrainingStart, begun_epoch
 from tasks.resuming.training_state import complete_epochs, take_up_training
 from tests.tasks.continued import End, Geometry, Workers, attempt, intact, results, unsynced
 

@@ -9,7 +9,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.storage.place import Place
 from rl_core.storage.store import RunStore
 from tasks.resuming.training_start import training_start
-from tasks.storage.fetching import finish_fetching
+from tasks.resuming.training_state import finish_taking_over
 from tasks.storage.run_storage import RunStorage
 from tests.tasks.continued import Attempt, End, Geometry, attempt, unsynced
 
@@ -32,7 +32,7 @@ def opened(run: RunDirectory, place: Place, geometry: Geometry) -> Iterator[RunS
     run.root.mkdir(parents=True, exist_ok=True)
     storage = storage_of(run, place)
     store = CheckpointStore(run.checkpoints, save_limit=geometry.save_limit)
-    finish_fetching(run)
+    finish_taking_over(run)
     storage.bring_training(geometry.chain, here=lambda: training_start(run, geometry.wanted, store).step)
     try:
         yield storage

@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_while_fetched_training_is_put_in_place_costs_n
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("tasks.storage.fetching.remove_folder", killed)
+        patched.setattr("tasks.resuming.training_state.remove_folder", killed)
         with pytest.raises(Killed):
             trained(second, place, GEOMETRY)
     shutil.rmtree(tmp_path / "share")
@@ -176,7 +176,7 @@ def test_a_second_machine_takes_the_copy_over_and_the_first_one_says_so(
     with unsynced(), opened(first, place, GEOMETRY) as storage:
         attempt(first, GEOMETRY, End(step=3, kind="killed"))
         storage.copy_checkpoints()
-        storage._copier.wait()
+        storage.wait()
         trained(second, place, GEOMETRY, End(step=7, kind="killed"))
         attempt(first, GEOMETRY, End(step=5, kind="killed"))
     assert "this process copies no more of it" in caplog.text

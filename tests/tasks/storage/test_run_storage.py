@@ -16,9 +16,8 @@ from rl_core.storage.store import RunStore
 from tasks.cache.manifests import WantedStage, read_manifest
 from tasks.cache.reuse import find_complete
 from tasks.resuming.training_start import started_file
-from tasks.storage.address import VARIABLE, storage_settings
 from tasks.storage.contents import PROGRESS
-from tasks.storage.run_storage import RunStorage
+from tasks.storage.run_storage import VARIABLE, RunStorage, storage_settings
 from tests.tasks.continued import End, Geometry, attempt, unsynced
 from tests.tasks.finished_run import config_with, finish_run, finish_stage
 from tests.tasks.storage.machines import EVENTS, log_event, machine, opened, storage_of
@@ -145,7 +144,7 @@ def test_a_moment_is_copied_whole_though_training_goes_on(
             attempt(run, geometry, End(step=4, kind="killed"))
             assert not (run.checkpoints / "step-000001").exists() and started_file(run).read_bytes() != note
             may_go_on.set()
-            storage._copier.wait()
+            storage.wait()
             copied = RunStore(place.below("mine"), verify=True).records()[PROGRESS]
     assert copied.facts == {"step": 1, "begun": ["train-epoch-001", "1"]}
     assert RunStore(place.below("mine"), verify=True).records()[PROGRESS].facts["step"] == 3

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tasks.cache.code_version import code_version
-from tasks.tracking.run_tags import algorithm_name, code_tags, model_name, run_tags
+from tasks.cache.software import code_version
+from tasks.tracking.run_tracking import algorithm_name, code_tags, model_name, run_tags
 from tests.tasks.finished_run import config_with, finish_run
 
 NOWHERE = RunDirectory(Path("nowhere"))

@@ -12,8 +12,7 @@ from mlflow.entities import Run
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
 from tasks.cache.manifests import read_manifest
-from tasks.tracking.run_tags import run_tags
-from tasks.tracking.run_tracking import PipelineTracking, log_split
+from tasks.tracking.run_tracking import PipelineTracking, log_split, run_tags
 from tests.rl_core.tracking.runs import a_config, take_steps
 from tests.tasks.finished_run import config_with, finish_run
 

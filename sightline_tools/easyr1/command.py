@@ -1,11 +1,12 @@
-"""`sightline import`: configurations of other tools."""
+"""`sightline import easyr1`: writes the equivalent of a configuration of EasyR1, and prints all differences."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from flows.printing import command_line, say
 from rl_core.config.loading import shown_override
 from rl_core.files import atomic_write_text
 from sightline_tools.easyr1.files import found_above
@@ -28,7 +29,8 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
     named = [] if path is None else [str(path)]
     atomic_write_text(out, imported.text(" ".join(["From EasyR1:", *named, *map(shown_override, overrides)])))
     _say(imported, console)
-    say(console, f"\nwrote {out}. Next:\n  {command_line(['sightline', 'plan', out])}")
+    next_command = shlex.join(["sightline", "plan", str(out)])
+    console.print(f"\nwrote {out}. Next:\n  {next_command}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -55,7 +57,7 @@ def _say(imported: Imported, console: Console) -> None:
         console.print("[bold]not needed[/bold] (docs/migration.md says why)", highlight=False)
         console.print(f"  {names}", markup=False, highlight=False, soft_wrap=True)
     for key in imported.missing:
-        say(console, key, label="[red]to be set[/red]")
+        console.print(Text.assemble(("to be set", "red"), " ", key), soft_wrap=True)
 
 
 def _list(title: str, notes: Sequence[Note], console: Console) -> None:
