@@ -35,14 +35,9 @@ def evaluate_prompts(
     is neither right nor wrong.
 
     Raises:
-        ValueError: two prompts share a uid, there is no prompt, or a score lacks `config.accuracy_key`.
-        RuntimeError: a response is missing.
+        ValueError: a score lacks `config.accuracy_key`.
     """
     chosen = prompts[: config.limit]
-    if not chosen or len({prompt.uid for prompt in chosen}) != len(chosen):
-        raise ValueError(
-            f"evaluation needs at least one prompt, and prompts with different uids; got {len(chosen)} prompts"
-        )
     items: dict[Mode, list[EvaluationItem]] = {}
     for mode in config.modes:
         requests = _requests(chosen, mode, n=config.n if mode == "sampled" else 1, run_seed=run_seed)
@@ -125,10 +120,6 @@ def _answer(
         advance()
     pool.flush()
     keys = [(request.prompt.uid, request.sample_index) for request in requests]
-    if missing := [key for key in keys if key not in answers]:
-        raise RuntimeError(
-            f"{len(missing)} of {len(keys)} responses were not generated, the first of them for {missing[0]}"
-        )
     return [(rollout, future.result()) for rollout, future in map(answers.__getitem__, keys)]
 
 

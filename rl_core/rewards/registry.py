@@ -6,7 +6,7 @@ import rl_core.rewards.builtin
 from rl_core.config.reward import RewardChoice, RewardConfig, RewardTerm
 from rl_core.rewards.messages import PARSER, RewardSpec, Style
 from rl_core.rewards.routing import Route, Routing, Term
-from rl_core.user_code.function import find_function, is_user_function, nearest
+from rl_core.user_code.function import find_function, is_user_function
 from rl_core.user_code.text import SourceText, read_source
 
 _FOLDER = Path(rl_core.rewards.builtin.__file__).parent
@@ -30,8 +30,6 @@ def resolve_rewards(config: RewardConfig) -> Routing:
                 routes[key] = _route(choice, config, specs)
         except ValueError as error:
             problems.append(str(error))
-    if not routes and not problems:
-        problems.append("reward names no function: set reward.function, reward.mixture or reward.by_source")
     if problems:
         raise ValueError("\n".join(dict.fromkeys(problems)))
     fallback = routes.pop("reward", None)
@@ -63,11 +61,6 @@ def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
     name = term.function
     if is_user_function(name):
         return _resolve_file(term)
-    if name not in BUILTIN:
-        raise ValueError(
-            f"reward.function {name!r} is not a built-in reward{nearest(name, BUILTIN)}; "
-            "for your own function write path/to/file.py:function"
-        )
     source = read_source(_FOLDER / f"{name}.py")
     chosen = {_GRADER: grader} if grader is not None and _GRADER in source.parameters(BUILTIN_FUNCTION) else {}
     return RewardSpec(

@@ -104,9 +104,8 @@ class VllmEngine:
             self.policy_version = policy_version
 
     def load_adapters(self, adapters: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
-        """The same for the adapters, by their names in `named_adapters`. Raises RuntimeError without weights, too."""
-        if self._adapters is None or not self.has_weights:
-            raise RuntimeError("start the engine with adapters, and load its weights first")
+        """The same for the adapters, by their names in `named_adapters`, after the weights."""
+        assert self._adapters is not None and self.has_weights, "started with adapters, and loaded"
         self._forget_version("load adapters")
         self._adapters.load(adapters)
         self._running.adapter = self._adapters.request
@@ -121,14 +120,12 @@ class VllmEngine:
         their order change a rollout by no more than rounding (docs/architecture.md, "What equal means").
 
         Raises:
-            RuntimeError: there are no weights, or an earlier generation was neither finished nor closed.
-            ValueError: `sampling.max_tokens` exceeds `rollout.max_response_length`, or a prompt cannot be rendered.
+            RuntimeError: an earlier generation was neither finished nor closed.
+            ValueError: a prompt cannot be rendered.
         """
         self._refuse_while_running("generate")
         version = self.policy_version
-        if version is None:
-            raise RuntimeError("the engine has no weights: call load_weights before generate")
-        self._check_length(sampling)
+        assert version is not None, "weights are loaded"
         self._drop_caches()
         waiting = _with_images_ahead(requests, self._pixels)
         running, lockstep = self._running, Lockstep(self._ranks)
@@ -170,13 +167,6 @@ class VllmEngine:
                 self._forgotten = None
                 self._engine.renderer.shutdown()
                 self._engine.engine_core.shutdown()
-
-    def _check_length(self, sampling: Sampling) -> None:
-        if sampling.max_tokens > self._config.max_response_length:
-            raise ValueError(
-                f"max_tokens is {sampling.max_tokens}, but the engine was made for responses of up to "
-                f"{self._config.max_response_length}: raise rollout.max_response_length"
-            )
 
     def _add(self, waiting: Iterator[GenerationRequest], sampling: Sampling) -> bool:
         """Add as many requests as are decoded at a time, so that not all pixels are in memory at once. Returns whether

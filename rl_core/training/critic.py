@@ -26,7 +26,7 @@ from rl_core.training.microbatches import split_into_microbatches
 from rl_core.training.objective import concatenated, loss_weights, sums_by_group
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.saved_model import ModuleState, load_optimizer, load_weights
-from rl_core.types import Float32Array, Group, TrainGroup, TrainSample
+from rl_core.types import Float32Array, Group, TrainGroup
 
 
 class Critic:
@@ -75,8 +75,7 @@ class Critic:
             )
 
     def update(self, batches: Sequence[OptimizerBatch]) -> list[OptimizerStepReport]:
-        """One optimizer step for each batch, of which this rank has its own part. Raises ValueError if a sample has no
-        values or returns."""
+        """One optimizer step for each batch, of which this rank has its own part."""
         with self._on_device():
             return [
                 OptimizerStepReport(tokens=self.accumulate_gradient(batch), outcome=self._optimizer.step())
@@ -100,11 +99,10 @@ class Critic:
             return None
         values = every[: one.num_tokens] if one.fillers else every
         samples = [sample for group in one.groups for sample in group.samples]
-        old, returns = zip(*(_values_and_returns(sample) for sample in samples), strict=True)
         loss = clipped_value_loss(
             values=values,
-            old_values=concatenated(old, like=values),
-            returns=concatenated(returns, like=values),
+            old_values=concatenated((sample.values for sample in samples), like=values),
+            returns=concatenated((sample.returns for sample in samples), like=values),
             cliprange_value=self._config.cliprange_value,
         )
         weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(values.device)
@@ -155,11 +153,3 @@ def clipped_value_loss(
     near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     unclipped, clipped = (values - returns).square(), (near - returns).square()
     return ValueLoss(per_token=0.5 * torch.maximum(unclipped, clipped), clipped=unclipped < clipped)
-
-
-def _values_and_returns(sample: TrainSample) -> tuple[Float32Array, Float32Array]:
-    if sample.values is None or sample.returns is None:
-        raise ValueError(
-            "the critic is updated, but a sample has no values and returns: use an estimator that computes them (gae)"
-        )
-    return sample.values, sample.returns

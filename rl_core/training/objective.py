@@ -63,7 +63,7 @@ class PolicyObjective:
         if output.full_kl is not None:
             return output.full_kl
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
-        reference = concatenated(map(_reference, samples), like=output.log_probs)
+        reference = concatenated((sample.ref_log_probs for sample in samples), like=output.log_probs)
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
 
 
@@ -90,14 +90,8 @@ def _importance_weights(sample: TrainSample) -> Float32Array:
     return sample.importance_weights
 
 
-def _reference(sample: TrainSample) -> Float32Array:
-    if sample.ref_log_probs is None:
-        raise ValueError("algorithm.kl is set but a sample has no reference log-probs")
-    return sample.ref_log_probs
-
-
-def concatenated(arrays: Iterable[Float32Array], *, like: torch.Tensor) -> torch.Tensor:
-    """The arrays as one tensor on the device of `like`."""
+def concatenated(arrays: Iterable[Float32Array | None], *, like: torch.Tensor) -> torch.Tensor:
+    """The arrays, which are all there, as one tensor on the device of `like`."""
     return torch.from_numpy(np.concatenate(list(arrays))).to(like.device)
 
 

@@ -119,7 +119,6 @@ class PolicyUpdate:
     def _reference_rows(self, packed: PackedTrees) -> HeadRows | None:
         if not self._objective.has_full_kl:
             return None
-        if self._reference is None:
-            raise RuntimeError("algorithm.kl.penalty is full: call load_reference before the update")
+        assert self._reference is not None, "loaded"
         with torch.no_grad():
             return self._reference.head_rows(packed)

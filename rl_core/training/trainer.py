@@ -148,8 +148,9 @@ class Trainer:
 
     def values(self, groups: Sequence[Group]) -> list[list[Float32Array]]:
         """[group][rollout] -> [R] the critic's value before each token."""
+        assert self.critic is not None, "loaded"
         with deterministic_on_cpu(self.device):
-            return self._present_critic().values(groups)
+            return self.critic.values(groups)
 
     def update(self, batch: UpdateBatch) -> UpdateResult:
         """Update policy and critic. The version counts the policy's updates. Raises AgreementError as
@@ -204,10 +205,9 @@ class Trainer:
 
     def load_critic(self, folder: Path) -> None:
         """Make a new critic, with a new optimizer, from a Hugging Face folder. LoRA does not apply to it."""
-        if self.config.critic is None:
-            raise ValueError("critic is not configured")
         self.critic = None  # two critics at the same time may not fit into memory
         critic = self.config.critic
+        assert critic is not None, "there is a critic"
 
         def load(with_weights: bool) -> ValueModel:
             return load_value_model(folder, self.config.model, with_weights=with_weights)
@@ -331,18 +331,13 @@ class Trainer:
     def _update_critic(self, batches: Sequence[OptimizerBatch], timer: PhaseTimer) -> list[OptimizerStepReport]:
         if not batches:
             return []
+        assert self.critic is not None, "loaded"
         with timer.phase("update_critic"):
-            return self._present_critic().update(batches)
-
-    def _present_critic(self) -> Critic:
-        if self.critic is None:
-            raise RuntimeError("there is no critic: call load_critic first")
-        return self.critic
+            return self.critic.update(batches)
 
     def _present_reference(self) -> PolicyModel:
         reference = self._frozen_reference()
-        if reference is None:
-            raise RuntimeError("there is no reference: call load_reference first")
+        assert reference is not None, "loaded"
         return reference
 
     def _frozen_reference(self) -> PolicyModel | None:
@@ -350,8 +345,7 @@ class Trainer:
 
     def _cold_start_optimizer(self) -> PolicyOptimizer:
         config = self.config.cold_start
-        if config is None:
-            raise ValueError("cold_start is not configured")
+        assert config is not None, "there is a cold start"
         if self._optimizer is None:
             self._optimizer = PolicyOptimizer(
                 self.policy,

@@ -144,8 +144,7 @@ class LocalWorker(WorkerGroup):
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
         with self._snapshot_lock, nullcontext() if self._is_copied else self._saving():
             snapshot, self._snapshot = self._snapshot, None
-            if snapshot is None:
-                raise RuntimeError("there is no snapshot to write: call take_snapshot first")
+            assert snapshot is not None, "one was taken"
             return snapshot.write(folder)
 
     @contextmanager

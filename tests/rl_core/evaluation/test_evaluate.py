@@ -34,9 +34,7 @@ class TableEngine:
     def __call__(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
         self.asked.append((requests, sampling))
         for request in reversed(requests):
-            text = self.answer(request)
-            if text is not None:
-                yield rollout_of(request, text)
+            yield rollout_of(request, self.answer(request))
 
 
 def rollout_of(request: GenerationRequest, text: str) -> Rollout:
@@ -157,17 +155,8 @@ def test_a_response_without_a_score_is_left_out_and_named(pool: RewardPool, capl
     assert "1 of 4 greedy responses have no score and are left out of the accuracy; the first: p3" in caplog.text
 
 
-def test_a_missing_response_and_an_unknown_accuracy_key_are_errors(pool: RewardPool) -> None:
-    silent = TableEngine(lambda request: None if request.prompt.uid == "p4" else right(request))
-    with pytest.raises(RuntimeError, match=r"1 of 6 responses were not generated, the first of them for \('p4', 0\)"):
-        evaluate(silent, pool, modes=("greedy",))
+def test_an_unknown_accuracy_key_is_an_error(pool: RewardPool) -> None:
     with pytest.raises(
         ValueError, match="'correct' is not a component of the reward; it has accuracy, format, overall"
     ):
         evaluate(TableEngine(right), pool, accuracy_key="correct")
-
-
-@pytest.mark.parametrize("prompts", [[], [PROMPTS[0], PROMPTS[0]]])
-def test_prompts_without_a_uid_of_their_own_are_refused(prompts: list[Prompt], pool: RewardPool) -> None:
-    with pytest.raises(ValueError, match="prompts with different uids"):
-        evaluate(TableEngine(right), pool, prompts)

@@ -67,16 +67,3 @@ def test_bfloat16_holds_the_rounded_float32_weights(tmp_path: Path) -> None:
     for name, weight in rounded.items():
         assert weight.dtype == torch.bfloat16
         assert torch.equal(weight, exact[name].bfloat16())
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"num_heads": 3, "num_key_value_heads": 2}, "num_key_value_heads"),
-        ({"hidden_size": 144, "num_heads": 4}, "hidden_size"),
-        ({"vision_hidden_size": 100}, "vision_hidden_size"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_named(sizes: dict[str, int], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_tiny_model(tiny_source("qwen2_5_vl", **sizes), tmp_path, corpus=CORPUS, seed=1)

@@ -61,7 +61,7 @@ def gap(adapted: Running) -> float:
 
 def test_adapters_are_loaded_beside_weights_that_stay(adapted: Running) -> None:
     engine, model = adapted.engine, adapted.policy.model
-    with pytest.raises(RuntimeError, match="load its weights first"):
+    with pytest.raises(AssertionError, match="and loaded"):
         engine.load_adapters(named_adapters(model), policy_version=1)
     train(adapted.policy, seed=1)
     engine.load_weights(named_hf_weights(model, merged=False), policy_version=1)
@@ -83,5 +83,5 @@ def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(adapted: Runn
     with pytest.raises(ValueError, match=r"1 missing .*; 1 unknown"):
         adapted.engine.load_adapters([*others, (f"{name}s", matrix)], policy_version=3)
     assert adapted.engine.policy_version is None
-    with pytest.raises(RuntimeError, match="no weights"):
+    with pytest.raises(AssertionError, match="weights are loaded"):
         adapted.generate(make_requests(adapted.policy.prompts(), 1), training_sampling())

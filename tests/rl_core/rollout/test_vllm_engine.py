@@ -190,7 +190,7 @@ def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(synced: Runni
     with pytest.raises(ValueError, match=f"1 missing .{lost}.; 1 unknown .model.layers.1.mlp.down_proj.weight."):
         synced.engine.load_weights(weights.items(), policy_version=3)
     assert synced.engine.policy_version is None
-    with pytest.raises(RuntimeError, match="call load_weights before generate"):
+    with pytest.raises(AssertionError, match="weights are loaded"):
         next(synced.engine.generate(requests, training_sampling()))
     synced.sync()
     assert_same_rollouts(synced.generate(requests, training_sampling()), before)
@@ -209,13 +209,6 @@ def test_a_prompt_whose_images_do_not_fit_is_named(synced: Running) -> None:
         with pytest.raises(ValueError, match=f"prompt {uid} has .*{message}"):
             synced.generate(make_requests([replace(prompt, uid=uid, **changes)], 2), training_sampling())
     assert len(synced.generate(make_requests([fitting], 2), training_sampling())) == 2
-
-
-@only_qwen2_5_vl
-def test_a_response_longer_than_the_engine_was_made_for_is_refused(synced: Running) -> None:
-    requests = make_requests(synced.policy.prompts(), 1)
-    with pytest.raises(ValueError, match=r"max_tokens is 13, .* raise rollout.max_response_length"):
-        next(synced.engine.generate(requests, Sampling(temperature=1.0, max_tokens=13)))
 
 
 @only_qwen2_5_vl

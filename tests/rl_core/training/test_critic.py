@@ -241,8 +241,3 @@ def test_a_model_only_state_keeps_what_the_critic_has_learned(
     assert not (tmp_path / "critic" / "optimizer").exists()
     assert torch.equal(weights(critic_worker.trainer.critic._model), expected)
     assert critic_worker.trainer.critic._optimizer.steps == 1
-
-
-def test_a_sample_without_values_is_refused(critic_worker, train_groups) -> None:
-    with pytest.raises(ValueError, match="use an estimator that computes them"):
-        learn(critic_worker, train_groups)
