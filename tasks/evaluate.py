@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.evaluation.response_file import ResponseFile
-from rl_core.evaluation.result import read_evaluation, write_evaluation
+from rl_core.evaluation.result import SOURCE_COLUMN, read_evaluation, write_evaluation
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from tasks.cache.manifests import StageManifest
@@ -49,6 +49,8 @@ def show_evaluation(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDi
         low, high = result["ci95"]
         numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
         numbers |= {"ci95_low": low, "ci95_high": high}
+        sources = [row for row in result["categories"] if row["column"] == SOURCE_COLUMN]
+        numbers |= {f"{row['value']}/accuracy": row["accuracy"] for row in sources}
         mlflow_run.log_metrics({f"{mode}/{name}": value for name, value in numbers.items()})
     model = manifest.stage.removeprefix("evaluate-")
     items = [item for of_mode in read_evaluation(run.evaluation(model)).values() for item in of_mode]

@@ -18,6 +18,9 @@ from rl_core.rewards.components import OVERALL
 ITEMS_FILE = "items.parquet"
 RESULT_FILE = "result.json"
 
+SOURCE_COLUMN = "data_source"
+"""The column of rows for data sources in a table of categories."""
+
 AtK = tuple[tuple[int, float], ...]
 """(k, share) pairs, k rising."""
 
@@ -173,12 +176,15 @@ def _majority_is_right(votes: Sequence[Vote]) -> bool:
 
 
 def category_table(items: Sequence[EvaluationItem]) -> tuple[CategoryRow, ...]:
-    """One row for each column and value of the items with a score, sorted; empty where they have no categories."""
+    """One row for each column and value of the items with a score, sorted, and for each data source where there are
+    several; empty where they have no categories."""
     grades: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    has_sources = len({item.data_source for item in items}) > 1
     for item in items:
         if item.is_right is None:
             continue
-        for column, values in item.categories.items():
+        sources = {SOURCE_COLUMN: (item.data_source,)} if has_sources else {}
+        for column, values in {**item.categories, **sources}.items():
             for value in values:
                 grades.setdefault((column, value), {}).setdefault(item.uid, []).append(item.is_right)
     return tuple(_category_row(column, value, grades[column, value]) for column, value in sorted(grades))

@@ -7,7 +7,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import VALIDATION_METRICS
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.result import summarise
+from rl_core.evaluation.result import SOURCE_COLUMN, summarise
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import StopRequest
@@ -23,14 +23,17 @@ class Validation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Those with the prefix `val/`."""
+        """Those with the prefix `val/`; an accuracy of each data source too where there are several."""
         result = summarise(self.items)
         assert result.mean_length is not None and result.truncation_rate is not None, "sampled responses have tokens"
         values = (
             *(result.accuracy, float(result.failed_rewards), result.reward_mean),
             *(result.mean_length, result.truncation_rate),
         )
-        return dict(zip(VALIDATION_METRICS, values, strict=True))
+        sources = {
+            f"val/{row.value}/accuracy": row.accuracy for row in result.categories if row.column == SOURCE_COLUMN
+        }
+        return dict(zip(VALIDATION_METRICS, values, strict=True)) | sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -166,7 +166,13 @@ def _evaluation(results: Mapping[str, Any]) -> str:
         ]
         for mode, result in results.items()
     ]
-    return markdown_table(columns, rows)
+    split = [
+        [row["column"], row["value"], mode, f"{row['accuracy']:.1%}", f"{row['n']}"]
+        for mode, result in results.items()
+        for row in result["categories"]
+    ]
+    table = markdown_table(("column", "value", "pass", "accuracy", "items"), split)
+    return markdown_table(columns, rows) + (f"\n\n{table}" if split else "")
 
 
 def _share(value: float | None) -> str:

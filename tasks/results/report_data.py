@@ -85,7 +85,11 @@ def charts(facts: RunFacts) -> list[Chart]:
         chart(
             "Accuracy",
             f"Share of right answers: sampled in training, {mode} on held-out items.",
-            {f"reward/{config.evaluation.accuracy_key}": "training rollouts", "val/accuracy": f"held-out, {mode}"},
+            {
+                f"reward/{config.evaluation.accuracy_key}": "training rollouts",
+                "val/accuracy": f"held-out, {mode}",
+                **{f"val/{name}/accuracy": f"held-out, {name}" for name in config.data.validation.parts},
+            },
             unit="share",
         ),
         chart(

@@ -115,6 +115,18 @@ def test_an_item_counts_in_each_of_its_categories() -> None:
     assert table[2].ci95 == wilson_interval(1, 2)
 
 
+def test_each_of_several_data_sources_is_a_category_and_one_alone_is_none() -> None:
+    items = make_items("+-+--")
+    assert category_table(items) == ()
+    sources = [replace(item, data_source=name) for item, name in zip(items, "aaabb", strict=True)]
+    sources[4] = replace(sources[4], is_right=None, error="none")
+    table = category_table(sources)
+    assert [(row.column, row.value, row.n, row.accuracy) for row in table] == [
+        ("data_source", "a", 3, 2 / 3),
+        ("data_source", "b", 1, 0.0),
+    ]
+
+
 EVALUATION = {
     "greedy": make_items("+-+"),
     "sampled": [replace(ITEM, mode="sampled", sample_index=index) for index in range(2)],

@@ -37,3 +37,8 @@ def test_a_name_that_no_metric_has_is_said_after_the_first_step(caplog: pytest.L
 
 def test_a_validation_measures_what_a_plan_expects() -> None:
     assert tuple(Validation(make_items("+-?")).metrics) == VALIDATION_METRICS
+
+
+def test_the_accuracy_of_one_of_several_validation_sets_may_be_the_target() -> None:
+    assert not list(StopAt(metric="val/charts/accuracy", value=1.0).problems())
+    assert list(StopAt(metric="val/charts/reward", value=1.0).problems())

@@ -1,6 +1,7 @@
 """Validation answers the held-out prompts in the mode it is told, with the evaluation's own sampling."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from rl_core.loop.validation import Validation, Validator
 from rl_core.progress import SilentProgress
 from rl_core.types import Prompt
 from rl_core.workers.protocol import awake_generator
+from tests.rl_core.evaluation.builders import make_items
 
 Validate = Callable[[RunConfig], Validation]
 SAMPLED = {"n": 3, "temperature": 0.6, "top_p": 0.95}
@@ -32,6 +34,14 @@ def validate(worker, rewards, held_out) -> Validate:
         return Validator(config=config, prompts=held_out, rewards=rewards, progress=SilentProgress()).run(worker)
 
     return run
+
+
+def test_each_of_several_validation_sets_has_an_accuracy() -> None:
+    items = [replace(item, data_source=name) for item, name in zip(make_items("+-++"), "aabb", strict=True)]
+    metrics = Validation(items).metrics
+    found = {name: value for name, value in metrics.items() if name.endswith("accuracy")}
+    assert found == {"val/accuracy": 0.75, "val/a/accuracy": 0.5, "val/b/accuracy": 1.0}
+    assert "val/test/accuracy" not in Validation(make_items("+-")).metrics
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sampled"])

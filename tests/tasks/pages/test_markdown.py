@@ -51,9 +51,11 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
         "truncation_rate": 0.1,
         "parse_failure_rate": None,
         "mean_length": 12.5,
+        "categories": [{"column": "data_source", "value": "charts", "n": 4, "accuracy": 0.25}],
     }
     page = stage_page(manifest("evaluate-base", {"greedy": result, "sampled": result | {"failed_rewards": 2}}))
     assert "| greedy | 50.0% | 40.0% to 62.5% | 10 | 10.0% |  | 12.5 |" in page
+    assert "| data_source | charts | greedy | 25.0% | 4 |" in page
     assert "| sampled | 50.0% | 40.0% to 62.5% | 10 (2 responses not scored) | " in page
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from rl_core.evaluation.comparison import compare_answers
 from rl_core.evaluation.items import EvaluationItem
-from rl_core.evaluation.result import EvaluationResult
+from rl_core.evaluation.result import CategoryRow, EvaluationResult
 from tasks.results.report_charts import MOST_SERIES, Chart, Series, draw
 from tasks.results.report_page import (
     Fact,
@@ -118,6 +118,14 @@ def test_what_is_not_known_is_left_out() -> None:
         assert part in html and part not in less, part
     assert "<h3>Reward</h3>" in html and "<h3>KL</h3>" not in html, "a chart without points"
     assert "tracking.gallery_items" in less
+
+
+def test_the_accuracy_of_each_validation_set_is_shown() -> None:
+    row = CategoryRow(column="data_source", value="charts", n=7, accuracy=0.5, ci95=(0.25, 0.75))
+    result = measured(0.2, 0.16, 0.24).model_copy(update={"categories": (row,)})
+    html = render(page(evaluations=[("base", result)]))
+    assert "<td>charts</td><td>base</td><td>greedy</td>" in html and "charts" not in render(page())
+    assert_stands_alone(html)
 
 
 def assert_stands_alone(html: str) -> None:
