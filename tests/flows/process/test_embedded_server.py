@@ -1,17 +1,11 @@
 """A server of Prefect that is not there is said in a sentence, whichever command asks it."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.cli import main
 from flows.process.embedded_server import PrefectAway, reached_prefect
-from rl_core.run_directory import RunDirectory
-from tasks.attempts import remember
 
 NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
 
@@ -58,18 +52,3 @@ def test_an_embedded_server_that_does_not_start_is_told(monkeypatch: pytest.Monk
         reached_prefect(),
     ):
         pytest.fail("it was reached")
-
-
-def test_doctor_ends_in_that_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / "config.yaml").touch()
-    remember(RunDirectory(tmp_path / "small"), str(uuid4()))  # Prefect is asked what it says of this flow run
-    monkeypatch.setattr(sys, "argv", ["sightline", "doctor", "--runs-dir", str(tmp_path)])
-    with temporary_settings({PREFECT_API_URL: NOBODY}), pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    error = capsys.readouterr().err
-    assert error.startswith("failed Prefect's server at http://weekly:***@127.0.0.1:1/api does not answer")
-    assert "geheim" not in error

@@ -8,7 +8,6 @@ from prefect import State
 from flows.baseline_seeds import baseline_seeds
 from tests.flows.process.stand_in import NOTES, put_in_place
 from tests.flows.test_reproduce import BASELINE, expect_task_states
-from tests.rl_core.planning.gpu_driver import put_driver
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -38,17 +37,6 @@ def test_two_runs_share_two_cores_and_the_next_ones_wait_for_the_data_and_for_a_
     expect_task_states(state, {f"seed {seed}": "Failed" for seed in (1, 2, 3)})
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if line.startswith("seed")] == [f"seed {seed}: on none" for seed in (1, 2, 3)]
-
-
-def test_runs_beside_each_other_have_a_gpu_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put_in_place(tmp_path, monkeypatch, "together")
-    put_driver(tmp_path, monkeypatch, "[N/A]\n[N/A]\n[N/A]")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
-    run_seeds(tmp_path / "runs", "1-3")
-    printed = capsys.readouterr().out.splitlines()
-    assert [line for line in printed if line.startswith("seed")] == ["seed 1: on 2", "seed 2: on 0", "seed 3: on 2"]
 
 
 def test_a_signal_stops_every_run_that_is_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

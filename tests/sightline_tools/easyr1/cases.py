@@ -27,7 +27,6 @@ HALF = {
 CASES: dict[str, dict[str, Any]] = {
     "math_7b": {},
     "geo3k_3b": {**GEO3K, MODEL: QWEN_3B, EXPERIMENT: "qwen2_5_vl_3b_geo_grpo", GPUS: 2},
-    "geo3k_7b": {**GEO3K, MODEL: QWEN_7B, EXPERIMENT: "qwen2_5_vl_7b_geo_grpo", GPUS: 8},
     "geo3k_7b_dapo": {
         **GEO3K,
         MODEL: QWEN_7B,
@@ -76,7 +75,6 @@ CASES: dict[str, dict[str, Any]] = {
         "worker.actor.micro_batch_size_per_device_for_update": 1,
     },
     "geo3k_30b_experts": {**GEO3K, **HALF, MODEL: "Qwen/Qwen3-VL-30B-A3B-Instruct"},
-    "geo3k_qwen3_4b": {**GEO3K, MODEL: "Qwen/Qwen3-VL-4B-Instruct", GPUS: 2},
     "math_4b_lora": {
         MODEL: "Qwen/Qwen3-4B",
         "worker.actor.model.lora.rank": 64,
@@ -96,13 +94,6 @@ CASES: dict[str, dict[str, Any]] = {
         "data.train_files": "BUAADreamer/clevr_count_70k@train",
         "data.val_files": "BUAADreamer/clevr_count_70k@test",
         GPUS: 2,
-    },
-    "geoqa_3b": {
-        **R1V,
-        MODEL: QWEN_3B,
-        "data.train_files": "leonardPKU/GEOQA_8K_R1V@train",
-        "data.val_files": "leonardPKU/GEOQA_8K_R1V@test",
-        GPUS: 8,
     },
     "dapo17k_14b": {
         MODEL: "Qwen/Qwen3-14B-Base",

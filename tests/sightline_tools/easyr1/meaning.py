@@ -9,7 +9,17 @@ from typing import Any
 
 from tests.sightline_tools.easyr1.example import every_key
 
+OF_AN_OWNER: Mapping[str, Any] = {
+    "global_batch_size": 256,
+    "micro_batch_size_per_device_for_update": 4,
+    "micro_batch_size_per_device_for_experience": 16,
+    "model.model_path": None,
+    "model.trust_remote_code": True,
+}
+OFFLOAD: Mapping[str, Any] = {"offload.offload_params": False, "offload.offload_optimizer": False}
 DATACLASS_DEFAULTS: Mapping[str, Any] = {
+    **{f"worker.{owner}.{name}": value for owner in ("actor", "critic") for name, value in OF_AN_OWNER.items()},
+    **{f"worker.{owner}.{name}": value for owner in ("actor", "critic", "ref") for name, value in OFFLOAD.items()},
     "data.train_files": "",
     "data.val_files": "",
     "data.prompt_key": "prompt",
@@ -20,26 +30,10 @@ DATACLASS_DEFAULTS: Mapping[str, Any] = {
     "algorithm.use_kl_loss": False,
     "algorithm.kl_penalty": "kl",
     "algorithm.kl_coef": 1e-3,
-    "worker.actor.global_batch_size": 256,
-    "worker.actor.micro_batch_size_per_device_for_update": 4,
-    "worker.actor.micro_batch_size_per_device_for_experience": 16,
-    "worker.actor.model.model_path": None,
-    "worker.actor.model.trust_remote_code": True,
     "worker.actor.model.lora.exclude_modules": None,
-    "worker.actor.offload.offload_params": False,
-    "worker.actor.offload.offload_optimizer": False,
-    "worker.critic.global_batch_size": 256,
-    "worker.critic.micro_batch_size_per_device_for_update": 4,
-    "worker.critic.micro_batch_size_per_device_for_experience": 16,
-    "worker.critic.model.model_path": None,
-    "worker.critic.model.trust_remote_code": True,
-    "worker.critic.offload.offload_params": False,
-    "worker.critic.offload.offload_optimizer": False,
     "worker.rollout.n": 1,
     "worker.rollout.val_override_config": {},
     "worker.ref.fsdp.enable_cpu_offload": False,
-    "worker.ref.offload.offload_params": False,
-    "worker.ref.offload.offload_optimizer": False,
     "worker.reward.reward_function": None,
     "worker.reward.reward_type": None,
     "trainer.experiment_name": "demo",
@@ -51,19 +45,15 @@ DATACLASS_DEFAULTS: Mapping[str, Any] = {
 }
 """EasyR1's defaults where its example file has others."""
 
+OWN_OF_A_SOURCE: Mapping[str, Any] = {
+    "columns.images_first": False,
+    "columns.data_source_key": None,
+    "columns.answer_pattern": None,
+    "columns.options_key": None,
+    "columns.answer_as": "letter",
+    "limit": None,
+}
 OWN: Mapping[str, Any] = {
-    "data.train.columns.images_first": False,
-    "data.train.columns.data_source_key": None,
-    "data.train.columns.answer_pattern": None,
-    "data.train.columns.options_key": None,
-    "data.train.columns.answer_as": "letter",
-    "data.train.limit": None,
-    "data.validation.columns.images_first": False,
-    "data.validation.columns.data_source_key": None,
-    "data.validation.columns.answer_pattern": None,
-    "data.validation.columns.options_key": None,
-    "data.validation.columns.answer_as": "letter",
-    "data.validation.limit": None,
     "trainer.stop_at": None,
     "trainer.stop_without_signal": None,
     "data.system_prompt": None,
@@ -241,17 +231,11 @@ def _source(key: str, written: str, e: Reference, files: Mapping[str, str]) -> F
     columns = {f"{key}.columns.{name}": e[f"data.{name}"] for name in ("prompt_key", "answer_key")}
     columns |= {f"{key}.columns.{name}": e[f"data.{name}"] for name in ("image_key", "video_key")}
     media = {f"{key}.media_dir": None if e["data.image_dir"] is None else files[e["data.image_dir"]]}
+    read = {**{f"{key}.{name}": value for name, value in OWN_OF_A_SOURCE.items()}, **columns, **media}
     if path.endswith((".jsonl", ".parquet")):
-        return {**columns, **media, f"{key}.type": "local", f"{key}.path": files[path], f"{key}.format": "auto"}
+        return {**read, f"{key}.type": "local", f"{key}.path": files[path], f"{key}.format": "auto"}
     name = f"{files.get(path, path)}@{split or 'train'}"
-    return {
-        **columns,
-        **media,
-        f"{key}.type": "hub",
-        f"{key}.name": name,
-        f"{key}.config": None,
-        f"{key}.revision": None,
-    }
+    return {**read, f"{key}.type": "hub", f"{key}.name": name, f"{key}.config": None, f"{key}.revision": None}
 
 
 def _data(e: Reference, files: Mapping[str, str]) -> Flat:

@@ -101,13 +101,6 @@ def test_a_script_that_says_no_training_is_refused_by_its_name(tmp_path: Path, t
     assert str(script) in str(refused.exception) and told in str(refused.exception)
 
 
-def test_without_a_file_everything_is_easyr1s_default(example: Path, tmp_path: Path) -> None:
-    data = ["data.train_files=a/b", "data.val_files=a/b@test", "worker.actor.model.model_path=o/m"]
-    shown = CliRunner().invoke(app, ["import", "easyr1", *FILES, *data, "--out", "new.yaml"])
-    assert shown.exit_code == 0, shown.output
-    assert load_config(tmp_path / "new.yaml").experiment == "demo"
-
-
 def test_two_files_are_one_too_many(example: Path) -> None:
     refused = CliRunner().invoke(app, ["import", "easyr1", "config.yaml", "config=other.yaml", "--out", "new.yaml"])
     assert "config.yaml and other.yaml" in str(refused.exception)

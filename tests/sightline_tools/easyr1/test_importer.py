@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.config.loading import ConfigError, load_config
+from rl_core.config.loading import ConfigError
 from rl_core.config.run import RunConfig
 from sightline_tools.easyr1.importer import KEYS, Imported, import_easyr1
 from sightline_tools.easyr1.values import CHOICES, OPTIONAL, read_value
@@ -194,19 +194,6 @@ def test_a_split_that_cannot_be_taken_over_is_listed(importing: Import, geo: Pat
     imported = importing(*SMALL, *NO_OFFLOAD, f"data.train_files={files}")
     assert set(lost(imported)) == {"data.train_files"}
     assert words in lost(imported)["data.train_files"]
-
-
-def test_a_path_below_the_working_directory_stays_relative(
-    importing: Import, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(checkout)
-    assert importing().tree["data"]["prompt_template"] == "examples/format_prompt/math.jinja"
-
-
-def test_the_text_is_the_config(importing: Import, tmp_path: Path) -> None:
-    imported = importing()
-    (tmp_path / "own.yaml").write_text(imported.text("From EasyR1: a\nb"))
-    assert load_config(tmp_path / "own.yaml") == valid(imported)
 
 
 def test_a_secret_is_neither_listed_nor_written(importing: Import) -> None:
