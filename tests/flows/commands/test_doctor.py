@@ -23,11 +23,16 @@ def nothing() -> None:
     """Does nothing."""
 
 
-def running(runs_dir: Path, name: str) -> tuple[RunDirectory, str]:
-    """A run and a flow run of it that says Running."""
+def begun(runs_dir: Path, name: str) -> RunDirectory:
     run = RunDirectory(runs_dir / name)
     run.root.mkdir()
     run.config.write_text("experiment: x\n")
+    return run
+
+
+def running(runs_dir: Path, name: str) -> tuple[RunDirectory, str]:
+    """A run and a flow run of it that says Running."""
+    run = begun(runs_dir, name)
     with get_client(sync_client=True) as client:
         flow_run = client.create_flow_run(nothing, state=Running())
     remember(run, str(flow_run.id))
@@ -55,8 +60,7 @@ def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: 
 
 
 def test_a_run_that_was_never_started_is_told_how_to_start(tmp_path: Path) -> None:
-    (tmp_path / "planned").mkdir()
-    (tmp_path / "planned" / "config.yaml").write_text("experiment: x\n")
+    begun(tmp_path, "planned")
     text = examined(tmp_path)
     assert "unfinished" in text and "sightline run --resume planned" in text and "marked" not in text
 
@@ -64,7 +68,8 @@ def test_a_run_that_was_never_started_is_told_how_to_start(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["flow-run.json", "lock"])
 def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str) -> None:
     for number, damage in enumerate(DAMAGES):
-        run, _ = running(tmp_path, f"damaged-{number}")
+        run = begun(tmp_path, f"damaged-{number}")
+        remember(run, str(uuid4()))
         run.lock.write_text("1")
         DAMAGES[damage](run.root / name)
     _, dead = running(tmp_path, "dead")

@@ -30,6 +30,7 @@ def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path)
     assert "✓ prepare: finished in" in text and "done" in text
     code, text = ended(tmp_path)
     assert code == 0 and "✓ prepare: finished before" in text
+    assert "✓ prepare: taken over from" in ended(tmp_path, "rollout.n=8")[1]
 
 
 def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
