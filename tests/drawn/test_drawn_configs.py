@@ -13,7 +13,6 @@ from hypothesis.strategies import SearchStrategy
 
 from rl_core.digests import digest_of
 from rl_core.randomness import keyed_seed
-from tests.drawn.found import FOUND
 from tests.drawn.profiles import FEW, MANY, Tree
 from tests.drawn.running import Outcome, Workshop
 from tests.drawn.strategies import run_trees
@@ -76,14 +75,6 @@ def test_eight_configurations(workshop: Workshop, subtests: pytest.Subtests) -> 
     outcomes = handled(drawn(8, FEW), workshop, subtests)
     assert share_that_ran(outcomes) >= 0.4
     assert share_that_ran(outcomes) < 1.0, "the control: nothing that does not fit was drawn"
-
-
-@pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_before(name: str, workshop: Workshop) -> None:
-    tree, wrong = FOUND[name]
-    outcome = workshop.outcome(tree)
-    assert outcome.reasons == (wrong,)
-    assert is_a_sentence(outcome)
 
 
 @pytest.mark.slow

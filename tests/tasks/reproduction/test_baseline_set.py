@@ -74,11 +74,6 @@ def test_a_decline_too_slow_to_be_seen_from_week_to_week_is_seen_from_the_first_
     assert earlier.endswith("week-1")
 
 
-def test_without_a_published_number_the_last_good_run_decides(tmp_path: Path) -> None:
-    assert judged(week(tmp_path, 1, 290, name=UNPUBLISHED)).status == "good"
-    assert judged(week(tmp_path, 2, 230, name=UNPUBLISHED)).status == "regressed"
-
-
 def test_a_run_that_failed_and_one_that_cannot_be_read_keep_no_other_from_its_result(tmp_path: Path) -> None:
     failed = broken(week(tmp_path, 1, 290), "the disk is full")
     unread = week(tmp_path, 2, 290, name=UNPUBLISHED)
