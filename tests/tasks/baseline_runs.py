@@ -1,6 +1,8 @@
 """Finished runs of a published baseline, by the writers that real runs use."""
 
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from rl_core.config.loading import dump_config, load_config
@@ -56,12 +58,22 @@ def run_of(member: Member | BaselineResult) -> RunDirectory:
     return run
 
 
+@cache
+def _evaluation(right: int) -> dict[str, bytes]:
+    """The files of an evaluation; summing one up takes longer than all else here, and many runs have the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "evaluation"
+        write_evaluation(written, {"sampled": make_items("+" * right + "-" * (ITEMS - right), mode="sampled")})
+        return {path.name: path.read_bytes() for path in written.iterdir()}
+
+
 def _finish(run: RunDirectory, config: RunConfig, week: int, right: int) -> None:
     run.root.mkdir(parents=True)
     run.config.write_text(dump_config(config))
     RunLogs(run).log_step(1, {"reward/overall": 0.1 * week})
     for evaluated, count in (("base", 222), ("trained", right)):
-        items = make_items("+" * count + "-" * (ITEMS - count), mode="sampled")
-        write_evaluation(run.evaluation(evaluated), {"sampled": items})
+        run.evaluation(evaluated).mkdir(parents=True)
+        for name, content in _evaluation(count).items():
+            (run.evaluation(evaluated) / name).write_bytes(content)
     finish_stage(run, "train-epoch-001", {"versions": {"sightline": f"0.1.{week}"}})
     finish_stage(run, "report", {}, finished_at=f"2026-01-{week:02d}T05:00:00+00:00")
