@@ -2,6 +2,7 @@
 
 from io import StringIO
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from prefect import flow
