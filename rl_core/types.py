@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_core.answers import Answer, answer_text
+from rl_core.image_sizes import ImageSizes
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -48,6 +49,7 @@ class Prompt:
         text: The rendered chat prompt as it was tokenised (one placeholder for each image or video).
         answer: Of the type that its column has; only the reward and the cold start get it.
         token_ids: [P] int32, every image and video expanded to its placeholder tokens, for the trainer.
+        image_sizes: Of each image; empty where it is not known.
         engine_token_ids: [E] int32, one placeholder token for each image or video, for vLLM, which expands it itself.
         extra: Every other column of the row (JSON values).
     """
@@ -60,6 +62,7 @@ class Prompt:
     token_ids: Int32Array
     engine_token_ids: Int32Array
     image_uids: tuple[str, ...] = ()
+    image_sizes: tuple[ImageSizes, ...] = ()
     videos: tuple[VideoClip, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -33,11 +33,12 @@ _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Im
 
 
 class StoredImage(NamedTuple):
-    """An image ready to be stored: PNG or JPEG bytes, and its size in pixels."""
+    """An image ready to be stored: PNG or JPEG bytes, its size in pixels, and width and height of the source's."""
 
     encoded: bytes
     width: int
     height: int
+    original: tuple[int, int]
 
 
 def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> StoredImage:
@@ -46,7 +47,7 @@ def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> St
     image, original = read_image(source)
     fitted = fit_pixels(image, min_pixels=min_pixels, max_pixels=max_pixels)
     unchanged = original if fitted.size == image.size else None
-    return StoredImage(unchanged or encode_png(fitted), fitted.width, fitted.height)
+    return StoredImage(unchanged or encode_png(fitted), fitted.width, fitted.height, image.size)
 
 
 def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:

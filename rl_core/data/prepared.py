@@ -18,6 +18,7 @@ from rl_core.data.manifest import DataManifest
 from rl_core.data.ordering import Arrangement
 from rl_core.data.row_preparation import PreparedRow
 from rl_core.digests import file_digests
+from rl_core.image_sizes import ImageSizes
 from rl_core.types import Int32Array, Prompt, VideoClip
 
 IMAGES_FILE = "images.arrow"
@@ -34,6 +35,7 @@ SCHEMA = pa.schema(
         ("token_ids", pa.large_list(pa.int32())),
         ("engine_token_ids", pa.large_list(pa.int32())),
         ("image_uids", pa.list_(pa.string())),
+        ("image_sizes", pa.list_(pa.struct([(name, pa.list_(pa.int32())) for name in ImageSizes._fields]))),
         ("videos", pa.list_(pa.struct([("frame_uids", pa.list_(pa.string())), ("fps", pa.float64())]))),
         ("extra", pa.string()),
     ]
@@ -128,6 +130,10 @@ class PreparedDataset(Sequence[Prompt]):
             token_ids=self._ids("token_ids", number),
             engine_token_ids=self._ids("engine_token_ids", number),
             image_uids=tuple(self._value("image_uids", number)),
+            image_sizes=tuple(
+                ImageSizes(original=tuple(sizes["original"]), shown=tuple(sizes["shown"]))
+                for sizes in self._value("image_sizes", number) or ()  # there are none in data of an earlier commit
+            ),
             videos=tuple(
                 VideoClip(frame_uids=tuple(clip["frame_uids"]), fps=clip["fps"])
                 for clip in self._value("videos", number)
@@ -168,6 +174,7 @@ def _record(row: PreparedRow) -> dict[str, Any]:
         "token_ids": prompt.token_ids,
         "engine_token_ids": prompt.engine_token_ids,
         "image_uids": list(prompt.image_uids),
+        "image_sizes": [sizes._asdict() for sizes in prompt.image_sizes],
         "videos": [asdict(clip) for clip in prompt.videos],
         "extra": json.dumps(prompt.extra, ensure_ascii=False),
     }

@@ -15,6 +15,7 @@ from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import StoredImage, prepare_image
 from rl_core.data.videos import read_video
 from rl_core.data.vision_tokens import VideoShape
+from rl_core.image_sizes import ImageSizes
 from rl_core.progress import Progress
 from rl_core.sources.rows import BadRow, Row, VideoInput
 from rl_core.sources.source import DataSource
@@ -68,6 +69,7 @@ class RejectedRow:
 class _LoadedRow:
     row: Row
     images: tuple[StoredImage, ...]
+    sizes: tuple[ImageSizes, ...]
     videos: tuple[StoredVideo, ...]
 
     @property
@@ -133,15 +135,16 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         images = tuple(
             prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in row.images
         )
-        for image in images:
-            renderer.vision.of_image(image.width, image.height)
+        sizes = tuple(
+            ImageSizes(image.original, renderer.vision.shown_size(image.width, image.height)) for image in images
+        )
         column = row.video_column
         videos = tuple(_prepare_video(video, limits) for video in row.videos)
         for video in videos:
             renderer.vision.of_video(video.shape)
     except ValueError as error:
         return RejectedRow(kind="bad", row=row.as_bad(column, str(error)))
-    return _LoadedRow(row=row, images=images, videos=videos)
+    return _LoadedRow(row=row, images=images, sizes=sizes, videos=videos)
 
 
 def _hopeless_length(row: Row, limits: Limits) -> str | None:
@@ -189,6 +192,7 @@ def _finish(
         token_ids=rendered.token_ids,
         engine_token_ids=rendered.engine_token_ids,
         image_uids=image_uids,
+        image_sizes=item.sizes,
         videos=videos,
         extra=row.extra,
     )

@@ -62,6 +62,17 @@ class VisionTokens:
         patches: int = self._image_processor.get_number_of_image_patches(height, width)
         return np.full(patches // self._image_processor.merge_size**2, self.image_token_id, np.int32)
 
+    def shown_size(self, width: int, height: int) -> ImageSize:
+        """Size of an image in whole patches, as the processor scales it. Raises ValueError as for its tokens."""
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+        processor = self._image_processor
+        if processor is None:
+            raise ValueError(f"the model in {self._folder} reads no images")
+        limits = {"min_pixels": processor.size["shortest_edge"], "max_pixels": processor.size["longest_edge"]}
+        height, width = smart_resize(height, width, factor=processor.patch_size * processor.merge_size, **limits)
+        return width, height
+
     def _of_video(self, shape: VideoShape) -> Int32Array:
         """A video's placeholders, and what the family writes between them. Raises ValueError as for an image."""
         processor = self._video_processor

@@ -14,14 +14,10 @@ from rl_core.rewards.messages import PoolOrder
 from rl_core.rewards.printed import PrintedOutput
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore
-from rl_core.rewards.sample import RewardSample
+from rl_core.rewards.sample import IMAGES_VARIABLE, RewardSample
 from rl_core.rewards.scoring_thread import ScoringThread, Shared
 from rl_core.rewards.work import Work
 from rl_core.types import Score
-
-IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
-"""Environment variable with the path of the prepared images, for reward functions: `rl_core.data.images.ImageStore`
-opens that file."""
 
 
 class RewardPool:

@@ -1,13 +1,23 @@
 """The sample that a reward function gets: a response with its row."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_core.answers import Answer, answer_text
+from rl_core.image_sizes import ImageSizes
 
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
+    from PIL import Image
+
+    from rl_core.data.images import ImageStore
     from rl_core.types import FinishReason, Prompt, Rollout
+
+IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
+"""Environment variable of the scoring processes with the path of the images."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +33,7 @@ class RewardSample:
     prompt_uid: str
     sample_index: int = 0
     image_uids: tuple[str, ...] = ()
+    image_sizes: tuple[ImageSizes, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     response_ids: Sequence[int] = ()
     finish_reason: "FinishReason" = "stop"
@@ -31,6 +42,10 @@ class RewardSample:
     def ground_truth_text(self) -> str:
         """The answer; its JSON if it is no text."""
         return answer_text(self.ground_truth)
+
+    def images(self) -> "list[Image.Image]":
+        """The RGB images of the row, scaled to `data.min_pixels` and `data.max_pixels`."""
+        return [_store(os.environ[IMAGES_VARIABLE]).image(uid) for uid in self.image_uids]
 
     @classmethod
     def of(cls, prompt: "Prompt", rollout: "Rollout") -> "RewardSample":
@@ -54,5 +69,13 @@ class RewardSample:
             prompt_uid=prompt.uid,
             sample_index=sample_index,
             image_uids=prompt.image_uids,
+            image_sizes=prompt.image_sizes,
             extra=dict(prompt.extra),
         )
+
+
+@cache
+def _store(path: str) -> "ImageStore":
+    from rl_core.data.images import ImageStore  # loads pyarrow and Pillow, which few rewards need
+
+    return ImageStore(Path(path))

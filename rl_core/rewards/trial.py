@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
@@ -17,7 +18,7 @@ from rl_core.types import Prompt, Score
 _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 
 
-def _score_rows(rows: Sequence[TriedRow], config: RewardConfig, *, accuracy_key: str) -> None:
+def _score_rows(rows: Sequence[TriedRow], config: RewardConfig, *, accuracy_key: str, image_store: Path | None) -> None:
     """Score the rows in a pool of one process.
 
     The first row of each reward is tried in all its forms. Its other rows are tried in the form that was best for the
@@ -26,7 +27,7 @@ def _score_rows(rows: Sequence[TriedRow], config: RewardConfig, *, accuracy_key:
     """
     first = {row.reward: row for row in reversed(rows)}
     others = [row for row in rows if row is not first[row.reward]]
-    with RewardPool(config.model_copy(update={"workers": 1})) as pool:
+    with RewardPool(config.model_copy(update={"workers": 1}), image_store=image_store) as pool:
         began = time.monotonic()
         _score(pool, [(row, form, text) for row in first.values() for form, text in row.forms.items()])
         is_slow = time.monotonic() - began > config.timeout_seconds
@@ -89,6 +90,7 @@ def try_on_ground_truth(
     target_template: str | None,
     accuracy_key: str,
     filter_key: str | None = None,
+    image_store: Path | None = None,
 ) -> GroundTruthTrial:
     """Score the true answers of a few prompts, and wrong ones.
 
@@ -97,12 +99,13 @@ def try_on_ground_truth(
             built-in reward is tried on the form that it gives its full score, and every reward on all USUAL_FORMS.
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
         filter_key: The component that groups are filtered by (`algorithm.online_filtering.filter_key`), if any.
+        image_store: The images of the prompts.
     """
     try:
         rows = rows_to_try(prompts, resolve_rewards(config), target_template)
     except ValueError as error:
         return GroundTruthTrial(problems=f"{error}".splitlines())
-    _score_rows(rows, config, accuracy_key=accuracy_key)
+    _score_rows(rows, config, accuracy_key=accuracy_key, image_store=image_store)
     rows = [row for row in rows if row.scores]
     best = [row.best(accuracy_key) for row in rows]
     scores = [row.scores[form] for row, form in zip(rows, best, strict=True)]

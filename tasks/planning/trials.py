@@ -3,6 +3,7 @@ Imports no Prefect, and torch only to try the data."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,13 @@ from rl_core.algorithms.filters import CustomFilter
 from rl_core.algorithms.group_filter import GroupFilterSection, group_scores
 from rl_core.algorithms.losses import CustomLoss
 from rl_core.config.algorithm import AlgorithmConfig
+from rl_core.config.data import DataConfig
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.data.images import ImageStoreWriter
+from rl_core.data.pixels import prepare_image
+from rl_core.data.prepared import IMAGES_FILE
+from rl_core.image_sizes import ImageSizes
 from rl_core.planning.gpu import find_gpu
 from rl_core.planning.hub import SECONDS_OF_RUN, ask_hub
 from rl_core.problem import Problem
@@ -111,7 +117,7 @@ def answer_problems(config: RunConfig) -> list[Problem]:
 
     sources = [source for source in (config.data.train, config.data.validation) if isinstance(source, LocalSource)]
     try:
-        doubts = doubtful_answers(config.reward, [prompt for source in sources for prompt in _asked(source)])
+        doubts = doubtful_answers(config.reward, [_prompt(row) for source in sources for row in _asked(source)])
     except ValueError:  # of a reward, which text_problems reports
         return []
     return [Problem(where="reward", what=what, fix=_OF_ANSWERS, fatal=False) for what in doubts]
@@ -123,13 +129,20 @@ def try_reward(config: RunConfig) -> "GroundTruthTrial":
     from rl_core.rewards.trial import try_on_ground_truth
 
     filtering = config.algorithm.online_filtering
-    return try_on_ground_truth(
-        config.reward,
-        [*_asked(config.data.train), *_asked(config.data.validation)],
-        target_template=config.cold_start.form_of_answers if config.cold_start else None,
-        accuracy_key=config.evaluation.accuracy_key,
-        filter_key=filtering.component if filtering else None,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / IMAGES_FILE
+        with ImageStoreWriter(store) as images:
+            rows = [*_asked(config.data.train), *_asked(config.data.validation)]
+            may_look = bool(config.reward.user_functions)
+            tried = [_with_images(row, config.data, images) if may_look else _prompt(row) for row in rows]
+        return try_on_ground_truth(
+            config.reward,
+            [prompt for prompt in tried if prompt is not None],
+            target_template=config.cold_start.form_of_answers if config.cold_start else None,
+            accuracy_key=config.evaluation.accuracy_key,
+            filter_key=filtering.component if filtering else None,
+            image_store=store,
+        )
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
@@ -167,28 +180,44 @@ def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
             yield Problem(where=key, what=doubt, fix=_FIX_UNLESS_MEANT, fatal=False)
 
 
-def _asked(source: DataSource) -> list[Prompt]:
-    """The first readable rows as prompts without tokens and images; none of a source that cannot be opened. Where all
-    of a data source have the same answer, as in a folder of classes, a later row with another one is added."""
+def _asked(source: DataSource) -> list[Row]:
+    """The first readable rows; none of a source that cannot be opened. Where all of a data source have the same answer,
+    as in a folder of classes, a later row with another one is added."""
     try:
         rows = [row for row in source.first_rows(_ROWS_TRIED).open() if isinstance(row, Row)]
         rows += _other_answers(source, rows)
     except ValueError:
         return []
+    return rows
+
+
+def _prompt(row: Row) -> Prompt:
+    """Without tokens and images."""
     nothing = np.zeros(0, dtype=np.int32)
-    return [
-        Prompt(
-            uid=f"{row.index}",
-            data_source=row.data_source,
-            question=row.question,
-            text=row.question,
-            answer=row.answer,
-            token_ids=nothing,
-            engine_token_ids=nothing,
-            extra=row.extra,
-        )
-        for row in rows
-    ]
+    return Prompt(
+        uid=f"{row.index}",
+        data_source=row.data_source,
+        question=row.question,
+        text=row.question,
+        answer=row.answer,
+        token_ids=nothing,
+        engine_token_ids=nothing,
+        extra=row.extra,
+    )
+
+
+def _with_images(row: Row, data: DataConfig, images: ImageStoreWriter) -> Prompt | None:
+    """None for a row with an image that cannot be read, which the preparation reports. The sizes are not in whole
+    patches, since there may be no model yet."""
+    try:
+        stored = [prepare_image(one, min_pixels=data.min_pixels, max_pixels=data.max_pixels) for one in row.images]
+    except ValueError:
+        return None
+    return replace(
+        _prompt(row),
+        image_uids=tuple(images.add(image.encoded) for image in stored),
+        image_sizes=tuple(ImageSizes(image.original, (image.width, image.height)) for image in stored),
+    )
 
 
 def _other_answers(source: DataSource, rows: Sequence[Row]) -> Iterator[Row]:

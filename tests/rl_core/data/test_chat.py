@@ -72,6 +72,17 @@ def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, fam
     assert rendered.token_ids.dtype == rendered.engine_token_ids.dtype == np.int32
 
 
+@pytest.mark.parametrize("family", VISION)
+def test_an_image_is_shown_in_as_many_patches_as_it_has_tokens(tiny_folder, family):
+    vision = make(tiny_folder(family)).vision
+    side = 32 if family == "qwen3_vl" else 28
+    for size in [*SIZES, (331, 97), (97, 331), (29, 43), (700, 701)]:
+        width, height = vision.shown_size(*size)
+        assert width * height == side * side * len(vision.of_image(*size))
+        assert width % side == height % side == 0
+        assert (width - height) * (size[0] - size[1]) >= 0
+
+
 @pytest.mark.parametrize("family", TEXT)
 def test_a_text_model_gets_its_tokenizers_chat(tiny_folder, family):
     folder = tiny_folder(family)

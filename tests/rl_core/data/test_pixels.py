@@ -36,7 +36,7 @@ def test_sizes_follow_the_rule_of_the_published_baselines():
 def test_a_plain_image_within_the_limits_keeps_its_bytes(kind, options):
     data = encode(noise(), kind, **options)
     stored = prepare_image(data, min_pixels=1, max_pixels=10_000)
-    assert stored == (data, 40, 30)
+    assert stored == (data, 40, 30, (40, 30))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_any_other_image_becomes_a_png_of_the_same_picture(data, why):
 
 def test_an_image_beyond_the_limits_is_stored_at_its_final_size():
     stored = prepare_image(encode(noise(size=(200, 100)), "JPEG"), min_pixels=1, max_pixels=5_000)
-    assert (stored.width, stored.height) == (100, 50)
+    assert (stored.width, stored.height, stored.original) == (100, 50, (200, 100))
     assert Image.open(BytesIO(stored.encoded)).size == (100, 50)
 
 

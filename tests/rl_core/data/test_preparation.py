@@ -12,6 +12,7 @@ from rl_core.data.images import image_uid
 from rl_core.data.manifest import DataManifest
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset, arrange
+from rl_core.image_sizes import ImageSizes
 from rl_core.progress import SilentProgress
 from rl_core.sources.columns import Columns
 from rl_core.sources.mixture import MixtureSource
@@ -342,6 +343,15 @@ def test_several_images_keep_their_places(prepare, illustrated, tmp_path):
     prompt = dataset[0]
     assert dataset.images_per_prompt == 2
     assert prompt.image_uids == tuple(image_uid(png_bytes(colour=(n, 0, 0))) for n in (1, 0))
+
+
+def test_the_sizes_of_the_picture_and_of_what_the_model_sees_are_known(prepare, illustrated, tmp_path):
+    train = local(illustrated(2))
+    (tmp_path / "0.png").write_bytes(png_bytes((300, 121)))
+    prepare(train=train, max_pixels=10_000)
+    wide, square = PreparedDataset.open(tmp_path / "out", "train")
+    assert wide.image_sizes == (ImageSizes(original=(300, 121), shown=(168, 56)),)
+    assert square.image_sizes == (ImageSizes(original=(60, 60), shown=(56, 56)),)
 
 
 def test_a_video_is_stored_as_the_frames_that_are_shown(prepare, write_jsonl, tmp_path):

@@ -18,6 +18,7 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
+from rl_core.image_sizes import ImageSizes
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
@@ -164,19 +165,22 @@ def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert score.error == "ValueError: no such key: [JUDGE_API_KEY] (asking.py line 2)"
 
 
-def test_a_function_opens_the_images_of_its_sample_by_their_uids(tmp_path: Path) -> None:
+def test_a_function_opens_the_images_of_its_sample(tmp_path: Path) -> None:
     with ImageStoreWriter(tmp_path / "images.arrow") as writer:
         uids = tuple(writer.add(png_bytes((width, 20))) for width in (30, 40))
     path = tmp_path / "looking.py"
     path.write_text(
         "import os\nfrom pathlib import Path\nfrom rl_core.data.images import ImageStore\n"
         "STORE = ImageStore(Path(os.environ['SIGHTLINE_IMAGES']))\n"
-        "def score(sample):\n    return sum(STORE.image(uid).width for uid in sample.image_uids)\n"
+        "def score(sample):\n"
+        "    assert [image.size for image in sample.images()] == [size.shown for size in sample.image_sizes]\n"
+        "    return sum(STORE.image(uid).width for uid in sample.image_uids)\n"
     )
     config = RewardConfig(function=f"{path}:score", workers=1)
     with RewardPool(config, image_store=tmp_path / "images.arrow") as pool:
-        (score,) = pool.score_all([replace(make_sample("x"), image_uids=uids)])
-    assert score == Score(components={"overall": 70.0})
+        sizes = tuple(ImageSizes(original=(9, 9), shown=(width, 20)) for width in (30, 40))
+        scores = pool.score_all([replace(make_sample("x"), image_uids=uids, image_sizes=sizes), make_sample("x")])
+    assert [score.overall for score in scores] == [70.0, 0.0]
 
 
 def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,15 @@
 import pickle
 from dataclasses import replace
 
+from rl_core.image_sizes import ImageSizes
 from rl_core.rewards.sample import RewardSample
 from tests.rl_core.builders import make_prompt, make_rollout
 
+SIZES = (ImageSizes(original=(300, 120), shown=(140, 56)),)
+
 
 def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
-    prompt = replace(make_prompt("p7"), image_uids=("i1",), extra={"level": 3})
+    prompt = replace(make_prompt("p7"), image_uids=("i1",), image_sizes=SIZES, extra={"level": 3})
     sample = RewardSample.of(prompt, make_rollout("p7", index=2, length=4))
     assert sample == RewardSample(
         response="1",
@@ -18,6 +21,7 @@ def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
         prompt_uid="p7",
         sample_index=2,
         image_uids=("i1",),
+        image_sizes=SIZES,
         extra={"level": 3},
         response_ids=[0, 1, 2, 3],
         finish_reason="stop",

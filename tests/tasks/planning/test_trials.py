@@ -10,6 +10,7 @@ from rl_core.config.run import RunConfig
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
 from tasks.planning.trials import answer_problems, data_problems, find_problems, reward_problems
+from tests.rl_core.data.samples import png_bytes
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 GOOD = {"problem": "two?", "images": [], "answer": "1"}
@@ -45,6 +46,20 @@ def test_rows_that_are_sorted_by_their_answers_are_tried_with_a_later_one(tmp_pa
     assert not problem.fatal
     assert "all 16 rows that reward 'count' was tried on have the answer '0'" in problem.what
     assert reward_problems(small(training_rows(tmp_path, *answers), alike)) == []
+
+
+def test_a_reward_that_looks_is_tried_with_the_pictures(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png_bytes((300, 100)))
+    (tmp_path / "b.png").write_bytes(b"no picture")
+    rows = [{"problem": "<image> how wide?", "images": name, "answer": "300"} for name in ("a.png", "b.png")]
+    looks = reward_that(
+        tmp_path,
+        "(image,), (sizes,) = sample.images(), sample.image_sizes; assert image.size == sizes.shown == (122, 40); "
+        "return {'overall': sample.response == str(sizes.original[0]), 'accuracy': sample.response == '300'}",
+    )
+    data = [training_rows(tmp_path, *rows).replace("train", side) for side in ("train", "validation")]
+    found = reward_problems(small(*data, looks, "data.max_pixels=5000"))
+    assert not any(problem.fatal or "is right" in problem.what for problem in found), text_of(found)
 
 
 @pytest.mark.parametrize(
