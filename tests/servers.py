@@ -1,14 +1,17 @@
 """Processes of a test that others reach: started, waited for, and gone at its end; MLflow's server above all."""
 
+import json
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -44,6 +47,35 @@ def wait_for_answer(address: str) -> None:
 
     with httpx.Client(timeout=5.0) as client:  # one for all calls, because each reads the certificates of the system
         wait_until(answers, f"{address} answers")
+
+
+@contextmanager
+def answering(answer: Callable[[str, bytes], tuple[int, object]]) -> Iterator[str]:
+    """The address of a server that answers each request, by its path and body, with a status and JSON. What is not
+    there is said in the words of the Hugging Face hub."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, content = answer(self.path, body)
+            written = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", f"{len(written)}")
+            if status == 404:
+                self.send_header("X-Error-Code", "RepoNotFound")
+            self.end_headers()
+            self.wfile.write(written)
+
+        do_GET = do_POST
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @contextmanager

@@ -5,13 +5,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.servers import answering
 
 PUSH = """
 import sys
@@ -24,51 +23,32 @@ except PushFailed as failed:
 """
 
 
-class LittleHub(ThreadingHTTPServer):
+class LittleHub:
     """Remembers requests; one model repository, which is private or not."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), LittleHubHandler)
-        self.requests: list[tuple[str, Any]] = []
-        self.private = True
-        self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
+    endpoint: str
 
-    def answer(self, path: str, body: bytes) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, bytes]] = []
+        self.private = True
+
+    def answer(self, path: str, body: bytes) -> tuple[int, object]:
         self.requests.append((path, body))
         if path.endswith("/create"):
-            return {"url": f"{self.endpoint}/owner/counter"}
+            return 200, {"url": f"{self.endpoint}/owner/counter"}
         if "/preupload/" in path:
             files = json.loads(body)["files"]
-            return {"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]}
+            return 200, {"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]}
         if "/commit/" in path:
-            return {"commitOid": "c" * 40, "commitUrl": f"{self.endpoint}/owner/counter/commit/{'c' * 40}"}
-        return {"id": "owner/counter", "private": self.private, "siblings": [], "sha": "c" * 40}
-
-
-class LittleHubHandler(BaseHTTPRequestHandler):
-    server: LittleHub
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = json.dumps(self.server.answer(self.path, body)).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    do_GET = do_POST
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+            return 200, {"commitOid": "c" * 40, "commitUrl": f"{self.endpoint}/owner/counter/commit/{'c' * 40}"}
+        return 200, {"id": "owner/counter", "private": self.private, "siblings": [], "sha": "c" * 40}
 
 
 @pytest.fixture
 def hub() -> Iterator[LittleHub]:
-    with LittleHub() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
+    hub = LittleHub()
+    with answering(hub.answer) as hub.endpoint:
+        yield hub
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Batch arithmetic, and what is said when numbers do not fit."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
-from rl_core.config.run import RunConfig
 from rl_core.loop.training_loop import epoch_span
 from rl_core.planning.batches import (
     WorkerShare,
@@ -16,11 +14,10 @@ from rl_core.planning.batches import (
     most_passes,
     row_problems,
 )
-from rl_core.problem import PlanError
+from tests.rl_core.planning.published import Configure
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
-Configure = Callable[..., RunConfig]
 # The fixture only builds configurations and keeps nothing between examples.
 laws = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
@@ -67,16 +64,6 @@ def test_the_passes_of_a_learner_are_those_of_its_longest_groups(
     # As above: 8 responses and their prompt are 192 tokens, of which micro x 80 hold one (4) or three (8).
     config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
     assert most_passes(config, batch_plan(config, train_rows=16), groups) == passes
-
-
-def test_the_message_names_both_numbers_and_the_change(configure: Configure) -> None:
-    with pytest.raises(PlanError) as refusal:
-        batch_plan(configure(*batch_sizes(20, 8)), train_rows=100)
-    assert "data.rollout_batch_size: a step of 20 prompts does not split into optimizer steps of 8" in str(
-        refusal.value
-    )
-    assert "4 are left over" in str(refusal.value)
-    assert "set it to a multiple of 8, or actor.global_batch_size to a divisor of it" in str(refusal.value)
 
 
 @laws

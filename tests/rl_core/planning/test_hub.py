@@ -1,9 +1,7 @@
 """What the hub does not give is named for all names at once, and nobody waits for it."""
 
-import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,32 +10,11 @@ from huggingface_hub import constants
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.hub import HubAnswer, ask_hub, hub_problems, no_waiting
-from tests.servers import free_port
+from tests.servers import answering, free_port
 
 ROOT = Path(__file__).parents[3]
 ALL = {"model.source.path", "data.train.name", "data.validation.name"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-class _Hub(BaseHTTPRequestHandler):
-    """Knows owner/rows, says of every other name that there is none, and never answers for owner/model."""
-
-    ended = threading.Event()
-
-    def do_GET(self) -> None:
-        if "owner/model" in self.path:
-            self.ended.wait(60.0)
-        is_known = "owner/rows" in self.path
-        body = json.dumps({"id": "owner/rows", "sha": COMMIT, "siblings": []}).encode() if is_known else b"{}"
-        self.send_response(200 if is_known else 404)
-        if not is_known:
-            self.send_header("X-Error-Code", "RepoNotFound")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -47,21 +24,26 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
 
-def at(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """Ask the hub on this port."""
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+@pytest.fixture
+def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Knows owner/rows, says of every other name that there is none, and does not answer for owner/model in time."""
+    ended = threading.Event()
+
+    def answer(path: str, _: bytes) -> tuple[int, object]:
+        if "owner/model" in path:
+            ended.wait(60.0)
+        return (200, {"id": "owner/rows", "sha": COMMIT, "siblings": []}) if "owner/rows" in path else (404, {})
+
+    with answering(answer) as address:
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        yield
+        ended.set()
 
 
 @pytest.fixture
-def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    _Hub.ended.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    at(monkeypatch, server.server_port)
-    yield
-    _Hub.ended.set()
-    server.shutdown()
-    server.server_close()
+def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the hub should be there is nothing."""
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
 
 
 def from_the_hub(*overrides: str) -> RunConfig:
@@ -80,10 +62,8 @@ def asked_of(answers: list[HubAnswer]) -> set[str]:
     return {answer.name.key for answer in answers}
 
 
-def test_without_a_hub_everything_that_is_missing_is_named_at_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    at(monkeypatch, free_port())
+@pytest.mark.usefixtures("_nowhere")
+def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog: pytest.LogCaptureFixture) -> None:
     problems = hub_problems(ask_hub(from_the_hub(), seconds=60.0))
     assert not caplog.records, "nothing of the hub's library is shown"
     assert {problem.where for problem in problems} == ALL
@@ -106,8 +86,8 @@ def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named() -> None:
     assert "the hub has no dataset owner/gone, or none for this account" in problem.what
 
 
-def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, free_port())
+@pytest.mark.usefixtures("_nowhere")
+def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it() -> None:
     for folder in ("models--owner--model", "datasets--owner--rows", "datasets--owner--gone"):
         (Path(constants.HF_HUB_CACHE) / folder).mkdir(parents=True)
     answers = ask_hub(from_the_hub(), seconds=60.0)

@@ -30,16 +30,17 @@ def where(found: list[Problem], *, fatal: bool) -> list[str]:
     return [problem.where for problem in found if problem.fatal == fatal]
 
 
-def test_a_single_worker_has_no_problems() -> None:
-    assert problems() == problems("actor.global_batch_size=1") == []
-
-
 @pytest.mark.parametrize(
-    ("section", "gpu"),
-    [("devices: 1, device: cpu", None), ("devices: 2", GPU), ("nodes: 2, devices: 1, address: auto", None)],
+    ("override", "gpu"),
+    [
+        ("actor.global_batch_size=1", None),
+        ("cluster={devices: 1, device: cpu}", None),
+        ("cluster={devices: 2}", GPU),
+        ("cluster={nodes: 2, devices: 1, address: auto}", None),
+    ],
 )
-def test_workers_that_fit_have_none(section: str, gpu: Gpu | None) -> None:
-    assert problems(f"cluster={{{section}}}", gpu=gpu) == []
+def test_workers_that_fit_have_no_problems(override: str, gpu: Gpu | None) -> None:
+    assert problems(override, gpu=gpu) == []
 
 
 def test_several_machines_need_a_cluster_that_was_started_on_them() -> None:

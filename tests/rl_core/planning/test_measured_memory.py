@@ -11,8 +11,8 @@ from benchmarks.gpu_memory_cases import BASE, CHOSEN, GPU_GIB, PHASES, case_of, 
 from rl_core.config.loading import load_config
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, memory_forecast
-from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.settings import configured, settle
+from tests.rl_core.planning.published import sizes_of
 
 ROOT = Path(__file__).parents[3]
 ROWS = json.loads((ROOT / "benchmarks" / "results" / "gpu_memory.json").read_text())["rows"]
@@ -41,8 +41,7 @@ def test_what_is_chosen_for_an_h100_fits_as_it_was_measured() -> None:
     """The chosen settings are those of a case, and beside its peak there is room for all that torch does not count."""
     autos = ("model.gradient_checkpointing", "actor.micro_batch_size_per_device_for_update", "trainer.offload")
     config = load_config(BASE, [*CHOSEN.overrides, *(f"{key}=auto" for key in autos)])
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
+    sizes = sizes_of(config)
     settled = settle(config, sizes, Gpu(memory_gib=GPU_GIB)).config
     assert [configured(settled, key) for key in autos] == [True, CHOSEN.sequences, CHOSEN.offload]
     (row,) = (row for row in ROWS if case_of(row) == CHOSEN)
@@ -54,7 +53,6 @@ def test_what_is_chosen_for_an_h100_fits_as_it_was_measured() -> None:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["run"])
 def test_a_run_on_a_cpu_takes_what_is_forecast(run: dict[str, Any]) -> None:
     config = load_config(ROOT / "configs" / "quickstart.yaml", run["overrides"])
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
+    sizes = sizes_of(config)
     expected = memory_forecast(settle(config, sizes, None).config, sizes).peak_gib
     assert expected == pytest.approx(max(run["measured"].values()), rel=WITHIN)

@@ -1,6 +1,5 @@
 """The memory forecast adds up, and says what to change when it does not fit."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,8 +14,7 @@ from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, KEPT_BYTES, UPDA
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, vision_kept_bytes
-
-Configure = Callable[..., RunConfig]
+from tests.rl_core.planning.published import Configure
 
 LINEAR_LAYERS = {
     "self_attn.q_proj": 3584 + 3584,
@@ -206,18 +204,6 @@ def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure:
     (problem,) = memory_problems(config, SEVEN_BILLION, **memory, host_gib=64.0)
     assert not problem.fatal and problem.where == "memory of this machine"
     assert "the largest part is copy of a checkpoint" in problem.what
-
-
-def test_what_does_not_fit_is_named_with_the_largest_part(configure: Configure) -> None:
-    (problem,) = memory_problems(
-        configure("rollout.cpu_kv_cache_gib=30", "trainer.async_save=false"),
-        SEVEN_BILLION,
-        available_gib=24.0,
-        on_gpu=False,
-    )
-    assert problem.where == "memory of this machine"
-    assert "24.0 GiB are there; the largest part is optimizer state, 61.8 GiB" in problem.what
-    assert not memory_problems(configure(), SEVEN_BILLION, available_gib=400.0, on_gpu=False)
 
 
 def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -> None:

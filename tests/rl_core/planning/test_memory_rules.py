@@ -1,27 +1,14 @@
 """What is proposed where a run does not fit is enough, is needed, and is the cheapest."""
 
-from collections.abc import Callable
-
 import pytest
 
-from rl_core.config.run import RunConfig
 from rl_core.planning.memory_rules import MemoryLimit, changes_to_more_gpus, fitting_changes, memory_problems
-from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.settings import Change, with_changes
-
-Configure = Callable[..., RunConfig]
+from tests.rl_core.planning.published import Configure, published, sizes_of
 
 LARGE_PASSES = ("actor.micro_batch_size_per_device_for_update=64", "trainer.offload=none")
 ROUNDS = {"model.dtype", "actor.optim.strategy", "critic.optim.strategy"}
 TRAINS_LESS = {"model.freeze_vision_tower", "model.lora"}
-
-
-def vision_model(configure: Configure, size: str, *overrides: str) -> tuple[RunConfig, ModelSizes]:
-    source = f"model.source={{type: pretrained, path: Qwen/Qwen2.5-VL-{size}-Instruct}}"
-    config = configure(source, "data.max_prompt_length=2048", "rollout.max_response_length=2048", *overrides)
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
-    return config, sizes
 
 
 @pytest.mark.parametrize("gib", [24.0, 80.0])
@@ -40,7 +27,7 @@ def vision_model(configure: Configure, size: str, *overrides: str) -> tuple[RunC
 def test_the_proposed_changes_are_enough_and_each_is_needed(
     configure: Configure, size: str, gib: float, overrides: tuple[str, ...]
 ) -> None:
-    config, sizes = vision_model(configure, size, *overrides)
+    config, sizes = published(configure, size, *overrides)
     limit = MemoryLimit(gib=gib, on_gpu=True)
     if limit.fits(config, sizes):
         assert not memory_problems(config, sizes, available_gib=gib, on_gpu=True)
@@ -54,7 +41,7 @@ def test_the_proposed_changes_are_enough_and_each_is_needed(
     for change in changes:
         assert not limit.fits(with_changes(config, [other for other in changes if other is not change]), sizes)
     written = [f"{change.key}={change.shown}" for change in changes]
-    changed = vision_model(configure, size, *overrides, *written)[0]
+    changed = published(configure, size, *overrides, *written)[0]
     assert not memory_problems(changed, sizes, available_gib=gib, on_gpu=True)
 
 
@@ -64,10 +51,10 @@ def keys(changes: list[Change] | None) -> set[str]:
 
 
 def test_what_costs_time_comes_before_what_rounds_and_what_trains_less(configure: Configure) -> None:
-    config, sizes = vision_model(configure, "3B", "model.dtype=bfloat16", *LARGE_PASSES)
+    config, sizes = published(configure, "3B", "model.dtype=bfloat16", *LARGE_PASSES)
     on_80 = keys(fitting_changes(config, sizes, MemoryLimit(gib=79.6, on_gpu=True)))
     assert on_80 and not on_80 & (ROUNDS | TRAINS_LESS)
-    full = vision_model(configure, "3B")[0]
+    full = published(configure, "3B")[0]
     on_24 = keys(fitting_changes(full, sizes, MemoryLimit(gib=23.7, on_gpu=True)))
     assert on_24 & (ROUNDS | TRAINS_LESS)
 
@@ -78,8 +65,7 @@ def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(
 ) -> None:
     source = f"model.source={{type: pretrained, path: Qwen/{family}-Instruct}}"
     config = configure(source, "data.max_prompt_length=32768", "data.max_pixels=16777216", "model.dtype=bfloat16")
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
+    sizes = sizes_of(config)
     limits = (MemoryLimit(gib=float(gib), on_gpu=True) for gib in range(16, 80))
     limit, changes = next((limit, found) for limit in limits if (found := fitting_changes(config, sizes, limit)))
     shorter = changes[-1]
@@ -91,7 +77,7 @@ def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(
 
 
 def test_on_a_cpu_smaller_passes_come_first(configure: Configure) -> None:
-    config, sizes = vision_model(configure, "3B", "actor.micro_batch_size_per_device_for_update=64")
+    config, sizes = published(configure, "3B", "actor.micro_batch_size_per_device_for_update=64")
     least = MemoryLimit(gib=1e4, on_gpu=False)
     needed = least.needed_gib(least.forecast(config, sizes))
     changes = fitting_changes(config, sizes, MemoryLimit(gib=needed - 1.0, on_gpu=False))
@@ -120,13 +106,13 @@ def on(nodes: int, devices: int, *more: str) -> tuple[str, ...]:
 def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(
     configure: Configure, size: str, cluster: tuple[str, ...], least: int
 ) -> None:
-    config, sizes = vision_model(configure, size, *cluster)
+    config, sizes = published(configure, size, *cluster)
     (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
     changes = fitting_changes(config, sizes, H100)
     assert changes and Change.of("cluster.tensor_parallel_size", least) in changes
     assert f"set {', '.join(map(str, changes))} (then about" in told.fix and not keys(changes) & (ROUNDS | TRAINS_LESS)
     written = [f"{change.key}={change.shown}" for change in changes]
-    planned = vision_model(configure, size, *cluster, *written)[0]
+    planned = published(configure, size, *cluster, *written)[0]
     assert memory_problems(planned, sizes, available_gib=79.6, on_gpu=True) == []
 
 
@@ -135,7 +121,7 @@ def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(
 def test_no_workers_are_proposed_that_cannot_share_the_layers(configure: Configure, size: str, devices: int) -> None:
     """7B has 28 attention heads and 4 of keys and values, 32B 40 and 8, and each vision tower 16."""
     limit = MemoryLimit(gib=23.7 if size == "7B" else 79.6, on_gpu=True)
-    config, sizes = vision_model(configure, size, *on(1, devices))
+    config, sizes = published(configure, size, *on(1, devices))
     for changes in filter(None, (fitting_changes(config, sizes, limit), changes_to_more_gpus(config, sizes, limit))):
         cluster = with_changes(config, changes).cluster
         for ranks in (cluster.tensor_parallel_size, cluster.sequence_parallel_size):
@@ -148,7 +134,7 @@ def test_workers_that_only_generate_train_too_where_their_device_is_too_small_fo
     configure: Configure,
 ) -> None:
     split = on(2, 8, "placement: split", "generating_devices: 4")
-    config, sizes = vision_model(configure, "72B", *split, "rollout.staleness=1")
+    config, sizes = published(configure, "72B", *split, "rollout.staleness=1")
     changes = fitting_changes(config, sizes, H100)
     assert changes and {"cluster.placement", "cluster.tensor_parallel_size"} <= keys(changes)
     assert with_changes(config, changes).cluster.placement == "colocated"
@@ -159,7 +145,7 @@ def test_a_cache_for_a_few_sequences_is_said_with_what_makes_it_larger(configure
     shares = (f"rollout.gpu_memory_utilization={share / 100}" for share in range(15, 60))
     config, sizes = next(
         (config, sizes)
-        for config, sizes in (vision_model(configure, "7B", *on(1, 8), share) for share in shares)
+        for config, sizes in (published(configure, "7B", *on(1, 8), share) for share in shares)
         if H100.forecast(config, sizes).cached_sequences
     )
     cached = H100.forecast(config, sizes).cached_sequences

@@ -1,6 +1,5 @@
 """A plan names what a model has not, cannot adapt and cannot divide."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,16 +8,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
-from rl_core.config.run import RunConfig
 from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.models.trained_part import attach_lora
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.rules import adapter_problems, check_config, division_problems, model_problems
+from tests.rl_core.planning.published import Configure
 from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
-Configure = Callable[..., RunConfig]
 TOKENIZER = train_tokenizer(["How many? 3"] * 4, max_vocab_size=300, with_vision=True)
 
 

@@ -1,13 +1,10 @@
 """What a reward returns and cannot be, before any of it is called."""
 
-from collections.abc import Callable
-
 import pytest
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.rules import value_problems
-
-Configure = Callable[..., RunConfig]
+from tests.rl_core.planning.published import Configure
 
 
 def told(configure: Configure, *overrides: str, **reward) -> list[tuple[str, str, bool]]:

@@ -1,7 +1,6 @@
 """A plan names everything that is wrong, each with the key and what to do."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.rules import check_config
 from rl_core.problem import PlanError, raise_if_fatal
+from tests.rl_core.planning.published import Configure
 
-Configure = Callable[..., RunConfig]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 GSPO = "{type: gspo_token, clip_ratio_low: 3.0e-4, clip_ratio_high: 4.0e-4}"
 
@@ -32,7 +31,12 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
     [
         (["trainer.val_freq=0"], "trainer.val_freq", "set -1 to never validate"),
         (["merge.checkpoint=best"], "merge.checkpoint", "never validates"),
-        (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set it to a multiple of 8"),
+        (
+            ["data.rollout_batch_size=12"],
+            "data.rollout_batch_size",
+            "a step of 12 prompts does not split into optimizer steps of 8 (actor.global_batch_size): 4 are left over",
+        ),
+        (["data.rollout_batch_size=12"], "data.rollout_batch_size", "set it to a multiple of 8, or actor.global_batch"),
         (["data.rollout_batch_size=104"], "data.rollout_batch_size", "more than the 96 training rows"),
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
         (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
@@ -189,35 +193,20 @@ def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure: Conf
     assert "architecture 'mamba'" in problem.what
 
 
-class TestOffline:
-    """HF_HUB_OFFLINE, which the hub's library reads when it is imported."""
-
-    SOURCES = (
-        "model.source={type: pretrained, path: owner/model}",
-        "data.train={type: hub, name: owner/rows@train}",
-        "merge.push=owner/trained",
-    )
-
-    @pytest.fixture(autouse=True)
-    def cache(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        return tmp_path
-
-    def test_what_the_cache_lacks_is_named(self, configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        assert wheres(configure(*self.SOURCES)) == ["model.source.path", "data.train.name", "merge.push"]
-
-    def test_what_the_cache_holds_is_no_problem(
-        self, configure: Configure, monkeypatch: pytest.MonkeyPatch, cache: Path
-    ) -> None:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        (cache / "models--owner--model").mkdir()
-        (cache / "datasets--owner--rows").mkdir()
-        assert wheres(configure(*self.SOURCES[:2])) == []
-
-    def test_online_nothing_is_asked_of_the_cache(self, configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        assert wheres(configure(*self.SOURCES)) == []
+def test_offline_what_the_cache_lacks_is_named(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """HF_HUB_OFFLINE, which the hub's library reads when it is imported. Online, the cache is not asked."""
+    sources = ("model.source={type: pretrained, path: owner/model}", "data.train={type: hub, name: owner/rows@train}")
+    config = configure(*sources, "merge.push=owner/trained")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert wheres(config) == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert wheres(config) == ["model.source.path", "data.train.name", "merge.push"]
+    for name in ("models--owner--model", "datasets--owner--rows"):
+        (tmp_path / name).mkdir()
+    assert wheres(config) == ["merge.push"]
 
 
 def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configure) -> None:

@@ -1,6 +1,5 @@
 """What `auto` becomes: on a CPU what it has always been, on a GPU what fits, and nothing of what the config says."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,25 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rules import memory_problems
-from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.settings import FEWEST_TOKENS, MOST_TOKENS, Settled, settle
-
-Configure = Callable[..., RunConfig]
+from tests.rl_core.planning.published import Configure, published, sizes_of
 
 EASYR1S = (
     "model.dtype=bfloat16",
-    "data.max_prompt_length=2048",
-    "rollout.max_response_length=2048",
     "rollout.n=5",
     "data.rollout_batch_size=512",
     "actor.global_batch_size=128",
     "algorithm.kl={coef: 0.01}",
 )
-"""Lengths and batches of EasyR1's examples."""
+"""Batches of EasyR1's examples."""
 
 CARDS = {24: 23.7, 40: 39.6, 80: 79.6, 141: 140.4}
 """GB by name -> GiB as nvidia-smi has them, of an RTX 4090, an A100 of 40 GB, an H100 and an H200."""
 
 
 def example(configure: Configure, size: str, *overrides: str) -> tuple[RunConfig, ModelSizes]:
-    source = f"model.source={{type: pretrained, path: Qwen/Qwen2.5-VL-{size}-Instruct}}"
-    config = configure(source, *EASYR1S, *overrides)
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
-    return config, sizes
+    return published(configure, size, *EASYR1S, *overrides)
 
 
 def on_card(configure: Configure, size: str, card: int, *overrides: str) -> tuple[Settled, list[str]]:
@@ -134,9 +126,7 @@ def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:
         f"rollout.max_response_length={longest}",
     ]
     config = load_config(Path(__file__).parents[3] / "configs" / "quickstart.yaml", overrides)
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
-    return config, sizes
+    return config, sizes_of(config)
 
 
 def test_a_generator_beside_workers_that_train_gets_nearly_all_of_its_gpu(configure: Configure) -> None:

@@ -1,7 +1,6 @@
 """The forecast of step time: its laws, and that it says what cards have shown."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,22 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
-from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import CARDS, Gpu
-from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths
+from tests.rl_core.planning.published import Configure, sizes_of
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "configs" / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
 SHOWN = ROOT / "benchmarks" / "results"
-Configure = Callable[..., RunConfig]
-
-
-def sizes_of(config: RunConfig) -> ModelSizes:
-    sizes = model_sizes(config.model.source)
-    assert sizes is not None
-    return sizes
 
 
 def card_time(card: str, lengths: Lengths, *overrides: str) -> CardTime:

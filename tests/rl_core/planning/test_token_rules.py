@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rl_core.config.run import RunConfig
 from rl_core.planning.token_rules import token_problems
+from tests.rl_core.planning.published import Configure
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 ADDED = [
@@ -39,7 +39,7 @@ def checkpoint(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen2_5_vl"])
 def test_a_text_of_the_config_with_a_control_token_is_one_problem(
-    configure: Callable[..., RunConfig], tmp_path: Path, family: str
+    configure: Configure, tmp_path: Path, family: str
 ) -> None:
     template = tmp_path / "whole chat.jinja"
     template.write_text("<|im_start|>user\n{{ content }}<|im_end|>\n<|im_start|>assistant\nStep by step:")
@@ -59,7 +59,7 @@ def test_a_text_of_the_config_with_a_control_token_is_one_problem(
 
 
 def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_problem(
-    configure: Callable[..., RunConfig],
+    configure: Configure,
 ) -> None:
     plain = "cold_start={steps: 2, target_template: '<think></think><answer>{{ answer }}</answer>'}"
     assert not list(token_problems(configure(plain, "data.system_prompt=Answer with </s>.")))
@@ -71,7 +71,7 @@ def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_
 @pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
 @pytest.mark.parametrize("content", [None, b"\xff"])
 def test_a_template_that_cannot_be_read_is_named_elsewhere(
-    configure: Callable[..., RunConfig], tmp_path: Path, content: bytes | None, key: str
+    configure: Configure, tmp_path: Path, content: bytes | None, key: str
 ) -> None:
     if content is not None:
         (tmp_path / "own.jinja").write_bytes(content)
@@ -79,7 +79,7 @@ def test_a_template_that_cannot_be_read_is_named_elsewhere(
 
 
 def test_a_variable_that_the_chat_template_does_not_use_is_named(
-    configure: Callable[..., RunConfig], checkpoint: Callable[..., str]
+    configure: Configure, checkpoint: Callable[..., str]
 ) -> None:
     given = "data.chat_template_kwargs={messages: [], enable_thinkin: false}"
     (problem,) = token_problems(configure(checkpoint([2]), given))
@@ -89,7 +89,7 @@ def test_a_variable_that_the_chat_template_does_not_use_is_named(
 
 @pytest.mark.parametrize("content", ["[]", "{"])
 def test_a_damaged_file_of_the_tokenizer_is_named(
-    configure: Callable[..., RunConfig], checkpoint: Callable[..., str], tmp_path: Path, content: str
+    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path, content: str
 ) -> None:
     config = configure(checkpoint([2]))
     (tmp_path / "checkpoint" / "tokenizer.json").write_text(content)
@@ -98,15 +98,13 @@ def test_a_damaged_file_of_the_tokenizer_is_named(
     assert "tokenizer.json is no" in problem.what.lower()
 
 
-def test_a_checkpoint_shows_its_own_control_tokens(
-    configure: Callable[..., RunConfig], checkpoint: Callable[..., str]
-) -> None:
+def test_a_checkpoint_shows_its_own_control_tokens(configure: Configure, checkpoint: Callable[..., str]) -> None:
     (problem,) = token_problems(configure(checkpoint([2]), "data.system_prompt=<|image_pad|>"))
     assert problem.where == "data.system_prompt"
 
 
 def test_agreeing_files_are_no_problem_and_differing_ones_are_a_warning(
-    configure: Callable[..., RunConfig], checkpoint: Callable[..., str], tmp_path: Path
+    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path
 ) -> None:
     lost = configure(checkpoint(0))
     (problem,) = token_problems(lost)
@@ -132,7 +130,7 @@ def test_agreeing_files_are_no_problem_and_differing_ones_are_a_warning(
 
 @pytest.mark.parametrize("generation", [[], [3], [99]])
 def test_a_model_whose_end_cannot_be_sampled_is_refused(
-    configure: Callable[..., RunConfig], checkpoint: Callable[..., str], tmp_path: Path, generation: list[int]
+    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path, generation: list[int]
 ) -> None:
     endless = tmp_path / "endless.jinja"
     endless.write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
@@ -142,6 +140,6 @@ def test_a_model_whose_end_cannot_be_sampled_is_refused(
     assert "no token that can be sampled ends a response" in problem.what
 
 
-def test_a_checkpoint_that_is_not_here_has_none_yet(configure: Callable[..., RunConfig]) -> None:
+def test_a_checkpoint_that_is_not_here_has_none_yet(configure: Configure) -> None:
     source = "model.source={type: pretrained, path: nobody/never-downloaded}"
     assert not list(token_problems(configure(source, "data.system_prompt=<|im_end|>")))

@@ -1,6 +1,5 @@
 """The planned numbers of adapter parameters and of bytes on the disk are those that there are."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -9,13 +8,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
-from rl_core.config.run import RunConfig
 from rl_core.models.tiny import VISION_FAMILIES, tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.models.trained_part import attach_lora
-from rl_core.planning.model_sizes import model_sizes, read_sizes
+from rl_core.planning.model_sizes import read_sizes
 from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
 from tests.rl_core.models.builders import trained_parameters
+from tests.rl_core.planning.published import Configure, sizes_of
 
 TARGETS = [
     {},
@@ -44,9 +43,6 @@ def test_the_count_is_exact(family: Family, tmp_path: Path) -> None:
         assert adapter_parameters(lora, read_sizes(tmp_path / "config.json")) == counted, options
 
 
-Configure = Callable[..., RunConfig]
-
-
 @pytest.mark.parametrize(
     ("overrides", "checkpoints", "models", "weights_each"),
     [
@@ -60,7 +56,7 @@ def test_the_forecast_counts_every_copy(
     configure: Configure, overrides: list[str], checkpoints: int, models: int, weights_each: int
 ) -> None:
     config = configure(*overrides)
-    sizes = model_sizes(config.model.source)
+    sizes = sizes_of(config)
     weights = sizes.parameters * 4
     assert checkpoint_bytes(config, sizes) == weights_each * weights
     assert disk_bytes(config, sizes) == weights * (models + checkpoints * weights_each)
@@ -68,7 +64,7 @@ def test_the_forecast_counts_every_copy(
 
 def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16")
-    sizes = model_sizes(config.model.source)
+    sizes = sizes_of(config)
     assert checkpoint_bytes(config, sizes) == (4 + 8) * sizes.parameters
     alone = configure("model.dtype=bfloat16", "trainer.save_model_only=true")
     assert checkpoint_bytes(alone, sizes) == 4 * sizes.parameters
@@ -76,7 +72,7 @@ def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
 
 def test_frozen_weights_are_in_the_checkpoint_in_their_own_format(configure: Configure) -> None:
     config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
-    sizes = model_sizes(config.model.source)
+    sizes = sizes_of(config)
     assert sizes.vision_parameters
     trained = sizes.parameters - sizes.vision_parameters
     assert checkpoint_bytes(config, sizes) == (4 + 8) * trained + 2 * sizes.vision_parameters
