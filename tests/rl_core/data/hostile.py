@@ -1,9 +1,11 @@
 """Draws data as nobody means it: rows, the bytes of a file of rows, images, videos, and what lies under a name."""
 
+import contextlib
 import gzip
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +16,25 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.rl_core.data.samples import png_bytes, write_video
+
+_SECONDS = 20
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """What waits without end fails its test, and does not hold up the suite."""
+
+    def give_up(signum: int, frame: object) -> None:
+        raise AssertionError(f"it took more than {_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
 
 GOOD = {"problem": "What is 2 + 2?", "answer": "four", "images": [], "level": 1}
 """A row that must survive whatever other rows its file has."""

@@ -3,10 +3,7 @@
 `make test` draws the same examples each time, `make test-slow` new ones.
 """
 
-import contextlib
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,31 +26,15 @@ from rl_core.progress import SilentProgress
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data import hostile
+from tests.rl_core.data.hostile import bounded
 from tests.rl_core.data.samples import counting, data_config, local
 
-_SECONDS = 20
 _LIMITS = Limits(max_prompt_length=512, min_pixels=784, max_pixels=10_000)
 
 drawn = settings(suppress_health_check=list(HealthCheck))
 """As many examples as the profile says."""
 drawn_rarely = settings(drawn, max_examples=max(1, settings.default.max_examples // 10))
 """For what takes longer."""
-
-
-@contextlib.contextmanager
-def bounded() -> Iterator[None]:
-    """What waits without end fails its example, and does not hold up the suite."""
-
-    def give_up(signum: int, frame: object) -> None:
-        raise AssertionError(f"it took more than {_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(_SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")

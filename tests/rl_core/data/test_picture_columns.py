@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import Inspection, inspect_data
@@ -33,6 +32,7 @@ def look(write_jsonl, tmp_path):
     ("row", "column"),
     [
         ({"image": "00"}, "image"),
+        ({"Image": "00"}, "Image"),
         ({"image": PACKED}, "image"),
         ({"image": [{"image_url": {"url": f"data:image/png;base64,{PACKED}"}}]}, "image"),
         ({"figure": {"bytes": PACKED}}, "figure"),  # no usual name
@@ -72,29 +72,22 @@ def test_a_column_that_is_not_used_is_named_with_its_first_value(look, row, word
     assert words in unused
 
 
-def test_nothing_is_unused_where_a_person_says_that_there_are_no_images(look):
-    found = look({"image": PACKED}, image_key="")
-    assert (found.unused, found.source.columns.image_key) == ((), None)
-
-
-def test_a_column_that_a_person_names_is_read(look):
+def test_a_person_may_name_a_column_or_say_that_there_are_no_images(look):
     found = look({"image": PACKED, "scan": PACKED}, image_key="scan")
     assert found.source.columns.image_key == "scan"
     assert "column 'image' holds images too" in found.unused[0]
+    without = look({"image": PACKED}, image_key="")
+    assert (without.unused, without.source.columns.image_key) == ((), None)
 
 
-def test_the_rows_looked_at_are_of_all_parts_of_the_data(look):
-    """Half of the rows are text, and they come first."""
-    found = look(*[{"image": None}] * 200, *[{"image": PACKED}] * 200)
+@pytest.mark.parametrize("numbers", [[0] * 200 + [1] * 200, [0, 1] * 200])
+def test_the_rows_looked_at_are_of_all_parts_of_the_data(look, numbers):
+    """Half of the rows are text: the first ones, or every other one, of which a step of fixed length could meet one
+    kind alone."""
+    found = look(*({"image": PACKED if number else None} for number in numbers))
     assert found.source.columns.image_key == "image"
     assert found.source.columns.images_first
-    assert [len(row.images) for row in found.source.open() if isinstance(row, Row)] == [0] * 200 + [1] * 200
-
-
-def test_every_other_row_is_seen_too(look):
-    """A step of fixed length through rows that alternate would meet one kind alone."""
-    found = look(*[{"image": None}, {"image": PACKED}] * 200)
-    assert found.source.columns.images_first
+    assert [len(row.images) for row in found.source.open() if isinstance(row, Row)] == numbers
 
 
 def test_absolute_paths_without_an_ending_are_read(look, tmp_path: Path):
@@ -109,8 +102,3 @@ def test_no_more_is_opened_than_a_file_that_is_an_image(look, tmp_path: Path):
     (unused,) = look({"image": str(tmp_path / "secret")}).unused
     assert "of no known format" in unused
     assert "concern" not in unused
-
-
-def test_an_image_column_in_another_case_counts(look):
-    Image.init()
-    assert look({"Image": "00"}).source.columns.image_key == "Image"

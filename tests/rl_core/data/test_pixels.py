@@ -128,9 +128,7 @@ def test_damaged_pixels_of_a_png_are_noticed():
         read_image(bytes(data))
 
 
-def test_no_image_and_no_file_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no known format"):
-        read_image(b"hello")
+def test_no_file_and_floating_point_pixels_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"nothing.png cannot be read: No such file"):
         read_image(tmp_path / "nothing.png")
     with pytest.raises(ValueError, match="floating-point"):

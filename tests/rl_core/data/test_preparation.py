@@ -1,6 +1,5 @@
 import json
 import shutil
-from io import BytesIO
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -386,15 +385,14 @@ def test_real_geometry3k_and_clevr_items_become_prompts(prepare, tmp_path):
         "train": (10, 0),
         "validation": (8, 0),
     }
-    clevr = PreparedDataset.open(tmp_path / "out", "validation")[0]
+    geometry = PreparedDataset.open(tmp_path / "out", "train")[0]
+    assert geometry.question.startswith("<image>In $\\odot X, A B=30") and geometry.answer == "80"
+    held_out = PreparedDataset.open(tmp_path / "out", "validation")
+    clevr = held_out[0]
     assert clevr.question == "<image>How many items are there in the image?"
     assert clevr.answer == "5"
     original = Image.open(SAMPLES / "clevr_samples" / "img1.png").convert("RGB")
-    assert Image.open(BytesIO(clevr_bytes(tmp_path, clevr))).tobytes() == original.tobytes()
-
-
-def clevr_bytes(tmp_path, prompt):
-    return PreparedDataset.open(tmp_path / "out", "validation").images.encoded(prompt.image_uids[0])
+    assert held_out.images.image(clevr.image_uids[0]).tobytes() == original.tobytes()
 
 
 def test_misspelt_keys_and_missing_files_of_both_splits_come_together(prepare, write_jsonl):

@@ -1,7 +1,6 @@
 """What is no regular file is named wherever data may lead to it: opening it would wait for ever."""
 
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,23 +10,14 @@ import pytest
 from rl_core.data.pixels import read_image
 from rl_core.data.videos import read_video
 from rl_core.sources.rows import BadRow
+from tests.rl_core.data.hostile import bounded
 from tests.rl_core.data.samples import local, write_video
-
-_SECONDS = 20
 
 
 @pytest.fixture(autouse=True)
 def nothing_hangs() -> Iterator[None]:
-    """A wait for a pipe's writer ends the test, not the suite."""
-
-    def give_up(signum: int, frame: object) -> None:
-        pytest.fail(f"something waited for {_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(_SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with bounded():
+        yield
 
 
 KINDS: dict[str, Callable[[Path], None]] = {

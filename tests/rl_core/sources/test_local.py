@@ -26,13 +26,27 @@ def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
     assert (missing.index, missing.column, missing.reason) == (3, "answer", "the answer is missing")
 
 
-def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"problem": "a\xff", "answer": "1"}\n{"problem": "b", "answer": "2"}\n')
-    bad, good = local(path).open()
-    assert (bad.index, bad.origin) == (0, "rows.jsonl line 1")
-    assert bad.reason == "the line is not UTF-8 (character 15); save the file as UTF-8"
-    assert good.answer == "2"
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"problem": "a\xff", "answer": "1"}', "the line is not UTF-8 (character 15); save the file as UTF-8"),
+        (
+            b'{"problem": "?", "answer": "1", "x": [{"answer": "1", "answer": "2"}]}',
+            "the line cannot be read: an object has the key 'answer' twice",
+        ),
+        (b'{"problem": ' + b"[" * 100_000, "nested too deeply"),
+        (b'["a"]', "list, not an object"),
+        (b"[1]", "list, not an object"),
+        *((line, "not JSON") for line in (b'{"problem": "?"', b'{"problem', b"{")),
+    ],
+)
+def test_one_bad_line_costs_its_row_only_at_the_beginning_too(tmp_path, line, reason):
+    (tmp_path / "rows.jsonl").write_bytes(line + b'\n{"problem": "?", "answer": 1}\n')
+    for path in (tmp_path, tmp_path / "rows.jsonl"):
+        bad, good = local(path).open()
+        assert (bad.index, bad.origin) == (0, "rows.jsonl line 1")
+        assert reason in bad.reason
+        assert good.answer == 1
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
@@ -41,13 +55,6 @@ def test_a_byte_order_mark_and_any_line_end_are_no_matter(tmp_path, line_end):
     lines = [json.dumps({"problem": f"größe {n}\u2028", "answer": n}, ensure_ascii=False) for n in range(3)]
     path.write_bytes(b"\xef\xbb\xbf" + line_end.join(lines).encode())
     assert [(row.question, row.answer) for row in local(path).open()] == [(f"größe {n}\u2028", n) for n in range(3)]
-
-
-def test_a_key_that_stands_twice_costs_its_row(write_jsonl):
-    line = '{"problem": "?", "answer": "1", "x": [{"answer": "1", "answer": "2"}]}'
-    bad, good = local(write_jsonl([line, ROW])).open()
-    assert bad.reason == "the line cannot be read: an object has the key 'answer' twice"
-    assert good.answer == 4
 
 
 def test_a_column_that_stands_twice_is_refused(tmp_path):
@@ -89,21 +96,6 @@ def test_a_file_that_is_no_jsonl_is_named_as_what_it_is(tmp_path, content, what)
         with pytest.raises(ValueError, match=what) as caught:
             local(path).open()
         assert str(tmp_path) in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [b'["a"]\n', b'{"problem": "?"\n', b'{"problem\n', b"[1]\n", b"{\n"])
-def test_one_bad_line_at_the_beginning_is_only_a_bad_line(tmp_path, content):
-    (tmp_path / "rows.jsonl").write_bytes(content + b'{"problem": "?", "answer": 1}\n')
-    bad, good = local(tmp_path).open()
-    assert isinstance(bad, BadRow)
-    assert good.answer == 1
-
-
-def test_a_line_that_is_nested_without_end_costs_its_row_only(write_jsonl):
-    endless, good = local(write_jsonl([f'{{"problem": {"[" * 100_000}', ROW])).open()
-    assert isinstance(endless, BadRow)
-    assert "nested too deeply" in endless.reason
-    assert isinstance(good, Row)
 
 
 def test_parquet_rows_hold_images_as_datasets_stores_them(tmp_path):

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.sources.shards import check_shards, shards_pattern
-from tests.rl_core.data.samples import local
 
 
 def shards(numbers, count, *, split="train", width=5, ending=".jsonl"):
@@ -55,13 +54,3 @@ def test_what_would_be_read_twice_is_refused():
 def test_the_pattern_of_a_shard_names_its_siblings():
     assert shards_pattern(*shards([1], 3)) == Path("/data/train-*-of-00003.jsonl")
     assert shards_pattern(Path("/data/train.jsonl")) is None
-
-
-@pytest.mark.parametrize("path", ["", "train-*-of-00003.jsonl", "*.jsonl"])
-def test_a_source_with_a_hole_is_refused(write_jsonl, tmp_path, path):
-    """Rows that are silently not there would be a smaller experiment than the one that was meant."""
-    for number in (0, 2):
-        write_jsonl([{"problem": "?", "answer": "1"}], f"train-0000{number}-of-00003.jsonl")
-    with pytest.raises(ValueError, match=r"data source .*train-00001-of-00003\.jsonl"):
-        list(local(tmp_path / path).open())
-    assert len(list(local(tmp_path / "train-00002-of-00003.jsonl").open())) == 1
