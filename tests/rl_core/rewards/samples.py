@@ -2,9 +2,11 @@
 
 import os
 import re
+from collections.abc import Sequence
 
 import psutil
 
+from rl_core.rewards.messages import PoolOrder, RewardSpec, Style
 from rl_core.rewards.sample import RewardSample
 from tests.processes import answers
 
@@ -20,6 +22,16 @@ def supervisors() -> set[psutil.Process]:
     """The supervisors of the scoring processes of this process's pools."""
     found = answers(psutil.Process(), lambda one: (one, one.ppid(), " ".join(one.cmdline())))
     return {one for one, parent, command in found if parent == os.getpid() and "rl_core.rewards.supervisor" in command}
+
+
+def spec_of(name: str = "x", *, style: Style = "sample", is_async: bool = False) -> RewardSpec:
+    return RewardSpec(name=name, source="s", function="f", kwargs={}, has_parser=False, style=style, is_async=is_async)
+
+
+def order_of(specs: Sequence[RewardSpec], **seconds: float) -> PoolOrder:
+    """With limits of a second, or of so many."""
+    limits = dict.fromkeys(("timeout_seconds", "batch_timeout_seconds", "load_timeout_seconds"), 1.0)
+    return PoolOrder(specs=[*specs], memory_limit_bytes=2**30, **(limits | seconds))
 
 
 def make_sample(

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import random
 import re
 import sys
 import time
@@ -72,5 +71,4 @@ ACTS = {
     "none": lambda sample: {"overall": None},
     "modules": _modules,
     "pid": lambda sample: {"pid": os.getpid(), "parent": os.getppid()},
-    "draw": lambda sample: {"draw": random.random()},
 }

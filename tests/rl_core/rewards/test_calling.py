@@ -48,16 +48,13 @@ def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of)
     assert results_of(judge, [make_sample("raise")]) == [failure("KeyError: 'the reason' (easyr1_batch.py line 29)")]
 
 
-def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of) -> None:
+def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp_path: Path) -> None:
     samples = [make_sample("x")] * 3
     with pytest.raises(BatchFailed, match="returned 2 results for a batch of 3"):
         results_of(judge_of("easyr1_batch.py:short"), samples)
     results = results_of(judge_of("easyr1_batch.py:bad_middle"), samples)
     assert results[1] == failure("ValueError: component `overall` is str, not a number")
     assert [results[0].components, results[2].components] == [{"overall": 3.0}] * 2
-
-
-def test_a_batch_function_that_returns_no_list_says_what_it_returned(judge_of, tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("REWARD_TYPE = 'batch'\ndef score(inputs): ...\n")
     with pytest.raises(BatchFailed, match="returned NoneType for a batch of 2"):
         results_of(judge_of(f"{tmp_path}/none.py:score"), [make_sample("x")] * 2)

@@ -9,7 +9,6 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
-from rl_core.types import Score
 from tests.rl_core.rewards.samples import make_sample, supervisors, without_place
 
 FILES = Path(__file__).parent
@@ -31,16 +30,6 @@ def pool_of(file: Path, function: str = "compute_score", **settings: Any) -> Rew
 
 def good(count: int = 6) -> list[str]:
     return ["<answer>3</answer>", "<answer>4</answer>", "3"] * (count // 3)
-
-
-def test_a_file_runs_unchanged() -> None:
-    with pool_of(BATCH) as pool:
-        scores = pool.score_all([make_sample(response, length=7, index=i) for i, response in enumerate(good())])
-        assert not pool.has_parser("test")
-    right = Score(components={"overall": 1.0, "accuracy": 1.0, "length": 7.0})
-    wrong = Score(components={"overall": 0.1, "accuracy": 0.0, "length": 7.0})
-    nothing = Score(components={"overall": 0.0, "accuracy": 0.0, "length": 7.0})
-    assert scores == [right, wrong, nothing] * 2
 
 
 REASONS = {

@@ -47,12 +47,13 @@ KWARGS: dict[str, dict[str, Any]] = {
     "sequential.several": {"format_weight": 0.25},
 }
 
-KINDS = [
-    *(f"own.{name}" for name in (*OWN, "raises_its_own", "asserts", "takes_nothing")),
-    *(f"sequential.{name}" for name in (*SEQUENTIAL, "reads_a_missing_key")),
+SCORING = [
+    *(f"own.{name}" for name in OWN),
+    *(f"sequential.{name}" for name in SEQUENTIAL),
     *(f"batch.{name}" for name in BATCH),
     *(f"math.{name}" for name in MATH),
 ]
+KINDS = [*SCORING, "own.raises_its_own", "own.asserts", "own.takes_nothing", "sequential.reads_a_missing_key"]
 TRUTHS = ["3", 3, 2.5, True, [[1, 2], [3, 4.5]], {"box": [1, 2]}]
 
 
@@ -109,11 +110,23 @@ def components(result: Any) -> dict[str, float]:
     return {name: float(value) for name, value in named.items()}
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_function_of_a_sample_scores_as_it_does_directly(sources, scores, name: str) -> None:
-    kind = f"own.{name}"
-    function = sources["own"][WITHOUT_PROCESSES.get(name, name)]
-    expected = [components(directly(function, sample, kind)) for sample in samples_of(kind)]
+def expected_of(kind: str, functions: dict[str, dict[str, Any]]) -> list[Any]:
+    """What the function returns for each sample when it is called directly, in the way of its style."""
+    file, _, name = kind.partition(".")
+    samples = samples_of(kind)
+    if file == "own":
+        function = functions[file][WITHOUT_PROCESSES.get(name, name)]
+        return [directly(function, sample, kind) for sample in samples]
+    inputs = [easyr1_input(sample) for sample in samples]
+    function = functions[file]["compute_score" if file == "math" else name]
+    if file == "sequential":
+        return [directly(function, each, kind) for each in inputs]
+    return list(directly(function, inputs, kind))
+
+
+@pytest.mark.parametrize("kind", SCORING)
+def test_a_function_of_every_kind_scores_as_it_does_directly(sources, scores, kind: str) -> None:
+    expected = map(components, expected_of(kind, sources))
     assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
 
 
@@ -127,22 +140,6 @@ def test_a_function_that_fails_costs_its_samples_and_names_the_line_of_the_users
         assert score.error == "TypeError: takes_nothing() takes 0 positional arguments but 1 was given"
 
 
-@pytest.mark.parametrize("name", SEQUENTIAL)
-def test_a_sequential_function_scores_as_it_does_directly(sources, scores, name: str) -> None:
-    kind = f"sequential.{name}"
-    function = sources["sequential"][name]
-    expected = [components(directly(function, easyr1_input(sample), kind)) for sample in samples_of(kind)]
-    assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
-
-
 def test_a_key_that_easyr1_does_not_give_is_named(scores) -> None:
     for score in scores["sequential.reads_a_missing_key"]:
         assert without_place(score.error) == "KeyError: 'prompt'"
-
-
-@pytest.mark.parametrize(("file", "name"), [*(("batch", name) for name in BATCH), *(("math", name) for name in MATH)])
-def test_a_batch_function_scores_as_it_does_directly(sources, scores, file: str, name: str) -> None:
-    kind = f"{file}.{name}"
-    function = sources[file]["compute_score" if file == "math" else name]
-    expected = map(components, directly(function, [easyr1_input(sample) for sample in samples_of(kind)], kind))
-    assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]

@@ -4,27 +4,14 @@ import pytest
 
 from rl_core.rewards.calling import SLICE_SECONDS
 from rl_core.rewards.limits import ASYNC_GRACE_SECONDS, MAX_FAILURES, CallLimits, LoadingRecord
-from rl_core.rewards.messages import PoolOrder, RewardSpec, Style
-
-
-def spec(style: Style = "sample", *, is_async: bool = False) -> RewardSpec:
-    return RewardSpec(name="n", source="s", function="f", kwargs={}, has_parser=False, style=style, is_async=is_async)
-
-
-SPECS = [spec(), spec("batch"), spec(is_async=True)]
+from tests.rl_core.rewards.samples import order_of, spec_of
 
 
 @pytest.fixture
 def limits() -> CallLimits:
-    return CallLimits(
-        PoolOrder(
-            specs=SPECS,
-            timeout_seconds=10.0,
-            batch_timeout_seconds=100.0,
-            load_timeout_seconds=1000.0,
-            memory_limit_bytes=1,
-        )
-    )
+    specs = [spec_of(), spec_of(style="batch"), spec_of(is_async=True)]
+    seconds = {"timeout_seconds": 10.0, "batch_timeout_seconds": 100.0, "load_timeout_seconds": 1000.0}
+    return CallLimits(order_of(specs, **seconds))
 
 
 @pytest.mark.parametrize(
@@ -64,16 +51,7 @@ def test_who_needed_long_once_may_need_it_again(limits: CallLimits) -> None:
 
 @pytest.fixture
 def record() -> LoadingRecord:
-    specs = [RewardSpec(name=name, source="s", function="f", kwargs={}, has_parser=False) for name in ("a", "b")]
-    return LoadingRecord(
-        PoolOrder(
-            specs=specs,
-            timeout_seconds=1.0,
-            batch_timeout_seconds=1.0,
-            load_timeout_seconds=7.0,
-            memory_limit_bytes=1,
-        )
-    )
+    return LoadingRecord(order_of([spec_of("a"), spec_of("b")], load_timeout_seconds=7.0))
 
 
 def test_an_import_that_ends_its_process_is_given_up_after_some_tries(record: LoadingRecord) -> None:

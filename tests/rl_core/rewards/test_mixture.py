@@ -116,18 +116,3 @@ def test_functions_of_every_kind_mix() -> None:
         *("accuracy", "format", "count/overall"),
         *("length/overall", "place/overall", "place/size", "judge/overall"),
     }
-
-
-def test_each_source_has_its_own_reward() -> None:
-    config = RewardConfig(
-        function="count",
-        by_source={"geometry": {"function": "math"}, "choices": {"mixture": [{"function": "choice", "weight": 3.0}]}},
-    )
-    with RewardPool(config) as pool:
-        samples = [
-            make_sample("<answer>3</answer>", source="clevr"),
-            make_sample("<think>a</think>\\boxed{3}", source="geometry"),
-            make_sample("<answer>3</answer>", source="geometry"),
-            make_sample("<answer>B</answer>", "B", source="choices"),
-        ]
-        assert [score.overall for score in pool.score_all(samples)] == pytest.approx([1.0, 1.0, 0.0, 3.0])

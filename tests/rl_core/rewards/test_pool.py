@@ -102,12 +102,6 @@ def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(
         assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 1.0})]
 
 
-def test_draws_from_a_global_generator_depend_on_the_sample_alone(pool: RewardPool) -> None:
-    one, other = make_sample("draw", length=1), make_sample("draw", length=2)
-    draws = [score.components["draw"] for score in pool.score_all([one, make_sample("good"), other, one] * 5)[::4]]
-    assert len(set(draws)) == 1
-
-
 def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting: RewardPool) -> None:
     samples = counting_samples(300)
     expected = counting.score_all(samples)

@@ -2,14 +2,13 @@
 
 import pytest
 
-from rl_core.rewards.messages import RewardSpec, Style
+from rl_core.rewards.messages import Style
 from rl_core.rewards.sample_queue import MAX_CHUNK, SampleQueue
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, spec_of
 
 
 def make_queue(style: Style = "sample", *, is_async: bool = False, async_calls: int = 3) -> SampleQueue:
-    spec = RewardSpec(name="x", source="x", function="x", kwargs={}, has_parser=False, style=style, is_async=is_async)
-    return SampleQueue(0, spec, async_calls=async_calls)
+    return SampleQueue(0, spec_of(style=style, is_async=is_async), async_calls=async_calls)
 
 
 def fill(queue: SampleQueue, count: int) -> list:

@@ -23,6 +23,13 @@ def trial(
     return try_on_ground_truth(config, prompts(*answers), target_template=template, accuracy_key=accuracy_key)
 
 
+def own(folder: Path, text: str) -> str:
+    """The function `score` of a user's file with this text."""
+    path = folder / "own.py"
+    path.write_text(text)
+    return f"{path}:score"
+
+
 def test_a_good_reward_has_no_problems() -> None:
     result = trial("count", "1", "2")
     assert (result.problems, result.warnings) == ([], [])
@@ -99,9 +106,7 @@ def score(sample):
 
 
 def own_form(folder: Path, kind: str) -> str:
-    path = folder / f"{kind}.py"
-    path.write_text(OWN_FORMS.format(kind=kind))
-    return f"{path}:score"
+    return own(folder, OWN_FORMS.format(kind=kind))
 
 
 @pytest.mark.parametrize("kind", ["bare", "boxed", "last_line"])
@@ -112,9 +117,8 @@ def test_a_reward_of_the_users_is_asked_in_the_form_that_it_reads(tmp_path: Path
 
 
 def test_a_reward_that_reads_no_usual_form_is_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "never.py"
-    path.write_text("def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
-    (warning,) = trial(f"{path}:score", "1", "2").warnings
+    never = own(tmp_path, "def score(sample): return {'overall': 0.0, 'accuracy': 0.0}\n")
+    (warning,) = trial(never, "1", "2").warnings
     assert "wrong for 2 rows (row-0, row-1) (of 2 tried): no form of the true answer is right" in warning
 
 
@@ -128,12 +132,8 @@ def test_a_reward_that_fails_on_another_form_than_its_own_is_a_warning(tmp_path:
 
 def test_a_reward_that_hangs_is_not_asked_about_every_row(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
-    path = tmp_path / "hanging.py"
-    path.write_text(
-        "import time\n"
-        f"def score(sample):\n    open({str(calls)!r}, 'a').write(sample.prompt_uid + '\\n')\n    time.sleep(600)\n"
-    )
-    config = RewardConfig(function=f"{path}:score", timeout_seconds=0.3, load_timeout_seconds=0.5)
+    text = f"def score(sample):\n    open({str(calls)!r}, 'a').write(sample.prompt_uid + '\\n')\n    time.sleep(600)\n"
+    config = RewardConfig(function=own(tmp_path, f"import time\n{text}"), timeout_seconds=0.3, load_timeout_seconds=0.5)
     result = try_on_ground_truth(config, prompts(*"12345678"), target_template=None, accuracy_key="accuracy")
     assert set(calls.read_text().split()) == {"row-0"}
     assert len(result.problems) == 1, "the first call had more time, and the others tell the same"
@@ -141,14 +141,14 @@ def test_a_reward_that_hangs_is_not_asked_about_every_row(tmp_path: Path) -> Non
 
 
 def test_rows_of_another_form_than_the_first_are_tried_in_all(tmp_path: Path) -> None:
-    path = tmp_path / "twofold.py"
-    path.write_text(
+    twofold = own(
+        tmp_path,
         "def score(sample):\n"
         "    form = '<answer>{}</answer>' if sample.ground_truth_text.isdecimal() else 'boxed{{{}}}'\n"
         "    right = form.format(sample.ground_truth_text) in sample.response\n"
-        "    return {'overall': right, 'accuracy': right}\n"
+        "    return {'overall': right, 'accuracy': right}\n",
     )
-    result = trial(f"{path}:score", "1", "x", "2", "y")
+    result = trial(twofold, "1", "x", "2", "y")
     assert (result.problems, result.warnings) == ([], [])
     assert ["boxed" in response for response in result.responses] == [False, True, False, True]
 
@@ -223,13 +223,12 @@ def test_a_mapping_is_no_answer_of_a_reward_that_compares() -> None:
 
 
 def test_a_reward_that_does_not_look_at_the_answer_is_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "form.py"
-    path.write_text("def score(sample): return {'overall': float('boxed' in sample.response), 'accuracy': 1.0}\n")
-    (warning,) = trial(f"{path}:score", "1", "2", "3").warnings
+    form = "def score(sample): return {'overall': float('boxed' in sample.response), 'accuracy': 1.0}\n"
+    (warning,) = trial(own(tmp_path, form), "1", "2", "3").warnings
     assert "a wrong answer scores as high as a right one for 3 rows (row-0, row-1, row-2) (of 3 tried)" in warning
     assert "such as '<think>I think.</think>\\n\\\\boxed{2}' for '1'" in warning
-    path.write_text("def score(sample): return {'overall': 1.0, 'accuracy': 1.0}\n")
-    other, empty = trial(f"{path}:score", "1", "2", "3").warnings
+    constant = "def score(sample): return {'overall': 1.0, 'accuracy': 1.0}\n"
+    other, empty = trial(own(tmp_path, constant), "1", "2", "3").warnings
     assert "a wrong answer scores" in other and "an empty response scores as high as a right one for 3" in empty
     assert trial("format", "1", "2", accuracy_key="overall").warnings == [], "it judges no answer"
 

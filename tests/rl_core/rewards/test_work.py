@@ -2,23 +2,16 @@
 
 import threading
 
-from rl_core.rewards.messages import CallResult, PoolOrder, RewardSpec
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.sample_queue import Task
 from rl_core.rewards.work import Work
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, order_of, spec_of
 
 PATIENCE = 20.0
-ORDER = PoolOrder(
-    specs=[RewardSpec(name="x", source="x", function="x", kwargs={}, has_parser=False)],
-    timeout_seconds=1.0,
-    batch_timeout_seconds=1.0,
-    load_timeout_seconds=1.0,
-    memory_limit_bytes=2**30,
-)
 
 
 def test_a_slow_call_wakes_the_threads_for_the_samples_that_its_speed_no_longer_holds_back() -> None:
-    work = Work(ORDER, async_calls=1)
+    work = Work(order_of([spec_of()]), async_calls=1)
     for _ in range(2):
         work.add(0, make_sample("x"))
     fast, slow = work.next_task(), work.next_task()

@@ -9,23 +9,16 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards import calling
-from rl_core.rewards.messages import Call, CallResult, PoolOrder
+from rl_core.rewards.messages import Call, CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.worker import Functions
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, order_of
 
 pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 def load(function: str, **kwargs) -> Functions:
-    order = PoolOrder(
-        specs=resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs,
-        timeout_seconds=1.0,
-        batch_timeout_seconds=1.0,
-        load_timeout_seconds=1.0,
-        memory_limit_bytes=2**30,
-    )
-    functions = Functions(order)
+    functions = Functions(order_of(resolve_rewards(RewardConfig(function=function, kwargs=kwargs)).specs))
     functions.load(0)
     return functions
 
@@ -79,8 +72,10 @@ def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
     assert len(result.error) < 2100
 
 
-def test_draws_from_numpy_depend_on_the_sample_alone(tmp_path: Path) -> None:
-    (tmp_path / "drawing.py").write_text("import numpy\ndef score(sample): return numpy.random.random()\n")
+@pytest.mark.parametrize("generator", ["random", "numpy.random"])
+def test_draws_from_a_global_generator_depend_on_the_sample_alone(tmp_path: Path, generator: str) -> None:
+    text = f"import random, numpy\ndef score(sample): return {generator}.random()\n"
+    (tmp_path / "drawing.py").write_text(text)
     _, results, _ = answer(load(f"{tmp_path}/drawing.py:score"), "x", "y", "x")
     first, other, again = (result.components["overall"] for result in results)
     assert first == again != other
