@@ -1,5 +1,6 @@
 """Merged folders with a probe, made on the path that a training run takes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +13,8 @@ from rl_core.models.loading import write_hf_folder
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.tiny import build_tiny_model
 from rl_core.training.log_prob_pass import compute_log_probs
-from rl_core.types import Group, Prompt, Rollout
+from rl_core.types import Group, Prompt
+from tests.rl_core.builders import made_up_rollout
 from tests.rl_core.models.builders import CORPUS, VISION_FAMILIES, Bench, RenderedImages, clip
 
 
@@ -25,6 +27,10 @@ class Merged:
     probe: Probe
     bench: Bench
     groups: list[Group]
+
+
+GetMerged = Callable[[str], Merged]
+"""Family -> merged model: the fixture `merged`."""
 
 
 def make_merged(root: Path, family: str) -> Merged:
@@ -70,15 +76,7 @@ def encoded_image(uid: str) -> bytes:
 
 def group_of(tree: TreeInput) -> Group:
     rollouts = [
-        Rollout(
-            prompt_uid=tree.prompt.uid,
-            sample_index=index,
-            response_ids=response,
-            log_probs=np.zeros(len(response), np.float32),
-            text="",
-            finish_reason="stop",
-            policy_version=1,
-        )
+        made_up_rollout(tree.prompt.uid, index, response, np.zeros(len(response), np.float32), version=1)
         for index, response in enumerate(tree.responses)
     ]
     return Group(prompt=tree.prompt, rollouts=rollouts)

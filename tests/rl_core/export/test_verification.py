@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,10 +15,9 @@ from safetensors.torch import load_file, save_file
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
 from rl_core.export.verification import MergeNotVerified, verify_merged
-from tests.rl_core.merged_models import Merged
+from tests.rl_core.merged_models import GetMerged, Merged
 from tests.rl_core.models.builders import FAMILIES
 
-GetMerged = Callable[[str], Merged]
 TOLERANCE = Tolerance(largest=1e-4, mean=1e-5)
 
 

@@ -1,7 +1,7 @@
 """Small policies, images and trees for the tests of the models."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.data.vision_tokens import VideoShape, VisionTokens
 from rl_core.models.loading import load_processor
-from rl_core.models.packing import TreeInput
+from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.tiny import build_tiny_model
@@ -26,6 +26,8 @@ FAMILIES = VISION_FAMILIES + TEXT_FAMILIES
 
 CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))
 PLAIN_TOKENS = 256  # the byte tokens: ids below it are text in every tiny model
+ModelFolder = Callable[[str], Path]
+"""Family -> Hugging Face folder: the fixture `model_folder`."""
 IMAGE_SIZES = {"square": (84, 84), "wide": (168, 56), "tall": (28, 112), "small": (56, 56)}
 
 
@@ -139,6 +141,14 @@ class Bench:
         responses = [rng.integers(0, PLAIN_TOKENS, length).astype(np.int32) for length in response_lengths]
         prompt = self.prompt(text_lengths, image_uids, videos=videos, seed=seed)
         return TreeInput(prompt=prompt, responses=responses)
+
+    def pack(self, trees: Sequence[TreeInput]) -> PackedTrees:
+        return pack_trees(trees, pixels=self.pixels, model_config=self.policy.config, device=self.policy.device)
+
+    def two_trees(self) -> PackedTrees:
+        """Two responses, with an image where the family sees, and a single one without."""
+        images = ["wide-1"] if hasattr(self.policy.config, "vision_config") else []
+        return self.pack([self.tree([6] * (len(images) + 1), images, [5, 3]), self.tree([4], [], [2], seed=1)])
 
 
 def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:

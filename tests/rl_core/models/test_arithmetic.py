@@ -1,15 +1,20 @@
 """With model.dtype bfloat16 the forward really computes in it, and its gradient is that of float32 to its precision."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from rl_core.models.packing import pack_trees
 from rl_core.models.value import load_value_model
-from tests.rl_core.models.builders import VISION_FAMILIES, Bench, model_config, relative_difference, take_gradients
+from tests.rl_core.models.builders import (
+    VISION_FAMILIES,
+    Bench,
+    ModelFolder,
+    model_config,
+    relative_difference,
+    take_gradients,
+)
 
 FAMILIES = (*VISION_FAMILIES, "llama")
 
@@ -33,19 +38,11 @@ def output_formats(model: nn.Module, run: Callable[[], object]) -> dict[str, tor
     return formats
 
 
-def packed_trees(bench: Bench):
-    images = ["wide-1"] if bench.policy.config.model_type in VISION_FAMILIES else []
-    trees = [bench.tree([6] * (len(images) + 1), images, [5, 3]), bench.tree([4], [], [2], seed=1)]
-    return pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layers_compute_in_bfloat16_and_distributions_in_float32(
-    family: str, model_folder: Callable[[str], Path]
-) -> None:
+def test_layers_compute_in_bfloat16_and_distributions_in_float32(family: str, model_folder: ModelFolder) -> None:
     bench = Bench.load(model_folder(family), dtype="bfloat16")
     outputs = []
-    packed = packed_trees(bench)
+    packed = bench.two_trees()
     formats = output_formats(
         bench.policy.model, lambda: outputs.append(bench.policy(packed, temperature=0.8, entropy="value"))
     )
@@ -58,7 +55,7 @@ def test_layers_compute_in_bfloat16_and_distributions_in_float32(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_buffers_are_float32(family: str, model_folder: Callable[[str], Path]) -> None:
+def test_buffers_are_float32(family: str, model_folder: ModelFolder) -> None:
     """A rotary angle of a late position needs all its bits."""
     policy = Bench.load(model_folder(family), dtype="bfloat16").policy
     formats = {name: buffer.dtype for name, buffer in policy.named_buffers() if buffer.is_floating_point()}
@@ -67,25 +64,23 @@ def test_buffers_are_float32(family: str, model_folder: Callable[[str], Path]) -
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(
-    family: str, model_folder: Callable[[str], Path]
-) -> None:
+def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(family: str, model_folder: ModelFolder) -> None:
     """From equal weights; three digits of each product are lost, and errors partly cancel."""
     gradients = []
     half, whole = (Bench.load(model_folder(family), dtype=dtype) for dtype in ("bfloat16", "float32"))
     for mine, rounded in zip(whole.policy.parameters(), half.policy.parameters(), strict=True):
         mine.data.copy_(rounded)
     for bench in (half, whole):
-        bench.policy(packed_trees(bench), temperature=0.8).log_probs.sum().backward()
+        bench.policy(bench.two_trees(), temperature=0.8).log_probs.sum().backward()
         gradients.append(take_gradients(bench.policy).float())
     assert 1e-4 < relative_difference(*gradients) < 0.05
 
 
-def test_a_critics_values_and_head_are_float32_on_a_bfloat16_body(model_folder: Callable[[str], Path]) -> None:
+def test_a_critics_values_and_head_are_float32_on_a_bfloat16_body(model_folder: ModelFolder) -> None:
     folder = model_folder("qwen2_5_vl")
     bench = Bench.load(folder, dtype="bfloat16")
     critic = load_value_model(folder, model_config(folder, dtype="bfloat16"))
-    packed = packed_trees(bench)
+    packed = bench.two_trees()
     formats = output_formats(critic.body, lambda: critic(packed))
     assert {dtype for name, dtype in formats.items() if "rotary" not in name} == {torch.bfloat16}
     assert critic(packed).dtype == critic.head.weight.dtype == torch.float32

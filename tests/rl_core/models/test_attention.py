@@ -10,9 +10,8 @@ import torch
 
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
-from rl_core.models.packing import pack_trees
 from rl_core.planning.gpu import attention_choice
-from tests.rl_core.models.builders import Bench, model_config, varlen_attention
+from tests.rl_core.models.builders import Bench, ModelFolder, model_config, varlen_attention
 
 
 @pytest.fixture
@@ -89,29 +88,27 @@ def test_the_choice_says_why(tmp_path: Path) -> None:
 
 
 def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(
-    model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel itself needs a GPU; here a function of its documented meaning stands in its place."""
     monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
     bench = Bench.load(model_folder("llama"))
     trees = [bench.tree([3], [], [4, 1, 2], seed=1), bench.tree([5], [], [3], seed=2)]
-    packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    packed = bench.pack(trees)
     expected = bench.policy(packed, temperature=1.0).log_probs
     use_tree_attention(bench.policy.model, "flash")
     torch.testing.assert_close(bench.policy(packed, temperature=1.0).log_probs, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_forward_without_trees_is_refused(model_folder: Callable[[str], Path]) -> None:
+def test_a_forward_without_trees_is_refused(model_folder: ModelFolder) -> None:
     model = load_model(model_folder("llama"), model_config(model_folder("llama")))
     with pytest.raises(ValueError, match="tree_layout"):
         model(input_ids=torch.arange(4)[None])
 
 
-def test_a_sliding_window_is_refused(model_folder: Callable[[str], Path]) -> None:
+def test_a_sliding_window_is_refused(model_folder: ModelFolder) -> None:
     bench = Bench.load(model_folder("qwen2_5"))
-    packed = pack_trees(
-        [bench.tree([3], [], [2])], pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device
-    )
+    packed = bench.pack([bench.tree([3], [], [2])])
     bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2
     with pytest.raises(ValueError, match="sliding window"):
         bench.policy(packed, temperature=1.0)

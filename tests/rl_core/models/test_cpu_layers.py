@@ -1,25 +1,27 @@
 """A model with the code for a CPU computes what one without it does, with the same parameters under the same names."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
-from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
 
 from rl_core.device import CPU_MODEL
-from rl_core.models.cpu.layers import RMSNorm, rotate_heads, rotate_tokens, use_cpu_layers
-from rl_core.models.packing import pack_trees
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
+from rl_core.models.cpu.layers import rotate_heads, rotate_tokens, use_cpu_layers
+from tests.rl_core.models.builders import (
+    FAMILIES,
+    VISION_FAMILIES,
+    Bench,
+    ModelFolder,
+    relative_difference,
+    take_gradients,
+)
 
 
 def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Of two trees, one with images; responses of up to so many tokens."""
     images = ["wide-1", "square-1"] if bench.policy.config.model_type in VISION_FAMILIES else []
     trees = [bench.tree([6] * (len(images) + 1), images, [longest, 3, 1]), bench.tree([4], [], [2, longest], seed=1)]
-    packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    packed = bench.pack(trees)
     log_probs = bench.policy(packed, temperature=1.0).log_probs
     (log_probs * torch.randn(len(log_probs), generator=torch.Generator().manual_seed(0))).sum().backward()
     return log_probs.detach(), take_gradients(bench.policy)
@@ -27,7 +29,7 @@ def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor,
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_switched_off_a_model_computes_the_same_up_to_rounding(
-    family: str, model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    family: str, model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = Bench.load(model_folder(family))
     monkeypatch.setenv(CPU_MODEL, "0")
@@ -43,42 +45,8 @@ def test_switched_off_a_model_computes_the_same_up_to_rounding(
         assert relative_difference(found_gradient, gradient) < 3e-6
 
 
-def test_rms_norm_has_the_derivative_of_its_formula() -> None:
-    weight = nn.Parameter(torch.tensor([0.5, 2.0, -1.0, 1.5], dtype=torch.float64))
-    norm = RMSNorm(weight, eps=1e-3)
-    hidden = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True, generator=torch.Generator().manual_seed(0))
-    assert torch.autograd.gradcheck(lambda x, _: norm(x), (hidden, weight))
-
-
-def drawn(*shape: int, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
-
-
-@pytest.mark.parametrize("is_vision", [False, True])
-def test_values_and_gradients_are_those_of_transformers(is_vision: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    shapes = ((5, 4, 8), (5, 4, 8)) if is_vision else ((1, 4, 5, 8), (1, 2, 5, 8))
-    states = [drawn(*shape, generator=generator) for shape in shapes]
-    angles = torch.rand(5, 4, dtype=torch.float64, generator=generator).repeat(1, 2)
-    cos, sin = (table if is_vision else table[None] for table in (angles.cos(), angles.sin()))
-    theirs, ours = (
-        (stock.apply_rotary_pos_emb_vision, rotate_tokens) if is_vision else (stock.apply_rotary_pos_emb, rotate_heads)
-    )
-    tolerance = 1e-6 if is_vision else 1e-12  # transformers rounds the vision tower's to float32
-    expected, actual = theirs(*states, cos, sin), ours(*states, cos, sin)
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
-    weights = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
-
-    def gradients(rotated: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        return torch.autograd.grad(sum((a * b).sum() for a, b in zip(rotated, weights, strict=True)), states)
-
-    torch.testing.assert_close(gradients(actual), gradients(expected), rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_attention_layer_of_a_float32_model_rotates_with_them(
-    family: str, model_folder: Callable[[str], Path]
-) -> None:
+def test_every_attention_layer_of_a_float32_model_rotates_with_them(family: str, model_folder: ModelFolder) -> None:
     model = Bench.load(model_folder(family)).policy
     attentions = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
     assert attentions
@@ -88,7 +56,7 @@ def test_every_attention_layer_of_a_float32_model_rotates_with_them(
     assert not any(value in (rotate_heads, rotate_tokens) for value in vars(stock).values()), "transformers has its own"
 
 
-def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder: Callable[[str], Path]) -> None:
+def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder: ModelFolder) -> None:
     """The rounding of every step is part of the model: transformers computes norms in float32 and rounds once."""
     model = AutoModelForCausalLM.from_pretrained(model_folder("llama"), dtype=torch.bfloat16)
     classes = [type(module) for module in model.modules()]

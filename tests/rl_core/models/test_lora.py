@@ -9,10 +9,10 @@ import torch
 from rl_core.config.model import LoraConfig
 from rl_core.models.loading import load_model, write_hf_folder
 from rl_core.models.named_weights import named_hf_weights
-from rl_core.models.packing import PackedTrees, pack_trees
+from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import load_policy
 from rl_core.models.trained_part import UnadaptedPolicy, adapters_off, attach_lora
-from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients, trained_parameters
+from tests.rl_core.models.builders import FAMILIES, Bench, ModelFolder, model_config, take_gradients, trained_parameters
 
 LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
@@ -23,14 +23,8 @@ def family(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bench(family: str, model_folder: Callable[[str], Path]) -> Bench:
+def bench(family: str, model_folder: ModelFolder) -> Bench:
     return Bench.load(model_folder(family))
-
-
-def packed_trees(bench: Bench) -> PackedTrees:
-    images = ["wide-1"] if hasattr(bench.policy.config, "vision_config") else []
-    trees = [bench.tree([6] * (len(images) + 1), images, [5, 3]), bench.tree([4], [], [2], seed=1)]
-    return pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
 
 
 def log_probs(bench: Bench, packed: PackedTrees) -> torch.Tensor:
@@ -47,7 +41,7 @@ def trained(bench: Bench, *, run_seed: int = 1, **options: object) -> Bench:
 
 
 def test_new_adapters_change_nothing(bench: Bench) -> None:
-    packed = packed_trees(bench)
+    packed = bench.two_trees()
     before = log_probs(bench, packed)
     weights = {name: weight.clone() for name, weight in named_hf_weights(bench.policy.model)}
     attach_lora(bench.policy.model, LoraConfig(rank=4), run_seed=1)
@@ -59,7 +53,7 @@ def test_new_adapters_change_nothing(bench: Bench) -> None:
 
 def test_the_language_models_adapters_alone_get_a_gradient(bench: Bench) -> None:
     trained(bench)
-    log_probs(bench, packed_trees(bench)).sum().backward()
+    log_probs(bench, bench.two_trees()).sum().backward()
     with_gradient = {name for name, p in bench.policy.model.named_parameters() if p.grad is not None}
     assert with_gradient == {name for name, p in bench.policy.model.named_parameters() if p.requires_grad}
     assert {name.partition(".lora_")[0].rpartition(".")[2] for name in with_gradient} == LAYERS
@@ -67,9 +61,9 @@ def test_the_language_models_adapters_alone_get_a_gradient(bench: Bench) -> None
 
 
 def test_merged_weights_compute_what_the_adapters_compute(
-    bench: Bench, family: str, model_folder: Callable[[str], Path], tmp_path: Path
+    bench: Bench, family: str, model_folder: ModelFolder, tmp_path: Path
 ) -> None:
-    packed = packed_trees(bench)
+    packed = bench.two_trees()
     before = log_probs(bench, packed).detach()
     expected = log_probs(trained(bench, exclude_modules=None), packed).detach()
     write_hf_folder(bench.policy.model, processor_folder=model_folder(family), folder=tmp_path / "merged")
@@ -80,7 +74,7 @@ def test_merged_weights_compute_what_the_adapters_compute(
 
 
 def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench: Bench) -> None:
-    packed = packed_trees(bench)
+    packed = bench.two_trees()
     before = log_probs(bench, packed).detach()
     trained(bench)
     adapted = log_probs(bench, packed).detach()
@@ -90,31 +84,31 @@ def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench: Bench) -> Non
         assert len(trained_parameters(bench.policy)) == 2 * len(LAYERS) * 2
 
 
-def test_recomputed_activations_give_the_same_gradient(family: str, model_folder: Callable[[str], Path]) -> None:
+def test_recomputed_activations_give_the_same_gradient(family: str, model_folder: ModelFolder) -> None:
     gradients = []
     for checkpointing in (False, True):
         bench = trained(Bench.load(model_folder(family), gradient_checkpointing=checkpointing))
-        log_probs(bench, packed_trees(bench)).sum().backward()
+        log_probs(bench, bench.two_trees()).sum().backward()
         gradients.append(take_gradients(bench.policy))
     assert torch.equal(*gradients)
     assert gradients[0].any()
 
 
 def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recomputed(
-    family: str, model_folder: Callable[[str], Path]
+    family: str, model_folder: ModelFolder
 ) -> None:
     """Nor does it keep what only such a pass would need."""
     bench = trained(Bench.load(model_folder(family), gradient_checkpointing=True))
     needed: list[bool] = []
     for block in getattr(getattr(bench.policy.model.base_model, "visual", None), "blocks", ()):
         block.register_forward_hook(lambda _module, _inputs, output: needed.append(output.requires_grad))
-    log_probs(bench, packed_trees(bench)).sum().backward()
+    log_probs(bench, bench.two_trees()).sum().backward()
     assert not any(needed)
     assert bool(needed) == hasattr(bench.policy.config, "vision_config")
 
 
 @pytest.fixture
-def vision_model(model_folder: Callable[[str], Path]) -> Iterator[Callable[..., torch.nn.Module]]:
+def vision_model(model_folder: ModelFolder) -> Iterator[Callable[..., torch.nn.Module]]:
     folder = model_folder("qwen2_5_vl")
 
     def adapt(*, run_seed: int = 1, dtype: str = "float32", **options: object) -> torch.nn.Module:
@@ -169,21 +163,3 @@ def test_layers_are_chosen_by_name(options: dict[str, object], layers: set[str],
     named = vision_model(**options).named_parameters()
     adapted = [name.partition(".lora_")[0] for name, parameter in named if parameter.requires_grad]
     assert {name.rpartition(".")[2] for name in adapted} == layers
-
-
-@pytest.mark.parametrize(
-    ("targets", "message"),
-    [
-        (("q_proj", "embed_tokens"), "matches model.language_model.embed_tokens"),
-        (("lm_head",), "matches lm_head"),
-        (("query",), "model.lora.target_modules and exclude_modules: No modules were targeted"),
-    ],
-)
-def test_targets_that_cannot_be_are_named(targets: tuple[str, ...], message: str, vision_model) -> None:
-    with pytest.raises(ValueError, match=message):
-        vision_model(target_modules=targets)
-
-
-def test_a_vision_tower_can_be_adapted_too(vision_model) -> None:
-    names = {name for name, p in vision_model(exclude_modules=None).named_parameters() if p.requires_grad}
-    assert any("visual" in name for name in names)

@@ -9,17 +9,16 @@ from torch import nn
 from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, HeadRows, PolicyOutput, token_log_probs
 
 ROWS, WIDTH, VOCABULARY = 13, 6, 11
+TARGETS = torch.randint(0, VOCABULARY, (ROWS,), generator=torch.Generator().manual_seed(2))
 
 
 def run(
     chunk_tokens: int, *, temperature: float = 0.7, entropy: EntropyMode = "value", with_reference: bool = False
 ) -> tuple[PolicyOutput, nn.Linear, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    rows = make_rows(generator)
-    targets = torch.randint(0, VOCABULARY, (ROWS,), generator=generator)
+    rows = make_rows(torch.Generator().manual_seed(0))
     output = token_log_probs(
         rows,
-        targets=targets,
+        targets=TARGETS,
         temperature=temperature,
         entropy=entropy,
         chunk_tokens=chunk_tokens,
@@ -57,20 +56,11 @@ def test_log_probs_are_those_of_the_banned_and_tempered_distribution() -> None:
     probabilities = torch.softmax(head(hidden).double() / 0.5, dim=-1)
     probabilities[:, [2, 7]] *= torch.tensor(BANNED_LOGIT_BIAS / 0.5, dtype=torch.float64).exp()
     probabilities /= probabilities.sum(-1, keepdim=True)
-    targets = torch.randint(0, VOCABULARY, (ROWS,), generator=_generator_after_weights())
-    expected = probabilities[torch.arange(ROWS), targets].log()
+    expected = probabilities[torch.arange(ROWS), TARGETS].log()
     torch.testing.assert_close(output.log_probs.double(), expected, rtol=1e-5, atol=1e-5)
     entropy = -(probabilities * probabilities.clamp_min(1e-300).log()).sum(-1)
     assert output.entropy is not None
     torch.testing.assert_close(output.entropy.double(), entropy, rtol=1e-5, atol=1e-5)
-
-
-def _generator_after_weights() -> torch.Generator:
-    """The generator of `run` at the place where the targets are drawn."""
-    generator = torch.Generator().manual_seed(0)
-    torch.randn(ROWS, WIDTH, generator=generator)
-    torch.randn(VOCABULARY, WIDTH, generator=generator)
-    return generator
 
 
 def test_entropy_is_made_on_request_and_carries_no_gradient() -> None:

@@ -1,8 +1,6 @@
 """Pixels are made once an image, are those of the processor, and are forgotten within a number of bytes."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,12 +9,12 @@ from PIL import Image
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from tests.rl_core.busy import threads_of_torch
-from tests.rl_core.models.builders import VISION_FAMILIES, RenderedImages
+from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, RenderedImages
 
 SQUARES = [f"square-{number}" for number in range(40)]
 
 
-def test_an_image_is_made_once_until_cleared(model_folder: Callable[[str], Path]) -> None:
+def test_an_image_is_made_once_until_cleared(model_folder: ModelFolder) -> None:
     images = RenderedImages()
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), images)
     first = cache.get(["square-1", "wide-1", "square-1"])
@@ -28,7 +26,7 @@ def test_an_image_is_made_once_until_cleared(model_folder: Callable[[str], Path]
     assert images.rendered == ["square-1", "wide-1", "wide-1"]
 
 
-def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_folder: Callable[[str], Path]) -> None:
+def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_folder: ModelFolder) -> None:
     """The update would slow down if the background had teams of threads too."""
     with threads_of_torch(2):
         cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages())
@@ -38,7 +36,7 @@ def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_
             assert later.submit(torch.get_num_threads).result() == 2
 
 
-def test_what_was_prepared_is_not_made_again(model_folder: Callable[[str], Path]) -> None:
+def test_what_was_prepared_is_not_made_again(model_folder: ModelFolder) -> None:
     images = RenderedImages()
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), images)
     cache.prepare(SQUARES)
@@ -51,7 +49,7 @@ def test_what_was_prepared_is_not_made_again(model_folder: Callable[[str], Path]
 
 
 @pytest.mark.parametrize("family", VISION_FAMILIES)
-def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_folder: Callable[[str], Path]) -> None:
+def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_folder: ModelFolder) -> None:
     """RenderedImages draws sizes that the processor has to scale, too."""
     processor = load_processor(model_folder(family))
     images = RenderedImages()
@@ -66,15 +64,7 @@ def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_fol
         assert [list(found.grid_thw)] == expected["image_grid_thw"].tolist()
 
 
-def test_pixels_do_not_depend_on_what_they_were_made_with(model_folder: Callable[[str], Path]) -> None:
-    processor = load_processor(model_folder("qwen3_vl"))
-    together = PixelCache(processor, RenderedImages()).get(["square-1", "tall-1", "square-2"])
-    alone = PixelCache(processor, RenderedImages()).get(["square-2"])[0]
-    assert together[2].grid_thw == alone.grid_thw == (1, 6, 6)
-    assert torch.equal(together[2].values, alone.values)
-
-
-def test_the_least_recently_used_are_forgotten_first(model_folder: Callable[[str], Path]) -> None:
+def test_the_least_recently_used_are_forgotten_first(model_folder: ModelFolder) -> None:
     images = RenderedImages()
     processor = load_processor(model_folder("qwen2_5_vl"))
     (one,) = PixelCache(processor, images).get(["square-0"])
@@ -89,12 +79,12 @@ def test_the_least_recently_used_are_forgotten_first(model_folder: Callable[[str
     assert images.rendered == ["square-1"]
 
 
-def test_more_than_the_limit_is_still_given(model_folder: Callable[[str], Path]) -> None:
+def test_more_than_the_limit_is_still_given(model_folder: ModelFolder) -> None:
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages(), limit_bytes=0)
     assert [pixels.grid_thw for pixels in cache.get(SQUARES)] == [(1, 6, 6)] * len(SQUARES)
 
 
-def test_an_image_that_failed_is_tried_again(model_folder: Callable[[str], Path]) -> None:
+def test_an_image_that_failed_is_tried_again(model_folder: ModelFolder) -> None:
     given = _Given({})
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), given)
     with pytest.raises(KeyError, match="late"):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +9,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.models.packing import TreeInput, pack_trees
+from rl_core.models.packing import TreeInput
 from tests.rl_core.models.builders import (
     FAMILIES,
     IMAGE_SIZES,
     VISION_FAMILIES,
     Bench,
+    ModelFolder,
     clip,
     relative_difference,
     take_gradients,
@@ -30,7 +30,7 @@ BenchLoader = Callable[..., Bench]
 
 
 @pytest.fixture(scope="module")
-def bench_of(model_folder: Callable[[str], Path]) -> BenchLoader:
+def bench_of(model_folder: ModelFolder) -> BenchLoader:
     @cache
     def load(family: str, *, gradient_checkpointing: bool = False) -> Bench:
         return Bench.load(
@@ -61,7 +61,7 @@ def tree_pass(
     """Log-probs and gradients by the tree forward, in micro-batches of which each takes some responses of the trees."""
     log_probs, done = [], 0
     for batch in split_into_parts(trees, parts):
-        packed = pack_trees(batch, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+        packed = bench.pack(batch)
         output = bench.policy(packed, temperature=0.7).log_probs
         (output * weights[done : done + len(output)]).sum().backward()
         log_probs.append(output.detach())

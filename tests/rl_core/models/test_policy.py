@@ -1,13 +1,9 @@
 """The policy as it comes from a folder."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 
-from rl_core.models.packing import pack_trees
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, ModelFolder
 
 
 def saved_bytes(bench: Bench, images: list[str]) -> int:
@@ -19,7 +15,7 @@ def saved_bytes(bench: Bench, images: list[str]) -> int:
         return tensor
 
     tree = bench.tree([40] * (len(images) + 1), images, [12, 12, 12])
-    packed = pack_trees([tree], pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    packed = bench.pack([tree])
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         bench.policy(packed, temperature=1.0)
     return sum(sizes)
@@ -27,7 +23,7 @@ def saved_bytes(bench: Bench, images: list[str]) -> int:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_activation_checkpointing_keeps_less_in_the_policy_as_the_trainer_loads_it(
-    family: str, model_folder: Callable[[str], Path]
+    family: str, model_folder: ModelFolder
 ) -> None:
     images = ["square-1"] if family in VISION_FAMILIES else []
     stored = saved_bytes(Bench.load(model_folder(family)), images)

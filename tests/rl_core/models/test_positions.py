@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from transformers import PreTrainedModel
 
 from rl_core.models.loading import load_model
 from rl_core.models.positions import VisionRun, mrope_positions
-from tests.rl_core.models.builders import VISION_FAMILIES, model_config
+from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, model_config
 
 IMAGE, VIDEO, TEXT = 9, 8, 1
 MERGE = 2
@@ -24,7 +23,7 @@ grids = st.tuples(
 
 
 @pytest.fixture(scope="module")
-def backbone_of(model_folder: Callable[[str], Path]) -> Callable[[str], PreTrainedModel]:
+def backbone_of(model_folder: ModelFolder) -> Callable[[str], PreTrainedModel]:
     return cache(lambda family: load_model(model_folder(family), model_config(model_folder(family))).base_model)
 
 

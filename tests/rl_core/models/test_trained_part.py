@@ -1,13 +1,9 @@
 """What RL trains, and what it leaves alone."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from rl_core.models.packing import pack_trees
 from rl_core.models.trained_part import choose_trained_part
-from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench, model_config
+from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench, ModelFolder, model_config
 
 FROZEN = {"freeze_vision_tower": True}
 
@@ -15,14 +11,14 @@ FROZEN = {"freeze_vision_tower": True}
 @pytest.mark.parametrize("family", VISION_FAMILIES)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["stored", "recomputed"])
 def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(
-    family: str, checkpointing: bool, model_folder: Callable[[str], Path]
+    family: str, checkpointing: bool, model_folder: ModelFolder
 ) -> None:
     gradients = []
     for options in ({}, FROZEN):
         bench = Bench.load(model_folder(family), gradient_checkpointing=checkpointing)
         choose_trained_part(bench.policy.model, model_config(model_folder(family), **options), run_seed=1)
         trees = [bench.tree([3, 4], ["wide-1"], [5, 3])]
-        packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+        packed = bench.pack(trees)
         bench.policy(packed, temperature=1.0).log_probs.sum().backward()
         named = bench.policy.model.named_parameters()
         gradients.append({name: weight.grad for name, weight in named if weight.grad is not None})
@@ -33,7 +29,7 @@ def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(
 
 
 @pytest.mark.parametrize("family", TEXT_FAMILIES)
-def test_a_model_without_a_vision_tower_is_named(family: str, model_folder: Callable[[str], Path]) -> None:
+def test_a_model_without_a_vision_tower_is_named(family: str, model_folder: ModelFolder) -> None:
     bench = Bench.load(model_folder(family))
     with pytest.raises(ValueError, match=r"a \w+ model has no vision tower"):
         choose_trained_part(bench.policy.model, model_config(model_folder(family), **FROZEN), run_seed=1)

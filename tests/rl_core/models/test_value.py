@@ -1,7 +1,6 @@
 """The critic: a value before each response token, of what has been written before it and of nothing else."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -10,16 +9,24 @@ from torch.testing import assert_close
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel, load_value_model
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, model_config, relative_difference, roughen
+from tests.rl_core.models.builders import (
+    FAMILIES,
+    VISION_FAMILIES,
+    Bench,
+    ModelFolder,
+    model_config,
+    relative_difference,
+    roughen,
+)
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, model_folder: Callable[[str], Path]) -> Bench:
+def bench(request: pytest.FixtureRequest, model_folder: ModelFolder) -> Bench:
     return Bench.load(model_folder(request.param))
 
 
 @pytest.fixture
-def critic(bench: Bench, model_folder: Callable[[str], Path], request: pytest.FixtureRequest) -> ValueModel:
+def critic(bench: Bench, model_folder: ModelFolder, request: pytest.FixtureRequest) -> ValueModel:
     folder = model_folder(request.node.callspec.params["bench"])
     critic = load_value_model(folder, model_config(folder))
     roughen(critic)
@@ -63,9 +70,7 @@ def test_a_value_knows_nothing_of_its_own_token_and_those_after_it(bench: Bench,
 
 
 @pytest.mark.parametrize("bench", ["qwen2_5_vl"], indirect=True)
-def test_a_new_critic_expects_nothing_and_learns_with_its_whole_body(
-    bench: Bench, model_folder: Callable[[str], Path]
-) -> None:
+def test_a_new_critic_expects_nothing_and_learns_with_its_whole_body(bench: Bench, model_folder: ModelFolder) -> None:
     folder = model_folder("qwen2_5_vl")
     critic = load_value_model(folder, model_config(folder))
     trees = trees_of(bench)

@@ -2,8 +2,6 @@
 place, behind the signature of the installed one, so that a renamed argument fails."""
 
 import inspect
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +12,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.models import attention
 from rl_core.models.attention import attend_varlen, use_tree_attention, vision_varlen
-from rl_core.models.packing import pack_trees
 from rl_core.models.vision_tower import vision_attention
 from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,
     Bench,
+    ModelFolder,
     relative_difference,
     take_gradients,
 )
@@ -58,15 +56,6 @@ def kernel_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "varlen_attn", documented_varlen)
 
 
-def test_a_causal_mask_is_aligned_to_the_bottom_right() -> None:
-    """Two queries and four keys: the first query sees the first three keys, the last query sees all."""
-    query, key = torch.zeros(2, 1, 8), torch.zeros(4, 1, 8)
-    value = torch.eye(4)[:, None]
-    bounds = [torch.tensor([0, length], dtype=torch.int32) for length in (2, 4)]
-    out = documented_varlen(query, key, value, *bounds, 2, 4, scale=1.0, window_size=(-1, 0))
-    torch.testing.assert_close(out[:, 0], torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0.0], [0.25] * 4]))
-
-
 @pytest.mark.parametrize("head_size", [8, 12, 18])
 def test_heads_of_any_size_are_padded_and_cut(kernel_on_a_cpu: None, head_size: int) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -101,7 +90,7 @@ def test_segments_of_a_tower_attend_within_themselves(lengths: list[int]) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_whole_model_agrees_with_the_padded_form(
-    family: str, model_folder: Callable[[str], Path], kernel_on_a_cpu: None
+    family: str, model_folder: ModelFolder, kernel_on_a_cpu: None
 ) -> None:
     bench = Bench.load(model_folder(family))
     shown = [["wide-1", "square-1"], ["small-2"]] if family in VISION_FAMILIES else [[], []]
@@ -109,7 +98,7 @@ def test_the_whole_model_agrees_with_the_padded_form(
         bench.tree([3] * (len(shown[0]) + 1), shown[0], [4, 1, 2], seed=1),
         bench.tree([5] * (len(shown[1]) + 1), shown[1], [3], seed=2),
     ]
-    packed = pack_trees(trees, pixels=bench.pixels, model_config=bench.policy.config, device=bench.policy.device)
+    packed = bench.pack(trees)
 
     def log_probs_and_gradient() -> tuple[torch.Tensor, torch.Tensor]:
         log_probs = bench.policy(packed, temperature=1.0).log_probs

@@ -1,14 +1,13 @@
 """The index tensors of a vision tower, made once, are those that transformers computes in every forward pass."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText
 
 from rl_core.models.vision_tower import add_vision_index
-from tests.rl_core.models.builders import VISION_FAMILIES, roughen
+from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, roughen
 
 GRIDS = torch.tensor([[1, 6, 6], [1, 4, 12], [2, 6, 4]])
 
@@ -16,7 +15,7 @@ GRIDS = torch.tensor([[1, 6, 6], [1, 4, 12], [2, 6, 4]])
 @pytest.mark.parametrize("implementation", ["sdpa", "sdpa_in_flash_form"])
 @pytest.mark.parametrize("family", VISION_FAMILIES)
 def test_the_tower_computes_the_same_with_them(
-    family: str, implementation: str, model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    family: str, implementation: str, model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = AutoModelForImageTextToText.from_pretrained(model_folder(family), dtype=torch.float32)
     roughen(model)
