@@ -1,4 +1,4 @@
-"""vLLM on a pretended NVIDIA card: what it chooses for the engine arguments of a model, and what its sampler does.
+"""vLLM on a pretended NVIDIA card: what it chooses for the engine arguments of a model.
 
 `python -m tests.rl_core.rollout.pretended_cuda FOLDER FILE` writes it to a JSON file for a model's folder. It is a
 process of its own, because it replaces vLLM's platform.
@@ -114,8 +114,6 @@ def end_of_start(arguments: Any) -> str:
 def main(folder: Path, file: Path) -> None:
     """Write the findings."""
     pretend_card()
-    from tests.rl_core.rollout.pretended_sampler import findings
-
     place = RankPlace(rank=0, size=2, ranks_per_node=2, meeting="tcp://127.0.0.1:1")
     pair = GeneratorRanks(place=place, size=2, group=None)
     bfloat16, float32 = arguments_of(folder, "bfloat16"), arguments_of(folder, "float32")
@@ -124,7 +122,6 @@ def main(folder: Path, file: Path) -> None:
         "float32": choices(float32),
         "two ranks": choices(arguments_of(folder, "bfloat16", pair)),
         "end": end_of_start(bfloat16),
-        "sampler": findings(float32.create_engine_config()),
     }
     file.write_text(json.dumps(found))
 
