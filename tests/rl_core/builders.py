@@ -1,10 +1,11 @@
 """Small values for tests: prompts, rollouts and groups with ids made up from a seed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from rl_core.types import Group, Prompt, Rollout, TrainGroup, TrainSample
+from rl_core.types import Float32Array, Group, Int32Array, Prompt, Rollout, TrainGroup, TrainSample
 
 
 def make_prompt(uid: str = "p0", *, length: int = 4) -> Prompt:
@@ -22,6 +23,11 @@ def make_rollout(uid: str = "p0", index: int = 0, *, length: int = 3, version: i
         finish_reason="stop",
         policy_version=version,
     )
+
+
+def made_up_rollout(uid: str, index: int, ids: Int32Array, log_probs: Float32Array, *, version: int = 0) -> Rollout:
+    """A rollout of these tokens, without a text."""
+    return replace(make_rollout(uid, index, version=version), response_ids=ids, log_probs=log_probs, text="")
 
 
 def make_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prompt_length: int = 4) -> Group:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rl_core.rewards.pool import RewardPool
     from rl_core.run_directory import RunDirectory
     from rl_core.types import Prompt, TrainGroup
+    from rl_core.workers.folders import WorkerFolders
     from rl_core.workers.local_worker import LocalWorker
     from tests.rl_core.merged_models import Merged
     from tests.rl_core.small_run import OpenWorker
@@ -172,6 +173,24 @@ def rewards(config: "RunConfig") -> "Iterator[RewardPool]":
 
     with RewardPool(config.reward) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def parity(config: "RunConfig") -> "Iterator[RewardPool]":
+    """A reward that random responses get in part, so that the weights move."""
+    from rl_core.rewards.pool import RewardPool
+    from tests.rl_core.small_run import PARITY
+
+    with RewardPool(config.reward.model_copy(update={"function": PARITY})) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def folders(prepared_run: "RunDirectory") -> "WorkerFolders":
+    """What a worker of the small run reads."""
+    from tests.rl_core.small_run import folders_of
+
+    return folders_of(prepared_run)
 
 
 @pytest.fixture(scope="session")

@@ -7,21 +7,31 @@ from pathlib import Path
 
 import numpy as np
 
+from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from rl_core.data.loader import PromptLoader
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
+from rl_core.loop.step_recorder import StepRecorder
+from rl_core.loop.training_loop import LoopParts, TrainingLoop
+from rl_core.loop.validation import Validator
 from rl_core.models.tiny import build_tiny_model
-from rl_core.progress import SilentProgress
+from rl_core.planning.batches import prompts_per_draw
+from rl_core.progress import Progress, SilentProgress
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
+from rl_core.stop import StopRequest
 from rl_core.types import Prompt, TrainGroup, TrainSample
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from rl_core.workers.protocol import WorkerGroup
 from tests.rl_core.steps import take_step
 
 SMALL = Path(__file__).parents[1] / "e2e" / "configs" / "small.yaml"
+PARITY = f"{Path(__file__).parent / 'loop' / 'parity_reward.py'}:judge"
+"""A reward that tells some prompts' responses apart and others' not."""
 
 
 def small_config() -> RunConfig:
@@ -38,11 +48,39 @@ def prepare(config: RunConfig, folder: Path) -> RunDirectory:
     return run
 
 
+def folders_of(run: RunDirectory) -> WorkerFolders:
+    return WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1)
+
+
 def small_worker(config: RunConfig, run: RunDirectory) -> LocalWorker:
-    folders = WorkerFolders(
-        model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
+    return LocalWorker(Opening(config=config, folders=folders_of(run), total_optimizer_steps=100))
+
+
+def small_loop(
+    folder: Path,
+    config: RunConfig,
+    workers: WorkerGroup,
+    prepared_run: RunDirectory,
+    *,
+    rewards: RewardPool,
+    judges: RewardPool,
+    stop: StopRequest | None = None,
+    progress: Progress | None = None,
+) -> TrainingLoop:
+    """A loop that writes into a folder of its own; it learns from one reward, and validates by another one."""
+    run, silent = RunDirectory(folder), SilentProgress()
+    train, validation = (PreparedDataset.open(prepared_run.data, split) for split in ("train", "validation"))
+    parts = LoopParts(
+        workers=workers,
+        rewards=rewards,
+        loader=PromptLoader(train, batch_size=prompts_per_draw(config), seed=config.seed, shuffle=True),
+        validator=Validator(config=config, prompts=validation[:], rewards=judges, progress=silent),
+        store=CheckpointStore(run.checkpoints, save_limit=2),
+        recorder=StepRecorder(run),
+        progress=progress or silent,
+        stop=stop or StopRequest(),
     )
-    return LocalWorker(Opening(config=config, folders=folders, total_optimizer_steps=100))
+    return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
 
 
 OpenWorker = Callable[[RunConfig, WorkerFolders], AbstractContextManager[LocalWorker]]

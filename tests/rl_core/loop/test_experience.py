@@ -10,13 +10,12 @@ from rl_core.algorithms.estimators import RLOO
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig, MaskedCorrection, TruncatedCorrection
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig
-from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import split_by_optimizer_step
 from rl_core.types import Group, RolloutKey, Score, TrainGroup
 from tests.rl_core.builders import groups_of
+from tests.rl_core.steps import changed, collected_of
 
 Scored = tuple[list[Group], dict[RolloutKey, Score]]
 
@@ -51,16 +50,7 @@ def use(worker, monkeypatch, prepared_run):
 def build(worker, scored: Scored, config: RunConfig) -> Experience:
     kl = config.algorithm.kl
     coef = None if kl is None else kl.coef
-    groups, scores = scored
-    batch = RolloutBatch(groups=groups, scores=scores)
-    collected = Collected(
-        generated=batch,
-        scored=groups,
-        batch=batch,
-        prompts=[group.prompt for group in groups],
-        greedy_rewards={group.prompt.uid: 0.5 for group in groups},
-    )
-    return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+    return build_experience(collected_of(*scored), config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
 
 
 def advantages(experience: Experience) -> list[np.ndarray]:
@@ -144,8 +134,7 @@ def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None
     config = use(kl=KLConfig(coef=0.1))
     full = np.concatenate([values for group in worker.compute("full_kl", [groups])[0] for values in group])
     assert (full >= 0.0).all() and full.max() > 0.0
-    algorithm = config.algorithm.model_copy(update={"kl": KLConfig(coef=1.0, penalty="full")})
-    experience = build(worker, scored, config.model_copy(update={"algorithm": algorithm}))
+    experience = build(worker, scored, changed(config, {"algorithm.kl": KLConfig(coef=1.0, penalty="full")}))
     assert experience.mean_kl > 0.0
     assert experience.groups[0].samples[0].ref_log_probs is None
 

@@ -10,7 +10,7 @@ from rl_core.config.run import RunConfig
 from rl_core.loop.learning_signal import NoSignal, SignalWatch, missing_signal
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.types import RolloutKey, Score
-from tests.rl_core.steps import take_step
+from tests.rl_core.steps import changed, take_step
 
 
 @pytest.fixture
@@ -70,17 +70,15 @@ def test_each_way_to_teach_nothing_has_its_cause(record, config) -> None:
 
 
 def test_responses_that_overlong_filtering_leaves_out_are_named(record, config) -> None:
-    algorithm = config.algorithm.model_copy(update={"overlong_filtering": True})
     cut = with_metrics(with_advantages(record, 1.0, in_loss=False), {"response_length/clip_ratio": 1.0})
-    found = cause(cut, config.model_copy(update={"algorithm": algorithm}))
+    found = cause(cut, changed(config, {"algorithm.overlong_filtering": True}))
     assert "and algorithm.overlong_filtering leaves such responses out" in found
 
 
 def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(record, config, caplog) -> None:
     events: list[dict[str, Any]] = []
-    trainer = config.trainer.model_copy(update={"stop_without_signal": 4})
     watch = SignalWatch(
-        config.model_copy(update={"trainer": trainer}),
+        changed(config, {"trainer.stop_without_signal": 4}),
         has_parser=lambda source: True,
         log_event=lambda kind, **facts: events.append({"kind": kind} | facts),
     )

@@ -11,24 +11,12 @@ from rl_core.config.run import RunConfig
 from rl_core.loop import machine_settings
 from rl_core.loop.machine_settings import last_choices, settled_for_this_machine
 from rl_core.planning.gpu import Gpu
-from rl_core.planning.model_sizes import ModelSizes
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
+from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
-SIZES = ModelSizes(
-    family="qwen2",
-    parameters=7_615_616_512,
-    num_layers=28,
-    hidden_size=3584,
-    intermediate_size=18944,
-    head_size=128,
-    query_size=3584,
-    key_value_size=512,
-    vocab_size=152064,
-    max_positions=32768,
-)
 
 
 @pytest.fixture
@@ -42,7 +30,7 @@ def run(tmp_path: Path):
 @pytest.fixture
 def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
     """Lets the machine have a GPU of so many GiB, or none."""
-    monkeypatch.setattr(machine_settings, "read_sizes", lambda path: SIZES)
+    monkeypatch.setattr(machine_settings, "read_sizes", lambda path: SEVEN_BILLION)
 
     def choose(gib: float | None) -> None:
         monkeypatch.setattr(machine_settings, "find_gpu", lambda device: None if gib is None else Gpu(memory_gib=gib))

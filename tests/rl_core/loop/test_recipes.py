@@ -1,8 +1,7 @@
 """Each algorithm of benchmarks/learning takes a small step, and it leads where it should. How high an algorithm comes
 depends on the seed, so `python -m benchmarks.learning` measures it and no test asks for it."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,21 +12,12 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
-from rl_core.rewards.pool import RewardPool
 from rl_core.types import TrainGroup
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import take_step
 
-PARITY = f"{Path(__file__).with_name('parity_reward.py')}:judge"
-"""A reward that random responses get in part."""
 RATE = OptimConfig(lr=1e-5)
 """Small enough that a step follows its gradient."""
-
-
-@pytest.fixture(scope="module")
-def parity(config: RunConfig) -> Iterator[RewardPool]:
-    with RewardPool(config.reward.model_copy(update={"function": PARITY})) as pool:
-        yield pool
 
 
 def in_one_small_step(recipe: str, config: RunConfig) -> RunConfig:

@@ -18,7 +18,6 @@ import torch
 from rl_core.algorithms.estimators import GAE, ReinforcePlusPlus
 from rl_core.algorithms.filters import BoundsFilter
 from rl_core.algorithms.losses import GSPOTokenLoss
-from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.algorithm import (
     AdaptiveKLConfig,
     AlgorithmConfig,
@@ -27,17 +26,13 @@ from rl_core.config.algorithm import (
 )
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig, StopAt
-from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
 from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
 from rl_core.loop.draws import TooManyFailedRewards, check_failed_share
 from rl_core.loop.learning_signal import NoSignal
-from rl_core.loop.step_recorder import StepRecorder
-from rl_core.loop.training_loop import LoopParts, TrainingLoop, epoch_span, is_saved
-from rl_core.loop.validation import Validator
-from rl_core.planning.batches import prompts_per_draw
+from rl_core.loop.training_loop import TrainingLoop, epoch_span, is_saved
 from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
@@ -47,15 +42,15 @@ from rl_core.stop import Interrupted, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Score
 from tests.results import differences, hashes
-from tests.rl_core.steps import stopped_in_a_step
+from tests.rl_core.small_run import small_loop
+from tests.rl_core.steps import changed, stopped_in_a_step
 
 OpenLoop = Callable[..., TrainingLoop]
 
 
 @pytest.fixture
 def validating(config: RunConfig) -> RunConfig:
-    trainer = config.trainer.model_copy(update={"val_freq": 3, "save_freq": 2})
-    return config.model_copy(update={"trainer": trainer})
+    return changed(config, {"trainer.val_freq": 3, "trainer.save_freq": 2})
 
 
 @pytest.fixture
@@ -70,26 +65,26 @@ def open_loop(validating, worker, rewards, prepared_run) -> OpenLoop:
         config: RunConfig = validating,
         pool: RewardPool = rewards,
     ) -> TrainingLoop:
-        validation = PreparedDataset.open(prepared_run.data, "validation")
-        train = PreparedDataset.open(prepared_run.data, "train")
-        run = RunDirectory(folder)
-        parts = LoopParts(
-            workers=worker,
-            rewards=pool,
-            loader=PromptLoader(train, batch_size=prompts_per_draw(config), seed=config.seed, shuffle=True),
-            validator=Validator(config=validating, prompts=validation[:], rewards=rewards, progress=SilentProgress()),
-            store=CheckpointStore(run.checkpoints, save_limit=2),
-            recorder=StepRecorder(run),
-            progress=progress or SilentProgress(),
-            stop=stop or StopRequest(),
+        return small_loop(
+            folder, config, worker, prepared_run, rewards=pool, judges=rewards, stop=stop, progress=progress
         )
-        return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
 
     return open_in
 
 
 def results(folder: Path, *, last: int = 6) -> dict[str, str]:
     return hashes(folder, ("metrics.jsonl", "*/step-*.parquet", f"checkpoints/step-{last:06d}/**/*"))
+
+
+def whole_and_cut(open_loop: OpenLoop, folder: Path, **options: object) -> tuple[RunDirectory, RunDirectory]:
+    """Two epochs in one process, and the same in two: they leave the same to the bit."""
+    whole, cut = RunDirectory(folder / "whole"), RunDirectory(folder / "cut")
+    loop = open_loop(whole.root, **options)
+    for epoch in (1, 2):
+        loop.train_epoch(epoch)
+        open_loop(cut.root, **options).train_epoch(epoch)
+    assert differences(results(whole.root), results(cut.root)) == []
+    return whole, cut
 
 
 def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
@@ -144,8 +139,7 @@ def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_pa
 
 def cut_after_a_model_only_checkpoint(config, open_loop, worker, monkeypatch, folder) -> RunDirectory:
     """A run of two epochs whose second one is trained twice, from a checkpoint without moments after step 3."""
-    trainer = config.trainer.model_copy(update={"save_model_only": True, "save_freq": 3, "val_freq": -1})
-    config = config.model_copy(update={"trainer": trainer})
+    config = changed(config, {"trainer.save_model_only": True, "trainer.save_freq": 3, "trainer.val_freq": -1})
     monkeypatch.setattr(worker.trainer, "config", config)
     loop = open_loop(folder, config=config)
     loop.train_epoch(1)
@@ -182,9 +176,7 @@ def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
     open_loop, validating, worker, monkeypatch, tmp_path
 ) -> None:
     optim = OptimConfig(lr=1e-3, lr_warmup_steps=10)
-    actor = validating.actor.model_copy(update={"optim": optim})
-    trainer = validating.trainer.model_copy(update={"save_model_only": True, "val_freq": -1})
-    config = validating.model_copy(update={"actor": actor, "trainer": trainer})
+    config = changed(validating, {"actor.optim": optim, "trainer.save_model_only": True, "trainer.val_freq": -1})
     monkeypatch.setattr(worker.trainer, "config", config)
     open_loop(tmp_path, config=config).train_epoch(1)
     open_loop(tmp_path, config=config).train_epoch(2)
@@ -202,22 +194,15 @@ def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig
         correction=TruncatedCorrection(type="tis"),
         kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
     )
-    actor = validating.actor.model_copy(update={"ppo_epochs": 2})
-    config = validating.model_copy(update={"algorithm": algorithm, "actor": actor})
+    config = changed(validating, {"algorithm": algorithm, "actor.ppo_epochs": 2})
     monkeypatch.setattr(worker.trainer, "config", config)
     worker.load("reference", prepared_run.initial_model)
     return config
 
 
 def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    loop = open_loop(whole, config=with_every_state)
-    loop.train_epoch(1)
-    loop.train_epoch(2)
-    open_loop(cut, config=with_every_state).train_epoch(1)
-    open_loop(cut, config=with_every_state).train_epoch(2)
-    assert differences(results(whole), results(cut)) == []
-    coefs = [line["kl/coef"] for line in read(whole / "metrics.jsonl") if "kl/coef" in line]
+    whole, _ = whole_and_cut(open_loop, tmp_path, config=with_every_state)
+    coefs = [line["kl/coef"] for line in read(whole.metrics) if "kl/coef" in line]
     assert len(coefs) == len(set(coefs)) == 6
 
 
@@ -237,26 +222,14 @@ FILTERS = {
     ],
 )
 def test_group_filtering_continues_where_it_was_in_the_data(
-    open_loop, validating, tmp_path, filtering, staleness
+    open_loop, validating, parity, tmp_path, filtering, staleness
 ) -> None:
     """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps
     of them is learned from in the next one."""
-    algorithm = validating.algorithm.model_copy(update={"online_filtering": filtering})
-    parity = f"{Path(__file__).with_name('parity_reward.py')}:judge"
-    reward = validating.reward.model_copy(update={"function": parity})
-    trainer = validating.trainer.model_copy(update={"val_freq": -1})
-    rollout = validating.rollout.model_copy(update={"staleness": staleness})
-    update = {"algorithm": algorithm, "reward": reward, "trainer": trainer, "rollout": rollout}
-    config = validating.model_copy(update=update)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    with RewardPool(reward) as pool:
-        loop = open_loop(whole, config=config, pool=pool)
-        loop.train_epoch(1)
-        loop.train_epoch(2)
-        open_loop(cut, config=config, pool=pool).train_epoch(1)
-        open_loop(cut, config=config, pool=pool).train_epoch(2)
-    assert differences(results(whole), results(cut)) == []
-    lines = {line["step"]: line for line in read(whole / "metrics.jsonl")}
+    never_validating = changed(validating, {"trainer.val_freq": -1, "rollout.staleness": staleness})
+    config = changed(never_validating, {"algorithm.online_filtering": filtering})
+    whole, _ = whole_and_cut(open_loop, tmp_path, config=config, pool=parity)
+    lines = {line["step"]: line for line in read(whole.metrics)}
     assert max(line["filter/draws"] for line in lines.values()) > 1.0
     if filtering.surplus == "keep":
         assert lines[3]["filter/kept_groups"] > 0.0, "at the checkpoint that the cut run continues from"
@@ -265,8 +238,7 @@ def test_group_filtering_continues_where_it_was_in_the_data(
 
 @pytest.fixture
 def one_step_off(validating) -> RunConfig:
-    rollout = validating.rollout.model_copy(update={"staleness": 1})
-    return validating.model_copy(update={"rollout": rollout})
+    return changed(validating, {"rollout.staleness": 1})
 
 
 def versions(run: RunDirectory) -> list[set[int]]:
@@ -277,13 +249,7 @@ def versions(run: RunDirectory) -> list[set[int]]:
 def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, one_step_off, tmp_path) -> None:
     """Steps 1 and 2 learn from what the first weights sample, and every later one from what was sampled before the
     update of the step before it; the batch that waits is part of the checkpoint."""
-    whole, cut = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "cut")
-    loop = open_loop(whole.root, config=one_step_off)
-    loop.train_epoch(1)
-    loop.train_epoch(2)
-    open_loop(cut.root, config=one_step_off).train_epoch(1)
-    open_loop(cut.root, config=one_step_off).train_epoch(2)
-    assert differences(results(whole.root), results(cut.root)) == []
+    whole, cut = whole_and_cut(open_loop, tmp_path, config=one_step_off)
     assert (cut.checkpoints / "step-000003" / PENDING_FILE).is_file()
     assert versions(whole) == [{0}, {0}, {1}, {2}, {3}, {4}]
     lines = [line for line in read(whole.metrics) if line["step"] > 0]
@@ -316,7 +282,7 @@ def test_one_step_off_without_moments_what_the_saved_weights_sample_is_repeated(
 
 def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop, one_step_off, tmp_path) -> None:
     whole, longer = tmp_path / "whole", tmp_path / "longer"
-    short = one_step_off.model_copy(update={"trainer": one_step_off.trainer.model_copy(update={"max_steps": 2})})
+    short = changed(one_step_off, {"trainer.max_steps": 2})
     open_loop(whole, config=one_step_off).train_epoch(1)
     open_loop(longer, config=short).train_epoch(1)
     open_loop(longer, config=one_step_off).train_epoch(1)
@@ -326,25 +292,20 @@ def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop,
 def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
     """With KL in the reward; the run is cut before the critic's warm-up ends."""
     algorithm = AlgorithmConfig(advantage=GAE(lam=0.95), kl=KLConfig(coef=0.05, use_kl_loss=False))
-    config = validating.model_copy(
-        update={
+    config = changed(
+        validating,
+        {
             "algorithm": algorithm,
             "critic": CriticConfig(global_batch_size=4, ppo_epochs=2, optim=OptimConfig(lr=1e-3)),
-            "trainer": validating.trainer.model_copy(update={"critic_warmup": 5}),
-        }
+            "trainer.critic_warmup": 5,
+        },
     )
     monkeypatch.setattr(worker.trainer, "config", config)
     monkeypatch.setattr(worker.trainer, "critic", None)
     worker.load("reference", worker.trainer.base_folder)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    loop = open_loop(whole, config=config)
-    loop.train_epoch(1)
-    loop.train_epoch(2)
-    open_loop(cut, config=config).train_epoch(1)
-    open_loop(cut, config=config).train_epoch(2)
-    assert differences(results(whole), results(cut)) == []
-    assert any(name.startswith("checkpoints/step-000006/critic/") for name in results(whole))
-    lines = [line for line in read(whole / "metrics.jsonl") if "critic/vf_loss" in line]
+    whole, _ = whole_and_cut(open_loop, tmp_path, config=config)
+    assert any(name.startswith("checkpoints/step-000006/critic/") for name in results(whole.root))
+    lines = [line for line in read(whole.metrics) if "critic/vf_loss" in line]
     assert ["actor/grad_norm" in line for line in lines] == [False] * 4 + [True] * 2
 
 
@@ -430,18 +391,6 @@ def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(
     assert not (tmp_path / "rollouts").exists() and not worker.generator.is_awake
 
 
-def test_a_checkpoint_written_in_the_background_is_the_one_that_a_step_waits_for(
-    open_loop, validating, tmp_path
-) -> None:
-    for name, is_async in (("background", True), ("waiting", False)):
-        trainer = validating.trainer.model_copy(update={"async_save": is_async})
-        config = validating.model_copy(update={"trainer": trainer})
-        loop = open_loop(tmp_path / name, config=config)
-        for epoch in (1, 2):
-            loop.train_epoch(epoch)
-    assert differences(results(tmp_path / "background"), results(tmp_path / "waiting")) == []
-
-
 def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker, monkeypatch, tmp_path) -> None:
     """The write of step 2 goes on only when step 3 learns."""
     learning = threading.Event()
@@ -514,10 +463,9 @@ def test_a_run_whose_rewards_are_all_equal_says_so_and_ends_where_it_is_asked_to
     open_loop, tmp_path, validating, caplog
 ) -> None:
     (tmp_path / "constant.py").write_text("def score(sample):\n    return {'overall': 0.25, 'accuracy': 0.0}\n")
-    reward = validating.reward.model_copy(update={"function": f"{tmp_path / 'constant.py'}:score"})
-    trainer = validating.trainer.model_copy(update={"val_freq": -1, "stop_without_signal": 3})
-    config = validating.model_copy(update={"reward": reward, "trainer": trainer})
-    with RewardPool(reward) as pool, pytest.raises(NoSignal, match="step 3: 3 steps in a row"):
+    never_validating = changed(validating, {"trainer.val_freq": -1, "trainer.stop_without_signal": 3})
+    config = changed(never_validating, {"reward.function": f"{tmp_path / 'constant.py'}:score"})
+    with RewardPool(config.reward) as pool, pytest.raises(NoSignal, match="step 3: 3 steps in a row"):
         open_loop(tmp_path, config=config, pool=pool).train_epoch(1)
     (event,) = (event for event in read(tmp_path / "events.jsonl") if event["kind"] == "no-signal")
     assert event["step"] == 2 and event["why"] in caplog.text
@@ -547,8 +495,7 @@ def test_too_many_failed_rewards_name_the_first_reasons() -> None:
 
 @pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])
 def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) -> None:
-    trainer = config.trainer.model_copy(update={"total_epochs": 2, "max_steps": max_steps})
-    cut = config.model_copy(update={"trainer": trainer})
+    cut = changed(config, {"trainer.total_epochs": 2, "trainer.max_steps": max_steps})
     assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans
 
 

@@ -30,8 +30,9 @@ from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs, c
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate
-from rl_core.types import Float32Array, Rollout, TrainGroup, TrainSample
-from tests.rl_core.builders import groups_of
+from rl_core.training.value_update import ValueUpdate
+from rl_core.types import Float32Array, TrainGroup, TrainSample
+from tests.rl_core.builders import groups_of, made_up_rollout
 from tests.rl_core.models.builders import Bench, model_config, roughen
 
 CONFIG = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
@@ -213,15 +214,7 @@ def group_of(bench: Bench, images: Sequence[str], lengths: Sequence[int], seed: 
 
     def sample(index: int, response: np.ndarray) -> TrainSample:
         advantages, old, values = noise.normal(size=(3, len(response))).astype(np.float32)
-        rollout = Rollout(
-            prompt_uid=tree.prompt.uid,
-            sample_index=index,
-            response_ids=response,
-            log_probs=old,
-            text="",
-            finish_reason="stop",
-            policy_version=0,
-        )
+        rollout = made_up_rollout(tree.prompt.uid, index, response, old)
         return TrainSample(
             rollout=rollout, advantages=advantages, old_log_probs=old - 5.0, values=values, returns=values + advantages
         )

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,16 @@ from rl_core.types import Rollout
 from tests.rl_core.builders import make_train_group
 
 
-def meter_with(trainer: list[float]) -> AgreementMeter:
+def meter_with(trainer: Sequence[float]) -> AgreementMeter:
     meter = AgreementMeter(policy_version=0, keeps_surplus=False)
     meter.add(make_train_group(lengths=(3, 1)).rollouts, np.array(trainer, dtype=np.float32))
+    return meter
+
+
+def meter_of(generator: np.ndarray, trainer: np.ndarray) -> AgreementMeter:
+    rollout = make_train_group(lengths=(len(generator),)).rollouts[0]
+    meter = AgreementMeter(policy_version=0, keeps_surplus=False)
+    meter.add([replace(rollout, log_probs=generator.astype(np.float32))], trainer.astype(np.float32))
     return meter
 
 
@@ -72,13 +80,6 @@ def test_one_token_in_a_thousand_may_be_far_off_and_two_may_not() -> None:
     assert [log_prob_gap(generator, trainer).percentile for trainer in (one, two, three)] == [0.0, 0.0, 30.0]
     assert log_prob_gap(generator[:999], one[:999]).percentile == 30.0, "of fewer tokens it is the largest"
     assert log_prob_gap(generator, one).largest == 30.0
-
-
-def meter_of(generator: np.ndarray, trainer: np.ndarray) -> AgreementMeter:
-    rollout = make_train_group(lengths=(len(generator),)).rollouts[0]
-    meter = AgreementMeter(policy_version=0, keeps_surplus=False)
-    meter.add([replace(rollout, log_probs=generator.astype(np.float32))], trainer.astype(np.float32))
-    return meter
 
 
 def test_log_probs_of_other_weights_that_differ_little_do_not_correlate() -> None:

@@ -1,7 +1,6 @@
 """The critic of a real worker: what it learns from, how its gradient is made, and that it comes back to the bit."""
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,7 @@ from rl_core.algorithms.estimators import GAE
 from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig
-from rl_core.loop.collecting import Collected
 from rl_core.loop.experience import Experience, build_experience
-from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch, update_batch
@@ -22,7 +19,7 @@ from rl_core.training.equal_passes import RankPass
 from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch, save_state
+from tests.rl_core.steps import changed, collected_of, in_lots, optimizer_batch, save_state, whole
 
 
 @pytest.fixture
@@ -70,11 +67,8 @@ def build(worker: LocalWorker, groups: list[Group], config: RunConfig) -> Experi
         for group in groups
         for rollout in group.rollouts
     }
-    batch = RolloutBatch(groups=groups, scores=scores)
-    collected = Collected(generated=batch, scored=groups, batch=batch, prompts=[g.prompt for g in groups])
-    kl = config.algorithm.kl
-    coef = None if kl is None else kl.coef
-    return build_experience(collected, config=config, kl_coef=coef, workers=worker, timer=PhaseTimer())
+    collected = collected_of(groups, scores)
+    return build_experience(collected, config=config, kl_coef=None, workers=worker, timer=PhaseTimer())
 
 
 def samples_of(groups: Sequence[TrainGroup]) -> list[TrainSample]:
@@ -108,8 +102,7 @@ def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, ga
 def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, prepared_run, monkeypatch) -> None:
     """Each lowers the loss. A new critic's values are 0, so the first one moves them along the returns. What is
     measured afterwards is the critic's own values."""
-    small = gae_config.critic.model_copy(update={"optim": OptimConfig(lr=1e-5)})
-    monkeypatch.setattr(critic_worker.trainer, "config", gae_config.model_copy(update={"critic": small}))
+    monkeypatch.setattr(critic_worker.trainer, "config", changed(gae_config, {"critic.optim.lr": 1e-5}))
     critic_worker.load("critic", prepared_run.initial_model)
     experience = build(critic_worker, groups, gae_config)
     losses, moved = [], []
@@ -126,21 +119,6 @@ def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, 
         np.testing.assert_array_equal(sample.values, own)
 
 
-def whole(groups: Sequence[TrainGroup]) -> list[list[TrainGroup]]:
-    return [list(groups)]
-
-
-def in_lots(size: int) -> Callable[[Sequence[TrainGroup]], list[list[TrainGroup]]]:
-    """Micro-batches of `size` rollouts that share nothing, in another order."""
-
-    def cut(groups: Sequence[TrainGroup]) -> list[list[TrainGroup]]:
-        trees = [replace(group, samples=[sample]) for group in groups for sample in group.samples]
-        mixed = random.Random(5).sample(trees, len(trees))
-        return [mixed[i : i + size] for i in range(0, len(mixed), size)]
-
-    return cut
-
-
 def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_totals: bool = False) -> torch.Tensor:
     critic = worker.trainer.critic
     critic._model.zero_grad(set_to_none=True)
@@ -153,8 +131,7 @@ def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_tota
 
 @pytest.mark.parametrize("mode", ["token", "seq", "seq_sum_norm"])
 def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run) -> None:
-    critic = critic_worker.trainer.config.critic.model_copy(update={"loss_avg_mode": mode})
-    critic_worker.trainer.config = critic_worker.trainer.config.model_copy(update={"critic": critic})
+    critic_worker.trainer.config = changed(critic_worker.trainer.config, {"critic.loss_avg_mode": mode})
     critic_worker.load("critic", prepared_run.initial_model)
     learn(critic_worker, judged_groups)  # a head of zero would hide the body's gradient
     expected = gradient(critic_worker, judged_groups, whole)
@@ -166,8 +143,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, 
 
 
 def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, prompts, gae_config) -> None:
-    trainer = gae_config.trainer.model_copy(update={"critic_warmup": 2})
-    config = gae_config.model_copy(update={"trainer": trainer})
+    config = changed(gae_config, {"trainer.critic_warmup": 2})
 
     def update(step: int) -> tuple[bool, bool, set[str]]:
         batch = update_batch(judged_groups, prompts, step=step, config=config, kl_coef=None)
@@ -186,10 +162,8 @@ def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, 
 def test_policy_and_critic_have_batches_and_epochs_of_their_own(
     judged_groups, prompts: list[Prompt], gae_config
 ) -> None:
-    critic = gae_config.critic.model_copy(update={"global_batch_size": 4, "ppo_epochs": 3})
-    batch = update_batch(
-        judged_groups, prompts, step=1, config=gae_config.model_copy(update={"critic": critic}), kl_coef=None
-    )
+    config = changed(gae_config, {"critic.global_batch_size": 4, "critic.ppo_epochs": 3})
+    batch = update_batch(judged_groups, prompts, step=1, config=config, kl_coef=None)
     assert [len(part.groups) for part in batch.policy] == [2, 2]
     assert [len(part.groups) for part in batch.critic] == [4, 4, 4]
 
@@ -198,9 +172,7 @@ def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(
     critic_worker, judged_groups, prompts: list[Prompt], gae_config
 ) -> None:
     first, *others = judged_groups
-    size = {"global_batch_size": 1}
-    sections = {"actor": gae_config.actor.model_copy(update=size), "critic": gae_config.critic.model_copy(update=size)}
-    config = gae_config.model_copy(update=sections)
+    config = changed(gae_config, {"actor.global_batch_size": 1, "critic.global_batch_size": 1})
     cut = replace(first, samples=[replace(sample, in_loss=False) for sample in first.samples])
     batch = update_batch([cut, *others], prompts, step=1, config=config, kl_coef=None)
     assert [part.groups[0].prompt.uid for part in batch.policy] == [group.prompt.uid for group in others]
@@ -209,25 +181,6 @@ def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(
     before = weights(critic_worker.trainer.policy)
     assert update_metrics(critic_worker.update(nothing)) == {}
     assert torch.equal(weights(critic_worker.trainer.policy), before)
-
-
-@pytest.mark.parametrize("policy_moved", [True, False])
-def test_policy_and_critic_go_on_from_a_checkpoint_to_the_bit(
-    policy_moved, critic_worker, judged_groups, groups, prepared_run, tmp_path
-) -> None:
-    """Also from one that was written while the critic warmed up: the policy's optimizer has no state yet."""
-    batches = [optimizer_batch(judged_groups)]
-    both = UpdateBatch(policy=batches, critic=batches, check_agreement=False)
-    critic_worker.update(both if policy_moved else replace(both, policy=[]))
-    save_state(critic_worker, tmp_path, model_only=False, probe=groups[:1])
-    expected_result = critic_worker.update(both)
-    expected = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
-    critic_worker.load("critic", prepared_run.initial_model)
-    critic_worker.load("saved state", tmp_path)
-    result = critic_worker.update(both)
-    assert result == expected_result
-    assert torch.equal(weights(critic_worker.trainer.policy), expected[0])
-    assert torch.equal(weights(critic_worker.trainer.critic._model), expected[1])
 
 
 def test_a_model_only_state_keeps_what_the_critic_has_learned(

@@ -7,14 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.config.model import TinyModel
 from rl_core.models.packing import PackedTrees
-from rl_core.models.tiny import build_tiny_model
 from rl_core.models.value import ValueModel, load_value_model
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs, compute_values
 from rl_core.types import Float32Array, Group
 from tests.rl_core.builders import make_group
-from tests.rl_core.models.builders import CORPUS, Bench, model_config, roughen
+from tests.rl_core.models.builders import Bench, model_config, roughen, write_small_model
 
 NO_LIMIT = 1_000_000
 PASSES = ("log_probs", "full_kl", "values")
@@ -54,11 +52,7 @@ class Passes:
 
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory: pytest.TempPathFactory) -> Passes:
-    folder = tmp_path_factory.mktemp("llama")
-    sizes = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
-    source = TinyModel.model_validate({"type": "tiny", "family": "llama", **sizes})
-    build_tiny_model(source, folder, corpus=CORPUS, seed=1)
-    return Passes(folder)
+    return Passes(write_small_model(tmp_path_factory.mktemp("llama"), "llama"))
 
 
 def size_of(packed: PackedTrees) -> tuple[int, int]:

@@ -18,9 +18,10 @@ from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch, UpdateResult
 from rl_core.training.saved_model import ModuleState
 from rl_core.types import Float32Array, GenerationRequest, Group, Rollout, RolloutKey, Sampling, TrainGroup, TrainSample
-from rl_core.workers.folders import Opening, WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
-from tests.rl_core.small_run import SMALL
+from tests.rl_core.builders import made_up_rollout
+from tests.rl_core.small_run import SMALL, folders_of
 from tests.rl_core.steps import save_state
 
 PROMPTS = 5
@@ -41,9 +42,9 @@ class Rank:
     def open(cls, place: RankPlace, root: Path, overrides: Sequence[str]) -> "Rank":
         config = load_config(SMALL, ["cold_start=null", "trainer.val_freq=-1", *overrides])
         run = RunDirectory(root)
-        folders = WorkerFolders(model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1)
         worker = LocalWorker(
-            Opening(config=config, folders=folders, total_optimizer_steps=20, total_critic_steps=20), place=place
+            Opening(config=config, folders=folders_of(run), total_optimizer_steps=20, total_critic_steps=20),
+            place=place,
         )
         return cls(worker, place, range(place.rank, PROMPTS, place.size), run)
 
@@ -218,15 +219,7 @@ def made_up(rank: Rank) -> list[Group]:
     def rollout(row: int, index: int) -> Rollout:
         noise = np.random.default_rng([row, index])
         ids = noise.integers(0, 256, 2 + index).astype(np.int32)
-        return Rollout(
-            prompt_uid=dataset[row].uid,
-            sample_index=index,
-            response_ids=ids,
-            log_probs=np.zeros(len(ids), np.float32),
-            text="",
-            finish_reason="stop",
-            policy_version=0,
-        )
+        return made_up_rollout(dataset[row].uid, index, ids, np.zeros(len(ids), np.float32))
 
     return [
         Group(prompt=dataset[row], rollouts=[rollout(row, index) for index in range(RESPONSES)]) for row in rank.prompts

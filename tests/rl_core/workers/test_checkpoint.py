@@ -12,24 +12,11 @@ from rl_core.training.batches import UpdateBatch
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.training.probing import ProbeMismatch
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import optimizer_batch, save_state
+from tests.rl_core.steps import changed, optimizer_batch, save_state
 
 
 def weights(worker) -> dict[str, torch.Tensor]:
     return {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
-
-
-def test_a_resumed_worker_goes_on_as_if_nothing_had_happened(worker, train_groups, tmp_path) -> None:
-    batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
-    worker.update(batch)
-    save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
-    expected_result = worker.update(batch)
-    expected = weights(worker)
-    worker.load("saved state", tmp_path)
-    result = worker.update(batch)
-    found = weights(worker)
-    assert result == expected_result
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
 @pytest.mark.parametrize("model_only", [False, True])
@@ -111,8 +98,7 @@ def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
     worker, train_groups, tmp_path, config, monkeypatch
 ) -> None:
     """With the bound of a large model in bfloat16, whose rare tokens may be off by more."""
-    merge = config.merge.model_copy(update={"probe_tolerance": 1.0})
-    monkeypatch.setattr(worker.trainer, "config", config.model_copy(update={"merge": merge}))
+    monkeypatch.setattr(worker.trainer, "config", changed(config, {"merge.probe_tolerance": 1.0}))
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     path = tmp_path / "probe" / "probe.json"
     content = json.loads(path.read_text())

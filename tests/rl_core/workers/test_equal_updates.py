@@ -2,18 +2,16 @@
 threads, on cores that are busy with other work."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 
-from rl_core.checkpoints.sharded import optimizer_state
 from rl_core.config.run import RunConfig
 from rl_core.device import CPU_MODEL
 from rl_core.run_directory import RunDirectory
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import save_state
-from tests.rl_core.workers.trials import Trials, made_up_groups, prepare, quickstart, what_differs
+from tests.rl_core.small_run import prepare
+from tests.rl_core.workers.trials import Trials, made_up_groups, quickstart, what_differs
 
 VARIANTS = {
     "float32": [],
@@ -109,23 +107,6 @@ def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: st
             f"{each._worker.trainer.reference_log_probs(asked)}" for each in trials
         )
     assert {name for name in expected if expected[name] != found[name]} == set()
-
-
-def test_a_critic_in_the_hosts_memory_goes_on_from_its_checkpoint(prepared: Prepared, tmp_path: Path) -> None:
-    config = quickstart(*VARIANTS["critic"], "trainer.offload=all", longest=12)
-    run = prepared(config)
-    groups = made_up_groups(run, longest=12)[:4]
-    trials, other = Trials(config, run), Trials(config, run)
-    trials.outcome(groups, steps=1)
-    save_state(trials._worker, tmp_path, model_only=False, probe=groups_of(groups)[:1])
-    other._worker.load("critic", run.initial_model)
-    other._worker.load("saved state", tmp_path)
-    critics = [each._worker.trainer.critic for each in (trials, other)]
-    assert f"{critics[0].values(groups_of(groups))}" == f"{critics[1].values(groups_of(groups))}"
-    expected, found = (optimizer_state(critic._model, critic._optimizer.adamw) for critic in critics)
-    assert expected and expected.keys() == found.keys()
-    for name, entries in expected.items():
-        assert all(torch.equal(entry, found[name][key]) for key, entry in entries.items()), name
 
 
 def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(prepared: Prepared) -> None:

@@ -43,7 +43,7 @@ from rl_core.workers.ray_head import only_loopback
 from tests.machines import SOON
 from tests.processes import listening, pids_of
 from tests.rl_core.builders import groups_of
-from tests.rl_core.steps import save_state
+from tests.rl_core.steps import changed, save_state
 from tests.servers import REPOSITORY
 
 
@@ -71,15 +71,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert not folder.exists()
 
 
-@pytest.fixture(scope="module")
-def folders(prepared_run: RunDirectory) -> WorkerFolders:
-    model = prepared_run.initial_model
-    return WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
-
-
 def on(config: RunConfig, address: str, **section: object) -> RunConfig:
     """The config with workers in the cluster at an address."""
-    return config.model_copy(update={"cluster": config.cluster.model_copy(update={"address": address, **section})})
+    return changed(config, {"cluster.address": address, **{f"cluster.{key}": value for key, value in section.items()}})
 
 
 class Groups:
@@ -385,7 +379,7 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
 ) -> None:
     """In a cluster of its own, as on a machine with one GPU. The worker has the settings of torch from its start on."""
     groups.close()
-    own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
+    own = changed(config, {"cluster.device": "cpu"})
     found = []
     for breaks in (True, False):
         group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
@@ -414,7 +408,7 @@ def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_wo
     """As systemd and Slurm send it: the run writes a checkpoint before it ends, for which it needs its worker. Ray by
     itself would end this process a minute after its service has gone."""
     groups.close()
-    own = config.model_copy(update={"cluster": config.cluster.model_copy(update={"device": "cpu"})})
+    own = changed(config, {"cluster.device": "cpu"})
     group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:
         assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
@@ -437,6 +431,8 @@ def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_wo
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:
     with pytest.raises(ClusterUnavailable, match=r"no 1 machine\(s\) with 4 CPU each that are free.*3 CPU free"):
         groups.fresh(devices=4, start_timeout_seconds=3.0)
+    with pytest.raises(ClusterUnavailable, match=r"room for 3 of at least 4 worker\(s\)"):
+        groups.fresh(devices=4, min_workers=4, wait_for_all_seconds=3.0)
     assert not ray.is_initialized()
 
 

@@ -2,9 +2,7 @@
 
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,44 +11,36 @@ import numpy as np
 import pytest
 import torch
 
-from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
-from rl_core.data.loader import PromptLoader
-from rl_core.data.prepared import PreparedDataset
-from rl_core.loop.step_recorder import StepRecorder
-from rl_core.loop.training_loop import LoopParts, TrainingLoop
-from rl_core.loop.validation import Validator
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
-from rl_core.stop import StopRequest
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Group, Prompt, Sampling, TrainGroup
-from rl_core.workers.folders import Opening, WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
-from rl_core.workers.protocol import WorkerDied, WorkerGroup, awake_generator
+from rl_core.workers.protocol import WorkerDied, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
-from tests.machines import SOON
-from tests.processes import gone, pids_of
+from tests.processes import pids_of
 from tests.results import differences, hashes
-from tests.rl_core.builders import groups_of
-from tests.servers import wait_until
-
-PARITY = f"{Path(__file__).parents[1] / 'loop' / 'parity_reward.py'}:judge"
+from tests.rl_core.small_run import folders_of, small_loop
+from tests.rl_core.steps import changed
 
 
 @contextmanager
 def split_group(config: RunConfig, prepared_run: RunDirectory, **cluster: object) -> Iterator[SplitWorkerGroup]:
     """Workers that train and workers that generate, by the section `cluster`."""
-    model = prepared_run.initial_model
-    folders = WorkerFolders(model=model, base=model, data=prepared_run.data, images_per_prompt=1)
     split = config.cluster.model_copy(update={"placement": "split", **cluster})
     group = open_workers(
-        Opening(config=config.model_copy(update={"cluster": split}), folders=folders, total_optimizer_steps=100),
+        Opening(
+            config=config.model_copy(update={"cluster": split}),
+            folders=folders_of(prepared_run),
+            total_optimizer_steps=100,
+        ),
         progress=SilentProgress(),
     )
     assert isinstance(group, SplitWorkerGroup)
@@ -67,64 +57,10 @@ def group(config: RunConfig, prepared_run: RunDirectory) -> Iterator[SplitWorker
         yield group
 
 
-@pytest.fixture
-def parity(config: RunConfig) -> Iterator[RewardPool]:
-    """A reward that random responses get in part, so that the weights move."""
-    with RewardPool(config.reward.model_copy(update={"function": PARITY})) as pool:
-        yield pool
-
-
-def loop_in(
-    folder: Path,
-    config: RunConfig,
-    workers: WorkerGroup,
-    *,
-    rewards: RewardPool,
-    judges: RewardPool,
-    prepared_run: RunDirectory,
-) -> TrainingLoop:
-    """A loop that learns from one reward, and validates by another one."""
-    run, train = RunDirectory(folder), PreparedDataset.open(prepared_run.data, "train")
-    validation = PreparedDataset.open(prepared_run.data, "validation")
-    parts = LoopParts(
-        workers=workers,
-        rewards=rewards,
-        loader=PromptLoader(train, batch_size=config.data.rollout_batch_size, seed=config.seed, shuffle=True),
-        validator=Validator(config=config, prompts=validation[:], rewards=judges, progress=SilentProgress()),
-        store=CheckpointStore(run.checkpoints, save_limit=2),
-        recorder=StepRecorder(run),
-        progress=SilentProgress(),
-        stop=StopRequest(),
-    )
-    return TrainingLoop(config, parts, base_model=prepared_run.initial_model)
-
-
 def metrics(folder: Path) -> list[Mapping[str, Any]]:
     """What follows from the rollouts that are learned from; the comparison with the generator may use others."""
     lines = read(RunDirectory(folder).metrics)
     return [{name: value for name, value in line.items() if "agreement/" not in name} for line in lines]
-
-
-@pytest.mark.slow
-def test_a_generator_that_dies_ends_the_trainers_in_the_middle_of_their_call(
-    group: SplitWorkerGroup, prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup]
-) -> None:
-    """Both have stopped, so that the trainer's call would never end."""
-    group.load("policy", prepared_run.initial_model)
-    group.wake()
-    trainer, generator = pids_of(group)
-    requests = requests_for(prompts, 4, run_seed=1, step=1)
-    for pid in pids_of(group):
-        os.kill(pid, signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as thread:
-        generation = thread.submit(lambda: [*group.generate(requests, Sampling(temperature=1.0, max_tokens=8))])
-        threading.Timer(1.0, os.kill, (generator, signal.SIGKILL)).start()
-        why = rf"generating worker 0 of 1 \(process {generator} on .*\) ended during generate"
-        with pytest.raises(WorkerDied, match=why):
-            group.compute("old_log_probs", [groups_of(train_groups)])
-        with pytest.raises(WorkerDied, match=why):
-            generation.result()
-    wait_until(lambda: gone([trainer]), "the trainer ends", seconds=SOON)
 
 
 def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
@@ -138,18 +74,12 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
 ) -> None:
     """To the bit: on-policy, and one step off, where the responses are generated while the update runs. At last the run
     goes on from its checkpoint, and the generator dies beside an update."""
-    trainer = config.trainer.model_copy(update={"val_freq": 3})
-    configs = [
-        config.model_copy(
-            update={"trainer": trainer, "rollout": config.rollout.model_copy(update={"staleness": staleness})}
-        )
-        for staleness in (0, 1)
-    ]
-    given = {"rewards": parity, "judges": rewards, "prepared_run": prepared_run}
+    configs = [changed(config, {"trainer.val_freq": 3, "rollout.staleness": staleness}) for staleness in (0, 1)]
+    given = {"prepared_run": prepared_run, "rewards": parity, "judges": rewards}
     for chosen in configs:
         folders = {name: tmp_path / f"{name}-{chosen.rollout.staleness}" for name in ("here", "split")}
         for name, workers in (("here", worker), ("split", group)):
-            loop_in(folders[name], chosen, workers, **given).train_epoch(1)
+            small_loop(folders[name], chosen, workers, **given).train_epoch(1)
         kept = ("rollouts/*", "validations/*", "checkpoints/step-000003/**/*")
         assert differences(*(hashes(folder, kept) for folder in folders.values())) == []
         assert metrics(folders["here"]) == metrics(folders["split"])
@@ -158,7 +88,7 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     timings = read(RunDirectory(folders["split"]).timings)
     assert all("generate_wait_s" in line and "generate_s" not in line for line in timings[1:])
 
-    loop = loop_in(folders["split"], configs[1], group, **given)  # goes on after step 3
+    loop = small_loop(folders["split"], configs[1], group, **given)  # goes on after step 3
     os.kill(pids_of(group)[1], signal.SIGKILL)
     with pytest.raises(WorkerDied, match=r"generating worker 0 of 1 .* ended during"):
         loop.train_epoch(2)
@@ -189,7 +119,7 @@ def test_two_trainers_give_their_weights_to_two_generators(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     update = UpdateBatch(policy=[OptimizerBatch.of(train_groups, longest_response=64)], check_agreement=False)
-    config = config.model_copy(update={"model": config.model.model_copy(update={"lora": lora})})
+    config = changed(config, {"model.lora": lora})
     received, transfer = [], SplitWorkerGroup._transfer
     monkeypatch.setattr(
         SplitWorkerGroup,

@@ -1,8 +1,7 @@
 """The gradient of an optimizer step does not depend on how the batch is cut, packed or ordered: every loss under every
 average, through the real packed forward of a vision-language model."""
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +15,7 @@ from rl_core.training.objective import PolicyObjective
 from rl_core.training.policy_update import PolicyUpdate
 from rl_core.types import TrainGroup, TrainSample
 from tests.rl_core.built_in import LOSSES
-from tests.rl_core.steps import optimizer_batch
-
-Microbatches = list[list[TrainGroup]]
+from tests.rl_core.steps import Microbatches, changed, in_lots, optimizer_batch, whole
 
 MODES = ["token", "seq", "seq_sum_norm"]
 
@@ -70,27 +67,6 @@ def collected(worker) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in worker.trainer.policy.parameters() if p.grad is not None])
 
 
-def whole(groups: Sequence[TrainGroup]) -> Microbatches:
-    """One micro-batch of packed trees: each prompt once, its responses branch from it."""
-    return [list(groups)]
-
-
-def single_rollouts(groups: Sequence[TrainGroup]) -> list[TrainGroup]:
-    """A tree a rollout, so that no prompt is shared, in another order."""
-    trees = [replace(group, samples=[sample]) for group in groups for sample in group.samples]
-    return random.Random(5).sample(trees, len(trees))
-
-
-def in_lots(size: int) -> Callable[[Sequence[TrainGroup]], Microbatches]:
-    """Micro-batches of `size` rollouts that share nothing."""
-
-    def cut(groups: Sequence[TrainGroup]) -> Microbatches:
-        trees = single_rollouts(groups)
-        return [trees[i : i + size] for i in range(0, len(trees), size)]
-
-    return cut
-
-
 def groups_backwards(groups: Sequence[TrainGroup]) -> Microbatches:
     """A group a micro-batch, groups and rollouts in reverse."""
     return [[replace(group, samples=group.samples[::-1])] for group in reversed(groups)]
@@ -136,8 +112,8 @@ def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
 def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, worker, off_policy_groups, config) -> None:
     settings = settings_of(config)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
-    actor = settings.actor.model_copy(update={"micro_batch_size_per_device_for_update": micro})
+    settings = changed(settings, {"actor.micro_batch_size_per_device_for_update": micro})
     worker.trainer.policy.zero_grad(set_to_none=True)
-    update = update_of(worker, settings.model_copy(update={"actor": actor}))
+    update = update_of(worker, settings)
     update.accumulate_gradient(optimizer_batch(off_policy_groups))
     assert (collected(worker) - expected).norm() / expected.norm() < 1e-5

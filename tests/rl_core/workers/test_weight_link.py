@@ -1,6 +1,5 @@
 """Weights that are sent over a link arrive as they were. Sender and receivers are threads here."""
 
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from rl_core.distributed.collectives import buckets
 from rl_core.workers.weight_link import LinkPlace, WeightLink
+from tests.servers import free_port
 
 WEIGHTS = [
     ("matrix", torch.randn(3, 5)),
@@ -25,9 +25,7 @@ WEIGHTS = [
 @pytest.fixture
 def meeting(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting: str) -> None:

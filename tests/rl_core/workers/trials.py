@@ -9,19 +9,16 @@ import numpy as np
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
-from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
-from rl_core.data.prompts import corpus
 from rl_core.loop.step_metrics import update_metrics
-from rl_core.models.tiny import build_tiny_model
-from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import Float32Array, Prompt, TrainGroup, TrainSample
-from rl_core.workers.folders import Opening, WorkerFolders
+from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.busy import busy_cores, threads_of_torch
+from tests.rl_core.small_run import folders_of
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 PROMPTS, RESPONSES = 16, 8
@@ -33,17 +30,6 @@ def quickstart(*overrides: str, longest: int) -> RunConfig:
     """The quickstart with one optimizer batch of rows and responses of up to `longest` tokens."""
     rows = (f"data.train.size={PROMPTS}", "data.validation.size=1")
     return load_config(QUICKSTART, [*rows, f"rollout.max_response_length={longest}", *overrides])
-
-
-def prepare(config: RunConfig, folder: Path) -> RunDirectory:
-    """A run folder with the initial model and the data."""
-    run, source = RunDirectory(folder), config.model.source
-    assert source.type == "tiny"
-    build_tiny_model(
-        source, run.initial_model, corpus=corpus(config.data, ["<answer>0123456789</answer>"]), seed=config.seed
-    )
-    prepare_dataset(config.data, model_folder=run.initial_model, out=run.data, progress=SilentProgress())
-    return run
 
 
 def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
@@ -71,12 +57,9 @@ class Trials:
     """One worker that does the same work again and again, from the same weights."""
 
     def __init__(self, config: RunConfig, run: RunDirectory) -> None:
-        folders = WorkerFolders(
-            model=run.initial_model, base=run.initial_model, data=run.data, images_per_prompt=1, videos_per_prompt=0
-        )
         self._config, self._run = config, run
         self._worker = LocalWorker(
-            Opening(config=config, folders=folders, total_optimizer_steps=100, total_critic_steps=100)
+            Opening(config=config, folders=folders_of(run), total_optimizer_steps=100, total_critic_steps=100)
         )
 
     def outcome(self, groups: Sequence[TrainGroup], *, steps: int) -> dict[str, str]:
