@@ -65,23 +65,14 @@ def test_a_group_of_one_is_refused(name: str) -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
-def test_the_targets_of_a_critic_that_is_not_trusted_are_the_returns(
+def test_the_targets_of_a_critic_are_the_returns_unless_it_is_trusted_and_then_look_one_token_ahead(
     lengths: list[int], gamma: float, seed: int
 ) -> None:
     inputs = valued(lengths, seed=seed)
-    (targets,) = GAE(gamma=gamma, lam=1.0).value_targets(inputs)
-    for target, rewards in zip(targets, inputs.token_rewards[0], strict=True):
-        assert target == pytest.approx(discounted_returns(rewards, gamma=gamma), abs=1e-9)
-
-
-@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
-def test_the_targets_of_a_critic_that_is_trusted_look_one_token_ahead(
-    lengths: list[int], gamma: float, seed: int
-) -> None:
-    inputs = valued(lengths, seed=seed)
-    (targets,) = GAE(gamma=gamma, lam=0.0).value_targets(inputs)
-    for target, rewards, values in zip(targets, inputs.token_rewards[0], inputs.values[0], strict=True):
-        assert target == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
+    (returns,), (ahead,) = (GAE(gamma=gamma, lam=lam).value_targets(inputs) for lam in (1.0, 0.0))
+    for far, near, rewards, values in zip(returns, ahead, inputs.token_rewards[0], inputs.values[0], strict=True):
+        assert far == pytest.approx(discounted_returns(rewards, gamma=gamma), abs=1e-9)
+        assert near == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
 
 
 def test_a_perfect_critic_leaves_no_advantage() -> None:

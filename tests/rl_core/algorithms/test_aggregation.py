@@ -8,17 +8,6 @@ from rl_core.algorithms.aggregation import BatchTotals, LossAverage, token_weigh
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
-def total_loss(
-    parts: list[list[int]], losses: dict[int, torch.Tensor], mode: LossAverage, totals: BatchTotals
-) -> float:
-    """The batch's loss as the sum over micro-batches `parts` of sequence numbers."""
-    total = 0.0
-    for part in parts:
-        weights = token_weights([losses[i].numel() for i in part], mode=mode, totals=totals)
-        total += float((weights * torch.cat([losses[i] for i in part])).sum())
-    return total
-
-
 @pytest.mark.parametrize("mode", ["token", "seq"])
 @given(lengths=LENGTHS)
 def test_the_weights_of_a_whole_batch_sum_to_one(mode: LossAverage, lengths: list[int]) -> None:
@@ -35,8 +24,8 @@ def test_with_a_constant_length_every_token_of_any_response_counts_the_same(leng
 
 def test_a_mean_of_micro_batch_means_would_differ() -> None:
     """The control: the naive aggregation that the required denominator rules out."""
-    losses = {0: torch.tensor([4.0]), 1: torch.zeros(3)}
-    naive = (losses[0].mean() + losses[1].mean()) / 2
-    right = total_loss([[0], [1]], losses, "token", BatchTotals(tokens=4, sequences=2, longest_response=3))
+    losses = [torch.tensor([4.0]), torch.zeros(3)]
+    totals = BatchTotals(tokens=4, sequences=2, longest_response=3)
+    right = sum(float(token_weights([len(loss)], mode="token", totals=totals) @ loss) for loss in losses)
     assert right == pytest.approx(1.0)
-    assert naive.item() == pytest.approx(2.0)
+    assert sum(float(loss.mean()) for loss in losses) / 2 == pytest.approx(2.0)

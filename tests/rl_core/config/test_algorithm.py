@@ -6,22 +6,12 @@ import pytest
 
 from rl_core.config.loading import ConfigError, load_config
 
-SMALL = """
-experiment: small
-data:
-  train: {type: counting, size: 8, scene_seed: 1}
-  validation: {type: counting, size: 4, scene_seed: 2}
-model: {source: {type: tiny}}
-reward: {function: count}
-algorithm: {loss: {type: ppo, clip_ratio_high: 0.28}}
-"""
-
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
-    path = tmp_path / "small.yaml"
-    path.write_text(SMALL)
-    return path
+def clipped(small: Path) -> Path:
+    """The small configuration with an option of a loss."""
+    small.write_text(small.read_text() + "algorithm: {loss: {type: ppo, clip_ratio_high: 0.28}}\n")
+    return small
 
 
 @pytest.mark.parametrize(
@@ -33,22 +23,22 @@ def small(tmp_path: Path) -> Path:
         (["algorithm.loss.type=grpo"], "expected tags: 'cispo'"),
     ],
 )
-def test_an_option_of_another_kind_cannot_be_written(small: Path, overrides: list[str], refused: str) -> None:
+def test_an_option_of_another_kind_cannot_be_written(clipped: Path, overrides: list[str], refused: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load_config(small, overrides)
+        load_config(clipped, overrides)
     assert refused in str(error.value)
 
 
-def test_another_type_leaves_nothing_of_a_section_in_whatever_order(small: Path) -> None:
+def test_another_type_leaves_nothing_of_a_section_in_whatever_order(clipped: Path) -> None:
     overrides = ["algorithm.loss.type=gspo", "algorithm.loss.clip_ratio_low=0.1"]
     for order in (overrides, overrides[::-1]):
-        loss = load_config(small, order).algorithm.loss
+        loss = load_config(clipped, order).algorithm.loss
         assert (loss.type, loss.clip_ratio_low, loss.clip_ratio_high) == ("gspo", 0.1, 0.3)
-    same = load_config(small, ["algorithm.loss.type=ppo"]).algorithm.loss
+    same = load_config(clipped, ["algorithm.loss.type=ppo"]).algorithm.loss
     assert same.clip_ratio_high == 0.28
 
 
-def test_the_type_of_a_section_without_one_is_the_default(small: Path, tmp_path: Path) -> None:
+def test_the_type_of_a_section_without_one_is_the_default(clipped: Path, tmp_path: Path) -> None:
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\nalgorithm: {loss: {clip_ratio_low: 0.1}, online_filtering: {}}\n")
     algorithm = load_config(child).algorithm

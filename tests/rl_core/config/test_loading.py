@@ -25,22 +25,6 @@ from rl_core.section import SECRET_ERROR
 REPOSITORY = Path(__file__).parents[3]
 SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")
 
-SMALL = """
-experiment: small
-data:
-  train: {type: counting, size: 8, scene_seed: 1}
-  validation: {type: counting, size: 4, scene_seed: 2}
-model: {source: {type: tiny}}
-reward: {function: count}
-"""
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    path = tmp_path / "small.yaml"
-    path.write_text(SMALL)
-    return path
-
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_every_shipped_config_loads(path: Path) -> None:
@@ -88,11 +72,10 @@ def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text:
         load_config(path)
 
 
-def test_a_repeated_key_is_named_with_its_lines(tmp_path: Path) -> None:
-    path = tmp_path / "twice.yaml"
-    path.write_text(SMALL + "actor:\n  optim: {lr: 1e-6}\n  global_batch_size: 8\nactor: {}\n")
-    with pytest.raises(ConfigError, match=r"twice\.yaml .* line 11, column 1: the key `actor` .* first in line 8"):
-        load_config(path)
+def test_a_repeated_key_is_named_with_its_lines(small: Path) -> None:
+    small.write_text(small.read_text() + "actor:\n  optim: {lr: 1e-6}\n  global_batch_size: 8\nactor: {}\n")
+    with pytest.raises(ConfigError, match=r"small\.yaml .* line 11, column 1: the key `actor` .* first in line 8"):
+        load_config(small)
 
 
 @pytest.fixture
@@ -240,7 +223,7 @@ def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
 
 def test_a_digest_belongs_to_the_values_and_not_to_how_they_were_written(small: Path) -> None:
     config = load_config(small)
-    reordered = dict(reversed(yaml.safe_load(SMALL).items()))
+    reordered = dict(reversed(yaml.safe_load(small.read_text()).items()))
     assert digest_of(validate_config(reordered, "reordered")) == digest_of(config)
     assert digest_of(load_config(small, ["rollout.n=8"])) == digest_of(config), "a default written out changes nothing"
     assert digest_of(load_config(small, ["rollout.n=4"])) != digest_of(config)
@@ -259,10 +242,10 @@ def test_configuration_and_planning_load_no_model_library() -> None:
     assert not loaded & {"torch", "transformers", "vllm", "prefect", "mlflow"}
 
 
-def test_an_override_of_a_section_leaves_its_alias_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "aliased.yaml"
-    path.write_text(SMALL + "actor: {optim: &rates {lr: 1.0e-4, betas: [0.9, 0.95]}}\ncritic: {optim: *rates}\n")
-    config = load_config(path, ["critic.optim.lr=3.0e-4"])
+def test_an_override_of_a_section_leaves_its_alias_as_it_is(small: Path) -> None:
+    aliased = "actor: {optim: &rates {lr: 1.0e-4, betas: [0.9, 0.95]}}\ncritic: {optim: *rates}\n"
+    small.write_text(small.read_text() + aliased)
+    config = load_config(small, ["critic.optim.lr=3.0e-4"])
     assert config.critic is not None
     assert (config.actor.optim.lr, config.critic.optim.lr) == (1.0e-4, 3.0e-4)
     assert config.actor.optim.betas == config.critic.optim.betas == (0.9, 0.95)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from rl_core.config.reward import RewardConfig
@@ -18,7 +17,7 @@ from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
-from tests.rl_core.builders import make_prompt
+from tests.rl_core.builders import make_prompt, make_rollout
 
 SILENT = SilentProgress()
 PROMPTS = [replace(make_prompt(f"p{i}"), answer=str(i), image_uids=(f"i{i}",)) for i in range(6)]
@@ -38,16 +37,8 @@ class TableEngine:
 
 
 def rollout_of(request: GenerationRequest, text: str) -> Rollout:
-    ids = np.arange(len(text) + 1, dtype=np.int32)
-    return Rollout(
-        prompt_uid=request.prompt.uid,
-        sample_index=request.sample_index,
-        response_ids=ids,
-        log_probs=np.zeros(len(ids), dtype=np.float32),
-        text=text,
-        finish_reason="stop" if text else "length",
-        policy_version=0,
-    )
+    rollout = make_rollout(request.prompt.uid, request.sample_index, length=len(text) + 1)
+    return replace(rollout, text=text, finish_reason="stop" if text else "length")
 
 
 @pytest.fixture(scope="module")

@@ -12,38 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_core.records.rollout_files import _SCHEMA, read_rollouts, write_rollouts
-from rl_core.types import Group, Prompt, Rollout, Score, TrainGroup, TrainSample
-
-
-def prompt(uid: str) -> Prompt:
-    ids = np.arange(3, dtype=np.int32)
-    return Prompt(
-        uid=uid,
-        data_source="counting",
-        question="<image>How many?",
-        text="<|im_start|>user\nHow many?",
-        answer="3",
-        token_ids=ids,
-        engine_token_ids=ids,
-        image_uids=(f"image-{uid}",),
-    )
-
-
-def rollout(uid: str, index: int) -> Rollout:
-    return Rollout(
-        prompt_uid=uid,
-        sample_index=index,
-        response_ids=np.arange(index + 1, dtype=np.int32),
-        log_probs=np.linspace(-1.3, -0.1, index + 1, dtype=np.float32),
-        text=f"<answer>{index}</answer> ünï",
-        finish_reason="stop" if index else "length",
-        policy_version=4,
-    )
+from rl_core.types import Group, Score, TrainGroup, TrainSample
+from tests.rl_core.builders import make_group, make_prompt, make_rollout, make_train_group
 
 
 @pytest.fixture
 def groups() -> list[Group]:
-    return [Group(prompt=prompt(uid), rollouts=[rollout(uid, i) for i in range(3)]) for uid in ("b", "a")]
+    return [make_group(uid, lengths=(1, 2, 3)) for uid in ("b", "a")]
 
 
 def scores_of(groups: list[Group], *, keys: tuple[str, ...]) -> dict[tuple[str, int], Score]:
@@ -51,27 +26,22 @@ def scores_of(groups: list[Group], *, keys: tuple[str, ...]) -> dict[tuple[str, 
     return scores | {("a", 2): Score(components={}, error="timeout after 10 s")}
 
 
-def trained_of(groups: list[Group]) -> list[TrainGroup]:
-    """The first group; the second was dropped."""
-    samples = [
-        TrainSample(rollout=r, advantages=np.full(len(r.response_ids), 0.7, np.float32), old_log_probs=r.log_probs)
-        for r in groups[0].rollouts
-    ]
-    return [TrainGroup(prompt=groups[0].prompt, samples=samples)]
+TRAINED = [make_train_group("b", lengths=(1, 2, 3))]
+"""The first group; the second was dropped."""
 
 
 def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
     """Whatever the order in which the scores arrived and their components were named."""
     for name, keys in (("a", ("overall", "format")), ("b", ("format", "overall"))):
         scores = dict(sorted(scores_of(groups, keys=keys).items(), reverse=name == "b"))
-        write_rollouts(tmp_path / name, groups, scores, trained_of(groups), step=7)
+        write_rollouts(tmp_path / name, groups, scores, TRAINED, step=7)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 @pytest.mark.parametrize("place", [0.1, 0.2, 0.3])
 def test_a_changed_byte_is_noticed(tmp_path: Path, groups: list[Group], place: float) -> None:
     path = tmp_path / "file"
-    write_rollouts(path, groups, scores_of(groups, keys=("overall",)), trained_of(groups), step=7)
+    write_rollouts(path, groups, scores_of(groups, keys=("overall",)), TRAINED, step=7)
     content = bytearray(path.read_bytes())
     content[int(place * len(content))] ^= 1
     path.write_bytes(content)
@@ -89,7 +59,8 @@ def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], l
     for number in range(draw(st.integers(0, 4))):
         rollouts = [
             dataclasses.replace(
-                rollout(f"uid-{number}", index),
+                make_rollout(f"uid-{number}", index),
+                text=draw(st.text(st.characters(codec="utf-8"), max_size=3)),
                 response_ids=generator.integers(0, 2**31 - 1, length, dtype=np.int32),
                 log_probs=generator.normal(size=length).astype(np.float32),
             )
@@ -97,7 +68,7 @@ def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], l
         ]
         parsed = st.none() | st.text(max_size=2)
         scores |= {each.key: Score(components=draw(components), parsed=draw(parsed)) for each in rollouts}
-        groups.append(Group(prompt=prompt(f"uid-{number}"), rollouts=rollouts))
+        groups.append(Group(prompt=make_prompt(f"uid-{number}"), rollouts=rollouts))
         samples = [
             TrainSample(
                 rollout=each,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.environment import disable_telemetry
+from rl_core.run_directory import RunDirectory
 
 disable_telemetry()
 
@@ -32,3 +33,8 @@ def new_database(empty_database: Path, tmp_path: Path) -> Callable[[], str]:
         return f"sqlite:///{path}"
 
     return make
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "counting-abc")

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import TrackingConfig
 from rl_core.evaluation.items import write_items
@@ -13,8 +11,8 @@ from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.generations import generation_tables
 from rl_core.tracking.tracker import Table
-from rl_core.types import Score, TrainGroup, TrainSample
-from tests.rl_core.builders import make_group
+from rl_core.types import Score
+from tests.rl_core.builders import make_group, make_train_group
 from tests.rl_core.evaluation.builders import make_items
 
 
@@ -24,20 +22,7 @@ def take_steps(run: RunDirectory, *steps: int) -> None:
     for step in steps:
         groups = [make_group(uid, lengths=(3, 1)) for uid in ("p0", "p1", "p2")]
         scores = {r.key: Score(components={"overall": step / 7, "format": 1.0}) for g in groups for r in g.rollouts}
-        trained = [
-            TrainGroup(
-                prompt=group.prompt,
-                samples=[
-                    TrainSample(
-                        rollout=rollout,
-                        advantages=np.full(len(rollout.response_ids), 0.5, dtype=np.float32),
-                        old_log_probs=rollout.log_probs,
-                    )
-                    for rollout in group.rollouts
-                ],
-            )
-            for group in (groups[0], groups[2])
-        ]
+        trained = [make_train_group(uid, lengths=(3, 1)) for uid in ("p0", "p2")]
         write_rollouts(run.rollouts(step), groups, scores, trained, step=step)
         logs.log_step(step, {"reward/overall": step / 7, "actor/grad_norm": math.nan if step == 2 else 0.25})
 

@@ -56,11 +56,6 @@ class ListTracker:
             raise TrackerUnavailable("connection refused")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "quickstart-abc")
-
-
 def sent(tracker: ListTracker) -> list[int]:
     return [step for step, _ in tracker.steps]
 
@@ -81,7 +76,7 @@ def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: p
     assert "tracker-unavailable" in events[0]
     assert "connection refused" in events[0]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "quickstart-abc" in caplog.records[0].message
+    assert "counting-abc" in caplog.records[0].message
 
 
 def test_a_server_that_lets_requests_time_out_costs_a_tenth_of_the_time_at_most(run: RunDirectory) -> None:

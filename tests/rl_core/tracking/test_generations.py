@@ -20,7 +20,7 @@ def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path:
         "response": ["1", "1"],
         "answer": ["1", "1"],
         "reward": [1.0, 1.0],
-        "advantage": [0.5, None],
+        "advantage": [1.0, None],
     }
     assert list(table) == ["prompt", "response", "answer", "reward", "advantage"]
 

@@ -86,9 +86,8 @@ def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(ur
 
 
 def test_metrics_of_a_run_that_was_killed_and_resumed_are_there_once(
-    uri: str, client: MlflowClient, tmp_path: Path
+    uri: str, client: MlflowClient, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     logs = RunLogs(run)
     for step in range(6):
         logs.log_step(step, {"reward/overall": step / 7})
@@ -209,8 +208,7 @@ def silent_server() -> Iterator[SilentServer]:
         yield SilentServer(listener)
 
 
-def test_a_server_that_is_not_there_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run = RunDirectory(tmp_path / "run")
+def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
     logs = RunLogs(run)
     pipeline = open_pipeline(f"http://127.0.0.1:{free_port()}")
     stage = pipeline.stage("train")
@@ -227,11 +225,10 @@ def test_a_server_that_is_not_there_is_a_warning(tmp_path: Path, caplog: pytest.
 
 
 def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(
-    tmp_path: Path, silent_server: SilentServer, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, silent_server: SilentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
-    run = RunDirectory(tmp_path / "run")
     logs = RunLogs(run)
     moments = count()
     tracker = MlflowTracker(open_pipeline(silent_server.uri).stage("train"))

@@ -2,21 +2,13 @@
 
 import json
 import sqlite3
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.swanlab_tracker import SwanlabTracker
 from rl_core.tracking.tracker import STEP_KEY
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "counting-abc")
 
 
 def follower(run: RunDirectory) -> TrackerFollower:

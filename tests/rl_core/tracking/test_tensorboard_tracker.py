@@ -1,7 +1,6 @@
 """TensorBoard shows each step once, whatever a killed process left; files and their reader are TensorBoard's own."""
 
 import math
-from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
@@ -12,11 +11,6 @@ from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.tensorboard_tracker import TensorboardTracker
 from rl_core.tracking.tracker import STEP_KEY
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "counting-abc")
 
 
 def follower(run: RunDirectory) -> TrackerFollower:

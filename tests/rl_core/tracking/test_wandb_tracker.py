@@ -32,11 +32,6 @@ BLOCK = 32768
 FILE_HEADER = 7
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "counting-abc")
-
-
 def tracker(run: RunDirectory, config: WandbConfig = OFFLINE) -> "WandbTracker":
     # Every process that collects tests would take seconds to import it.
     from rl_core.tracking.wandb_tracker import WandbTracker
@@ -105,7 +100,7 @@ def test_steps_generations_and_configuration_are_written_offline(run: RunDirecto
     assert len(tables) == 2
     (answers,) = run.root.glob("wandb/offline-run-*/files/media/table/val_generations_*.json")
     assert [row[-1] for row in json.loads(answers.read_text())["data"]] == [True, False]
-    assert json.loads(tables[0].read_text())["data"] == [["?", "1", "1", 1 / 7, 0.5], ["?", "1", "1", 1 / 7, None]]
+    assert json.loads(tables[0].read_text())["data"] == [["?", "1", "1", 1 / 7, 1.0], ["?", "1", "1", 1 / 7, None]]
 
 
 def test_a_process_that_was_killed_leaves_nothing_twice_and_nothing_out(run: RunDirectory) -> None:

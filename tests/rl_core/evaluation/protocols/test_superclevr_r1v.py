@@ -1,6 +1,5 @@
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,21 +18,10 @@ def test_it_counts_as_the_published_script_does(response: str, truth: int) -> No
     expected = match is not None and int(match.group(1)) == truth
     score = compute_score(make_sample(response, str(truth)))
     assert score == {"overall": float(expected), "accuracy": float(expected)}
-    assert (parse(response) is None) == (match is None)
+    assert parse(response) == (match and match.group(1))
 
 
-@pytest.mark.parametrize(
-    ("response", "answer", "is_right"),
-    [
-        ("<think>3 cars, 2 buses</think>\n<answer> 5 </answer>", "5", True),
-        ("<answer>5</answer>", "5", True),  # no thoughts are asked for
-        ("<answer>five</answer> <answer>5</answer>", "5", True),  # blocks without a number are passed over
-        ("<answer>4</answer> <answer>5</answer>", "4", False),
-        ("The answer is 5", None, False),
-        ("<answer>5 items</answer>", None, False),
-        ("<answer>" + "9" * 5000 + "</answer>", "9" * 5000, False),
-    ],
-)
-def test_by_hand(response: str, answer: str | None, is_right: bool) -> None:
-    assert parse(response) == answer
-    assert compute_score(make_sample(response, "5"))["accuracy"] == is_right
+def test_a_number_that_python_does_not_convert_is_wrong() -> None:
+    response = "<answer>" + "9" * 5000 + "</answer>"
+    assert parse(response) == "9" * 5000
+    assert compute_score(make_sample(response, "5"))["accuracy"] == 0.0
