@@ -1,20 +1,16 @@
 """The planned numbers of adapter parameters and of bytes on the disk are those that there are."""
 
-from pathlib import Path
 from typing import get_args
 
 import pytest
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from rl_core.config.model import Family, LoraConfig, TinyModel
-from rl_core.models.tiny import VISION_FAMILIES, tiny_config
-from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.models.trained_part import attach_lora
-from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
 from tests.rl_core.models.builders import trained_parameters
 from tests.rl_core.planning.published import Configure, sizes_of
+from tests.rl_core.planning.test_model_rules import without_memory
 
 TARGETS = [
     {},
@@ -27,20 +23,17 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("family", get_args(Family))
-def test_the_count_is_exact(family: Family, tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(["How many objects are there? 3"] * 4, max_vocab_size=512, with_vision=True)
+def test_the_count_is_exact(family: Family) -> None:
     source = TinyModel(type="tiny", family=family, num_layers=3, hidden_size=64, intermediate_size=80, vision_depth=2)
-    tiny_config(source, tokenizer).save_pretrained(tmp_path)
-    config = AutoConfig.from_pretrained(tmp_path)
-    factory = AutoModelForImageTextToText if config.model_type in VISION_FAMILIES else AutoModelForCausalLM
+    sizes = model_sizes(source)
+    assert sizes is not None
     for options in TARGETS:
         lora = LoraConfig.model_validate({"rank": 4, **options})
-        with torch.device("meta"):
-            model = factory.from_config(config)
+        model = without_memory(source)
         attach_lora(model, lora, run_seed=1)
         counted = sum(parameter.numel() for parameter in trained_parameters(model))
         assert counted
-        assert adapter_parameters(lora, read_sizes(tmp_path / "config.json")) == counted, options
+        assert adapter_parameters(lora, sizes) == counted, options
 
 
 @pytest.mark.parametrize(

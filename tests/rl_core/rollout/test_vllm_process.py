@@ -81,12 +81,7 @@ def listened(variables: dict[str, str]) -> list[str]:
     return done.stdout.split()
 
 
-def test_process_groups_listen_on_loopback() -> None:
+def test_process_groups_listen_on_loopback_or_where_they_are_told() -> None:
     assert listened({}) == ["127.0.0.1"]
-
-
-def test_process_groups_listen_where_they_are_told() -> None:
-    if not interfaces():
-        pytest.skip("this machine has no interface but loopback")
-    name, address = interfaces()[0]
-    assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]
+    for name, address in interfaces()[:1]:
+        assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]
