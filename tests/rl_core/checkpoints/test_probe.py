@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from hypothesis.extra.numpy import arrays
 from rl_core.checkpoints.probe import Probe, differences, plain_distribution, read_probe, write_probe
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
-from rl_core.types import Group, Prompt, Rollout, VideoClip
+from rl_core.types import Group, VideoClip
+from tests.rl_core.builders import made_up_rollout, make_prompt
 from tests.rl_core.merged_models import GetMerged
 from tests.rl_core.models.builders import Bench
 
@@ -28,26 +30,14 @@ float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 )
 @settings(max_examples=40, deadline=None)
 def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray, topology: str) -> None:
-    prompt = Prompt(
-        uid="a",
-        data_source="",
-        question="",
-        text="",
-        answer="",
+    prompt = replace(
+        make_prompt("a"),
         token_ids=token_ids,
         engine_token_ids=token_ids[:1],
         image_uids=("one", "two", "one"),
         videos=(VideoClip(frame_uids=("two", "one"), fps=0.7),),
     )
-    rollout = Rollout(
-        prompt_uid="a",
-        sample_index=3,
-        response_ids=np.arange(len(log_probs), dtype=np.int32),
-        log_probs=log_probs,
-        text="",
-        finish_reason="stop",
-        policy_version=2,
-    )
+    rollout = made_up_rollout("a", 3, np.arange(len(log_probs), dtype=np.int32), log_probs)
     probe = Probe(
         dtype="bfloat16",
         device="NVIDIA H200",

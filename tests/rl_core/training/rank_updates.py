@@ -30,7 +30,6 @@ from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs, c
 from rl_core.training.objective import PolicyObjective
 from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.training.policy_update import PolicyUpdate
-from rl_core.training.value_update import ValueUpdate
 from rl_core.types import Float32Array, TrainGroup, TrainSample
 from tests.rl_core.builders import groups_of, made_up_rollout
 from tests.rl_core.models.builders import Bench, model_config, roughen
