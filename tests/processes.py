@@ -1,6 +1,8 @@
 """What the processes of a machine answer, some of which end while they are asked."""
 
-from collections.abc import Callable, Collection
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,6 +12,14 @@ if TYPE_CHECKING:
     from rl_core.workers.ray_group import RayWorkerGroup
 
 Answer = TypeVar("Answer")
+
+
+def printed_by(code: str, *arguments: object, variables: Mapping[str, str] | None = None) -> str:
+    """What a Python process of its own prints that runs this code without an error."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def gone(pids: Collection[int]) -> bool:

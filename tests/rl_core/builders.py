@@ -30,6 +30,18 @@ def made_up_rollout(uid: str, index: int, ids: Int32Array, log_probs: Float32Arr
     return replace(make_rollout(uid, index, version=version), response_ids=ids, log_probs=log_probs, text="")
 
 
+def facts_of(rollout: Rollout) -> tuple[object, ...]:
+    """All of it, as values that are equal where every bit is."""
+    return (
+        rollout.key,
+        (rollout.response_ids.dtype, rollout.response_ids.tobytes()),
+        (rollout.log_probs.dtype, rollout.log_probs.tobytes()),
+        rollout.text,
+        rollout.finish_reason,
+        rollout.policy_version,
+    )
+
+
 def make_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prompt_length: int = 4) -> Group:
     rollouts = [make_rollout(uid, i, length=length) for i, length in enumerate(lengths)]
     return Group(prompt=make_prompt(uid, length=prompt_length), rollouts=rollouts)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from rl_core.environment import (
     usable_cores,
     usable_memory,
 )
+from tests.processes import printed_by
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -60,9 +60,7 @@ for rows in range(1, 901):
 
 def test_what_is_kept_of_products_is_bounded() -> None:
     """Otherwise the 600 later shapes take 350 MiB, where oneDNN computes in bfloat16."""
-    command = [sys.executable, "-c", MEMORY_AFTER_PRODUCTS]
-    done = subprocess.run(command, env={**os.environ, **ALLOCATOR}, capture_output=True, text=True, check=True)
-    first, last = map(int, done.stdout.split())
+    first, last = map(int, printed_by(MEMORY_AFTER_PRODUCTS, variables={**os.environ, **ALLOCATOR}).split())
     assert last - first < 30
 
 
@@ -90,14 +88,7 @@ print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loade
 )
 def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, str], threads: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if name not in ("KMP_BLOCKTIME", "OMP_WAIT_POLICY")}
-    printed = subprocess.run(
-        [sys.executable, "-c", THREADS_OF_INTEL_OPENMP],
-        env=inherited | variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert printed.stdout.split("\n")[0] == threads
+    assert printed_by(THREADS_OF_INTEL_OPENMP, variables=inherited | variables).split("\n")[0] == threads
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import operator
 import os
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -21,6 +19,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.yaml_text import dump_yaml, parse_yaml
 from rl_core.digests import digest_of
 from rl_core.section import SECRET_ERROR
+from tests.processes import printed_by
 
 REPOSITORY = Path(__file__).parents[3]
 SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if path.parent.name != "shared")
@@ -236,8 +235,7 @@ def test_a_digest_stays_the_same_for_ever() -> None:
 
 def test_configuration_and_planning_load_no_model_library() -> None:
     code = "import sys, rl_core.config.loading, rl_core.planning.rules; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    loaded = set(run.stdout.split())
+    loaded = set(printed_by(code).split())
     assert "rl_core.config.loading" in loaded
     assert not loaded & {"torch", "transformers", "vllm", "prefect", "mlflow"}
 

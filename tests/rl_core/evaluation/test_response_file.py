@@ -12,7 +12,7 @@ import pytest
 
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.types import GenerationRequest, Rollout, Sampling
-from tests.rl_core.builders import make_prompt
+from tests.rl_core.builders import facts_of, made_up_rollout, make_prompt
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=8)
 REQUESTS = [
@@ -40,33 +40,18 @@ class Engine:
 
 def answer(request: GenerationRequest) -> Rollout:
     length = request.seed % 7 + 1
-    return Rollout(
-        prompt_uid=request.prompt.uid,
-        sample_index=request.sample_index,
-        response_ids=np.arange(length, dtype=np.int32) * request.seed,
-        log_probs=np.linspace(-1.1, 0.0, length, dtype=np.float32),
-        text=f"{request.seed} “said”\n",
-        finish_reason="stop",
-        policy_version=3,
-    )
+    ids, log_probs = np.arange(length, dtype=np.int32) * request.seed, np.linspace(-1.1, 0.0, length, dtype=np.float32)
+    rollout = made_up_rollout(request.prompt.uid, request.sample_index, ids, log_probs, version=3)
+    return replace(rollout, text=f"{request.seed} “said”\n")
+
+
+EXPECTED = {answer(request).key: facts_of(answer(request)) for request in REQUESTS}
 
 
 def drawn(path: Path, engine: Engine, *, key: str = "k", requests: Sequence[GenerationRequest] = REQUESTS):
     """Responses by key, as plain values."""
     rollouts = ResponseFile(path, key=key).around(engine)(requests, SAMPLING)
-    return {rollout.key: plain(rollout) for rollout in rollouts}
-
-
-def plain(rollout: Rollout) -> tuple:
-    return (
-        rollout.response_ids.tolist(),
-        rollout.response_ids.dtype,
-        rollout.log_probs.tobytes(),
-        rollout.log_probs.dtype,
-        rollout.text,
-        rollout.finish_reason,
-        rollout.policy_version,
-    )
+    return {rollout.key: facts_of(rollout) for rollout in rollouts}
 
 
 @pytest.fixture
@@ -82,7 +67,7 @@ def interrupted(path: Path, alive: int) -> None:
 def test_the_rest_alone_is_drawn_and_nothing_differs(path: Path) -> None:
     interrupted(path, 3)
     engine = Engine()
-    assert drawn(path, engine) == {request_key(request): plain(answer(request)) for request in REQUESTS}
+    assert drawn(path, engine) == EXPECTED
     assert engine.asked == [request.seed for request in REQUESTS[:-3]]
 
 
@@ -95,10 +80,10 @@ def test_what_comes_after_the_last_readable_line_is_drawn_again(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], unreadable, *lines[3:]]))
     engine = Engine()
-    assert drawn(path, engine) == {request_key(request): plain(answer(request)) for request in REQUESTS}
+    assert drawn(path, engine) == EXPECTED
     assert engine.asked == [request.seed for request in REQUESTS[:-2]]
     assert f"{path} cannot be read from line 4 on" in caplog.text
-    assert drawn(path, Engine(alive=0)).keys() == {request_key(request) for request in REQUESTS}
+    assert drawn(path, Engine(alive=0)).keys() == EXPECTED.keys()
 
 
 @pytest.mark.parametrize("end", [b"", b'{"seed": 10'])
@@ -135,7 +120,3 @@ def test_an_evaluation_that_is_written_leaves_no_file(path: Path) -> None:
     ResponseFile(path, key="k").remove()
     assert not path.exists()
     ResponseFile(path, key="k").remove()
-
-
-def request_key(request: GenerationRequest) -> tuple[str, int]:
-    return request.prompt.uid, request.sample_index

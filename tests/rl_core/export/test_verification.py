@@ -4,8 +4,6 @@ import ast
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -15,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
 from rl_core.export.verification import MergeNotVerified, verify_merged
+from tests.processes import printed_by
 from tests.rl_core.merged_models import GetMerged, Merged
 from tests.rl_core.models.builders import FAMILIES
 
@@ -35,10 +34,7 @@ def test_a_process_that_verifies_keeps_its_own_environment() -> None:
     """A run imports this, and the cache of its generator would be as large as that of the check."""
     code = "import os; before = dict(os.environ); import rl_core.export.verification; print(os.environ == before)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM", "HF_HUB"))}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stdout.strip() == "True"
+    assert printed_by(code, variables=environment) == "True\n"
 
 
 def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged, tmp_path: Path) -> None:

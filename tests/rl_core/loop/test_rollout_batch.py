@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rl_core.loop.rollout_batch import RolloutBatch, read_batch
 from rl_core.types import Group, Rollout, RolloutKey, Score
-from tests.rl_core.builders import make_group, make_prompt, make_rollout
+from tests.rl_core.builders import facts_of, make_group, make_prompt, make_rollout
 
 Kept = tuple[list[Group], dict[RolloutKey, Score]]
 
@@ -49,21 +49,8 @@ def surpluses(draw: st.DrawFn) -> RolloutBatch:
     return RolloutBatch(groups=groups, scores=scores)
 
 
-def plain(surplus: RolloutBatch) -> list[tuple[object, ...]]:
-    return [
-        (
-            group.prompt.uid,
-            rollout.sample_index,
-            rollout.text,
-            rollout.finish_reason,
-            rollout.policy_version,
-            (rollout.response_ids.dtype, rollout.response_ids.tobytes()),
-            (rollout.log_probs.dtype, rollout.log_probs.tobytes()),
-            surplus.scores[rollout.key],
-        )
-        for group in surplus.groups
-        for rollout in group.rollouts
-    ]
+def plain(surplus: RolloutBatch) -> list[list[object]]:
+    return [[(facts_of(r), surplus.scores[r.key]) for r in group.rollouts] for group in surplus.groups]
 
 
 @given(surplus=surpluses())

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
@@ -87,6 +87,22 @@ def whole_and_cut(open_loop: OpenLoop, folder: Path, **options: object) -> tuple
     return whole, cut
 
 
+def trained_again(open_loop: OpenLoop, folder: Path, *, lost: Sequence[int], **options: object) -> RunDirectory:
+    """An epoch of which checkpoints are lost, and which is trained again from there: it leaves the same to the bit."""
+    run = RunDirectory(folder)
+    open_loop(folder, **options).train_epoch(1)
+    before = results(folder, last=3)
+    for step in lost:
+        shutil.rmtree(run.checkpoints / f"step-{step:06d}")
+    open_loop(folder, **options).train_epoch(1)
+    assert differences(before, results(folder, last=3)) == []
+    return run
+
+
+def steps_repeated(run: RunDirectory) -> list[int]:
+    return [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
+
+
 def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     loop = open_loop(whole)
@@ -121,20 +137,12 @@ def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prep
 
 def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_path) -> None:
     """A kill between two checkpoints costs the updates, not the generation, and nothing else differs."""
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    open_loop(whole).train_epoch(1)
-    open_loop(cut).train_epoch(1)
-    run = RunDirectory(cut)
-    for step in (2, 3):
-        shutil.rmtree(run.checkpoints / f"step-{step:06d}")
-    open_loop(cut).train_epoch(1)
-    assert differences(results(whole, last=3), results(cut, last=3)) == []
+    run = trained_again(open_loop, tmp_path, lost=(2, 3))
     assert not run.repeated_rollouts(0).parent.exists()
     assert ["generate_s" in line for line in read(run.timings)] == [False, False, False]
     device = f"CPU with {torch.get_num_threads()} thread(s)"
     assert [line["workers"]["device"] for line in read(run.timings)] == [[device]] * 3
-    repeated = [event for event in read(run.events) if event["kind"] == "rollouts-repeated"]
-    assert [event["step"] for event in repeated] == [1, 2, 3]
+    assert steps_repeated(run) == [1, 2, 3]
 
 
 def cut_after_a_model_only_checkpoint(config, open_loop, worker, monkeypatch, folder) -> RunDirectory:
@@ -161,15 +169,14 @@ def test_without_moments_only_the_next_step_takes_recorded_rollouts(
 
 
 def test_damaged_rollouts_are_generated_again(open_loop, tmp_path, caplog) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    open_loop(whole).train_epoch(1)
-    open_loop(cut).train_epoch(1)
-    run = RunDirectory(cut)
+    run = RunDirectory(tmp_path)
+    open_loop(tmp_path).train_epoch(1)
+    before = results(tmp_path, last=3)
     shutil.rmtree(run.checkpoints / "step-000003")
     run.rollouts(3).write_bytes(run.rollouts(3).read_bytes()[:-9])
-    open_loop(cut).train_epoch(1)
+    open_loop(tmp_path).train_epoch(1)
     assert "its rollouts are generated again" in caplog.text
-    assert differences(results(whole, last=3), results(cut, last=3)) == []
+    assert differences(before, results(tmp_path, last=3)) == []
 
 
 def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
@@ -259,24 +266,16 @@ def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_l
 
 def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, one_step_off, tmp_path) -> None:
     """Step 3 was recorded, and the rollouts of step 4 were not: the weights after step 2 sample them again."""
-    whole, cut = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "cut")
-    open_loop(whole.root, config=one_step_off).train_epoch(1)
-    open_loop(cut.root, config=one_step_off).train_epoch(1)
-    for step in (2, 3):
-        shutil.rmtree(cut.checkpoints / f"step-{step:06d}")
-    open_loop(cut.root, config=one_step_off).train_epoch(1)
-    assert differences(results(whole.root, last=3), results(cut.root, last=3)) == []
-    repeated = [event["step"] for event in read(cut.events) if event["kind"] == "rollouts-repeated"]
-    assert repeated == [1, 2, 3]
-    assert ["generate_s" in line for line in read(cut.timings)] == [False, False, True]
+    run = trained_again(open_loop, tmp_path, lost=(2, 3), config=one_step_off)
+    assert steps_repeated(run) == [1, 2, 3]
+    assert ["generate_s" in line for line in read(run.timings)] == [False, False, True]
 
 
 def test_one_step_off_without_moments_what_the_saved_weights_sample_is_repeated(
     open_loop, one_step_off, worker, monkeypatch, tmp_path
 ) -> None:
     run = cut_after_a_model_only_checkpoint(one_step_off, open_loop, worker, monkeypatch, tmp_path)
-    repeated = [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
-    assert repeated == [5], "the batch of step 4 is in the checkpoint of step 3"
+    assert steps_repeated(run) == [5], "the batch of step 4 is in the checkpoint of step 3"
     assert not run.repeated_rollouts(0).parent.exists()
 
 

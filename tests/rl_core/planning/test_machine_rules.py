@@ -1,8 +1,6 @@
 """What several workers and the packages of a run need of this machine is said before anything starts."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from rl_core.planning.gpu import Gpu, find_gpu
 from rl_core.planning.machine_rules import machine_problems, package_problems, unusable_gpu
 from rl_core.planning.rules import value_problems
 from rl_core.problem import Problem
+from tests.processes import printed_by
 from tests.rl_core.planning.gpu_driver import put_driver
 
 SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
@@ -167,9 +166,7 @@ def said_of_a_cuda_build(folder: Path, cuda: str, *, sees_a_gpu: bool) -> str:
     package.joinpath("__init__.py").write_text(f"class cuda:\n    is_available = lambda: {sees_a_gpu}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
-        done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+        return printed_by(ASK).strip()
 
 
 def test_a_build_for_the_cpu_beside_a_gpu_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
@@ -22,6 +23,13 @@ def supervisors() -> set[psutil.Process]:
     """The supervisors of the scoring processes of this process's pools."""
     found = answers(psutil.Process(), lambda one: (one, one.ppid(), " ".join(one.cmdline())))
     return {one for one, parent, command in found if parent == os.getpid() and "rl_core.rewards.supervisor" in command}
+
+
+def own(folder: Path, text: str) -> str:
+    """The function `score` of a user's file with this text."""
+    path = folder / "own.py"
+    path.write_text(text)
+    return f"{path}:score"
 
 
 def spec_of(name: str = "x", *, style: Style = "sample", is_async: bool = False) -> RewardSpec:

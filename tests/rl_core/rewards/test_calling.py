@@ -12,7 +12,7 @@ from rl_core.rewards.calling import BatchFailed, RewardCaller, load_scorer
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, own
 
 FOLDER = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("own_imports")
@@ -55,9 +55,9 @@ def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp
     results = results_of(judge_of("easyr1_batch.py:bad_middle"), samples)
     assert results[1] == failure("ValueError: component `overall` is str, not a number")
     assert [results[0].components, results[2].components] == [{"overall": 3.0}] * 2
-    (tmp_path / "none.py").write_text("REWARD_TYPE = 'batch'\ndef score(inputs): ...\n")
+    none = own(tmp_path, "REWARD_TYPE = 'batch'\ndef score(inputs): ...\n")
     with pytest.raises(BatchFailed, match="returned NoneType for a batch of 2"):
-        results_of(judge_of(f"{tmp_path}/none.py:score"), [make_sample("x")] * 2)
+        results_of(judge_of(none), [make_sample("x")] * 2)
 
 
 def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
@@ -83,9 +83,8 @@ def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) ->
 
 
 def test_a_file_that_fails_halfway_is_not_found_again_half_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "broken.py"
-    path.write_text("def score(sample): return 1.0\nraise OSError('no model server')\n")
-    (spec,) = resolve_rewards(RewardConfig(function=f"{path}:score")).specs
+    broken = own(tmp_path, "def score(sample): return 1.0\nraise OSError('no model server')\n")
+    (spec,) = resolve_rewards(RewardConfig(function=broken)).specs
     for _ in range(2):
         with pytest.raises(OSError, match="no model server"):
             load_scorer(spec)

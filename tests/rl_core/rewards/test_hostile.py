@@ -11,7 +11,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import Score
 from tests.processes import living
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, own
 
 FILE = Path(__file__).with_name("hostile.py")
 PATIENCE = 60.0
@@ -94,8 +94,8 @@ def test_what_a_reward_starts_ends_with_its_process(aftermath: Aftermath) -> Non
     assert living(aftermath.left) == []
 
 
-def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
-    return RewardPool(RewardConfig(**{"function": f"{file}:{function}", "workers": 1} | LIMITS | settings))
+def pool_of(function: str, **settings) -> RewardPool:
+    return RewardPool(RewardConfig(**{"function": function, "workers": 2} | LIMITS | settings))
 
 
 @pytest.mark.parametrize(
@@ -107,22 +107,20 @@ def pool_of(file: Path, function: str = "judge", **settings) -> RewardPool:
             "import os, time; os.kill(os.getppid(), 9); time.sleep(60)",
             "its import ended the process: signal SIGKILL to its parent process",
         ),
-        ("import sys; sys.exit('no model server')", "SystemExit: no model server (importing.py line 1)"),
+        ("import sys; sys.exit('no model server')", "SystemExit: no model server (own.py line 1)"),
     ],
 )
 def test_an_import_that_does_not_end_well_is_named_and_costs_its_own_samples(
     tmp_path: Path, text: str, why: str
 ) -> None:
-    path = tmp_path / "importing.py"
-    path.write_text(f"{text}\ndef judge(sample): ...\n")
-    config = RewardConfig(
-        function="count", by_source={"bad": {"function": f"{path}:judge"}}, **LIMITS | {"load_timeout_seconds": 2.0}
-    )
+    function = own(tmp_path, f"{text}\ndef score(sample): ...\n")
+    limits = LIMITS | {"load_timeout_seconds": 2.0}
+    config = RewardConfig(function="count", by_source={"bad": {"function": function}}, **limits)
     with RewardPool(config) as pool:
         samples = [make_sample("<answer>3</answer>"), *[make_sample("x", source="bad")] * 20]
         good, *bad = pool.score_all(samples)
     assert good.overall == 1.0
-    assert {score.error for score in bad} == {f"could not load {path}:judge: {why}"}
+    assert {score.error for score in bad} == {f"could not load {function}: {why}"}
 
 
 SLOW_START = """
@@ -130,7 +128,7 @@ import time
 from pathlib import Path
 model = None
 
-def judge(sample):
+def score(sample):
     global model
     if model is None:
         time.sleep(float(sample.ground_truth))
@@ -142,9 +140,7 @@ def judge(sample):
 
 
 def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> None:
-    path = tmp_path / "slow_start.py"
-    path.write_text(SLOW_START)
-    with pool_of(path, workers=2, timeout_seconds=1.0) as pool:
+    with pool_of(own(tmp_path, SLOW_START), timeout_seconds=1.0) as pool:
         responses = ["fine", "fine", "fine", "hang", "fine", "fine"]
         scores = pool.score_all([make_sample(response, "1.5") for response in responses])
     hanging = Score(components={}, error="no result within reward.timeout_seconds = 1")
@@ -153,9 +149,7 @@ def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> N
 
 
 def test_a_first_call_that_hangs_is_ended_when_another_shows_that_none_needs_long(tmp_path: Path) -> None:
-    path = tmp_path / "slow_start.py"
-    path.write_text(SLOW_START)
-    with pool_of(path, workers=2, timeout_seconds=0.5, load_timeout_seconds=1000.0) as pool:
+    with pool_of(own(tmp_path, SLOW_START), timeout_seconds=0.5, load_timeout_seconds=1000.0) as pool:
         hanging, fine = pool.score_all([make_sample("hang", "0"), make_sample("fine", "0")])
     assert (hanging.error, fine.overall) == ("no result within reward.timeout_seconds = 0.5", 1.0)
 
@@ -164,7 +158,7 @@ def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_ba
     """Such a run ignores SIGINT, and so would all that it starts."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with RewardPool(RewardConfig(function=f"{FILE}:interrupts_its_group", workers=1, **LIMITS)) as pool:
+        with pool_of(f"{FILE}:interrupts_its_group") as pool:
             (score,) = pool.score_all([make_sample("now")])
     finally:
         signal.signal(signal.SIGINT, before)

@@ -24,7 +24,7 @@ from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
-from tests.rl_core.rewards.samples import make_sample, supervisors
+from tests.rl_core.rewards.samples import make_sample, own, supervisors
 
 STRANGERS = Path(__file__).with_name("strangers.py")
 PATIENCE = 60.0
@@ -138,13 +138,12 @@ def test_calls_that_are_slow_together_but_not_alone_all_succeed() -> None:
 
 
 def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> None:
-    path = tmp_path / "reader.py"
-    path.write_text(
+    text = (
         "class Loud(str):\n    def __reduce__(self): return (print, ('unpickled',))\n"
         "def parse(response): return {'one': 1, 'loud': Loud('loud')}.get(response, response)\n"
-        "def judge(sample): return 1.0\n"
+        "def score(sample): return 1.0\n"
     )
-    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+    with RewardPool(RewardConfig(function=own(tmp_path, text))) as pool:
         number, loud, plain = pool.score_all([make_sample(text, "") for text in ("one", "loud", "plain")])
     assert number.error == "ValueError: `parse` returned int, not text or None"
     assert (loud.parsed, type(loud.parsed), plain.parsed) == ("loud", str, "plain")
@@ -152,25 +151,23 @@ def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> Non
 
 def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "key-0123456789")
-    path = tmp_path / "asking.py"
-    path.write_text("import os\ndef judge(sample): raise ValueError('no such key: ' + os.environ['JUDGE_API_KEY'])\n")
-    with RewardPool(RewardConfig(function=f"{path}:judge")) as pool:
+    text = "import os\ndef score(sample): raise ValueError('no such key: ' + os.environ['JUDGE_API_KEY'])\n"
+    with RewardPool(RewardConfig(function=own(tmp_path, text))) as pool:
         (score,) = pool.score_all([make_sample("a", "a")])
-    assert score.error == "ValueError: no such key: [JUDGE_API_KEY] (asking.py line 2)"
+    assert score.error == "ValueError: no such key: [JUDGE_API_KEY] (own.py line 2)"
 
 
 def test_a_function_opens_the_images_of_its_sample(tmp_path: Path) -> None:
     with ImageStoreWriter(tmp_path / "images.arrow") as writer:
         uids = tuple(writer.add(png_bytes((width, 20))) for width in (30, 40))
-    path = tmp_path / "looking.py"
-    path.write_text(
+    text = (
         "import os\nfrom pathlib import Path\nfrom rl_core.data.images import ImageStore\n"
         "STORE = ImageStore(Path(os.environ['SIGHTLINE_IMAGES']))\n"
         "def score(sample):\n"
         "    assert [image.size for image in sample.images()] == [size.shown for size in sample.image_sizes]\n"
         "    return sum(STORE.image(uid).width for uid in sample.image_uids)\n"
     )
-    config = RewardConfig(function=f"{path}:score", workers=1)
+    config = RewardConfig(function=own(tmp_path, text), workers=1)
     with RewardPool(config, image_store=tmp_path / "images.arrow") as pool:
         sizes = tuple(ImageSizes(original=(9, 9), shown=(width, 20)) for width in (30, 40))
         scores = pool.score_all([replace(make_sample("x"), image_uids=uids, image_sizes=sizes), make_sample("x")])
@@ -178,28 +175,26 @@ def test_a_function_opens_the_images_of_its_sample(tmp_path: Path) -> None:
 
 
 def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "chatty.py"
-    path.write_text(
+    text = (
         "import subprocess, sys\nprint('import')\n"
         "def score(sample):\n    print('one')\n    print('two', file=sys.stderr)\n"
         "    subprocess.run(['echo', 'child'])\n    return 1.0\n"
     )
-    with RewardPool(RewardConfig(function=f"{path}:score", workers=1)) as pool:
+    with RewardPool(RewardConfig(function=own(tmp_path, text), workers=1)) as pool:
         assert pool.score_all([make_sample("x")])[0].overall == 1.0
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "import\none\ntwo\nchild\n")
 
 
 def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path: Path) -> None:
-    path = tmp_path / "chatty.py"
-    path.write_text("def score(sample):\n    print('x' * 2**20)\n    return 1.0\n")
+    function = own(tmp_path, "def score(sample):\n    print('x' * 2**20)\n    return 1.0\n")
     reader, unread = os.pipe()
     stderr = os.dup(2)
     os.dup2(unread, 2)
     os.close(unread)
     try:
         limits = {"timeout_seconds": 5.0, "load_timeout_seconds": 10.0}
-        with RewardPool(RewardConfig(function=f"{path}:score", **limits)) as pool:
+        with RewardPool(RewardConfig(function=function, **limits)) as pool:
             assert pool.score_all([make_sample("x")] * 16) == [Score(components={"overall": 1.0})] * 16
             printed, left_out = b"", 0
             while printed.count(b"x") + left_out <= 15 * 2**20:
@@ -236,10 +231,9 @@ def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path: Path
         all_wait.wait(PATIENCE)
         raise FULL_DISK
 
-    path = tmp_path / "batch.py"
-    path.write_text("REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError\n")
+    function = own(tmp_path, "REWARD_TYPE = 'batch'\ndef score(inputs): raise ValueError\n")
     hanging = {"function": f"{STRANGERS}:judge"}
-    config = RewardConfig(function=f"{path}:score", by_source={"slow": hanging}, workers=2, timeout_seconds=100.0)
+    config = RewardConfig(function=function, by_source={"slow": hanging}, workers=2, timeout_seconds=100.0)
     before = supervisors()
     with RewardPool(config, log_event=log_event) as pool:
         futures = [pool.submit(make_sample("x")) for _ in range(3)]

@@ -6,6 +6,7 @@ import pytest
 
 from rl_core.config.reward import RewardConfig
 from rl_core.rewards.registry import BUILTIN, resolve_rewards
+from tests.rl_core.rewards.samples import own
 
 
 def resolve(function: str, **kwargs):
@@ -59,19 +60,16 @@ def test_what_is_missing_is_named(reward_file: Path, function: str, named: str) 
     ],
 )
 def test_a_file_of_easyr1s_is_known_by_its_constants(tmp_path: Path, head: str, style: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(f"{head}\ndef score(x): ...\ndef parse(x): ...\n")
-    spec = resolve(f"{path}:score")
+    spec = resolve(own(tmp_path, f"{head}\ndef score(x): ...\ndef parse(x): ...\n"))
     assert (spec.style, spec.has_parser) == (style, style == "sample")
 
 
 @pytest.mark.parametrize("declared", ["'both'", "some_name", "3"])
 def test_a_reward_type_that_is_none_is_named(tmp_path: Path, declared: str) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(f"REWARD_TYPE = {declared}\ndef score(x): ...\n")
+    function = own(tmp_path, f"REWARD_TYPE = {declared}\ndef score(x): ...\n")
     with pytest.raises(ValueError, match="its REWARD_TYPE must be the text `batch` or `sequential`"):
-        resolve(f"{path}:score")
-    (spec,) = resolve_rewards(RewardConfig(function=f"{path}:score", reward_type="batch")).specs
+        resolve(function)
+    (spec,) = resolve_rewards(RewardConfig(function=function, reward_type="batch")).specs
     assert spec.style == "batch"
 
 

@@ -10,6 +10,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.trial import GroundTruthTrial, try_on_ground_truth
 from rl_core.types import Prompt
 from tests.rl_core.builders import make_prompt
+from tests.rl_core.rewards.samples import own
 
 
 def prompts(*answers: Answer) -> list[Prompt]:
@@ -21,13 +22,6 @@ def trial(
 ) -> GroundTruthTrial:
     config = RewardConfig(function=function, kwargs=kwargs, timeout_seconds=2.0)
     return try_on_ground_truth(config, prompts(*answers), target_template=template, accuracy_key=accuracy_key)
-
-
-def own(folder: Path, text: str) -> str:
-    """The function `score` of a user's file with this text."""
-    path = folder / "own.py"
-    path.write_text(text)
-    return f"{path}:score"
 
 
 def test_a_good_reward_has_no_problems() -> None:
@@ -187,13 +181,12 @@ def test_a_built_in_reward_that_calls_no_short_answer_right_is_a_problem(truth: 
 
 
 def test_a_reward_that_reads_the_answer_in_the_column_itself_has_no_problem(tmp_path: Path) -> None:
-    path = tmp_path / "own.py"
-    path.write_text(
+    text = (
         "def score(sample):\n"
         "    right = float(sample.response.split()[-1:] == [sample.ground_truth_text.split('####')[-1].strip()])\n"
         "    return {'overall': right, 'accuracy': right}\n"
     )
-    result = trial(f"{path}:score", GSM8K.format(5), GSM8K.format(6))
+    result = trial(own(tmp_path, text), GSM8K.format(5), GSM8K.format(6))
     assert (result.problems, result.warnings) == ([], [])
     assert trial("geoqa", "<answer> 5 </answer>", "<answer> 6 </answer>").warnings == [], "as published"
 
@@ -234,13 +227,12 @@ def test_a_reward_that_does_not_look_at_the_answer_is_a_warning(tmp_path: Path) 
 
 
 def test_a_wrong_answer_that_holds_the_true_one_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "within.py"
-    path.write_text(
+    text = (
         "def score(sample):\n"
         "    right = float(sample.ground_truth in sample.response)\n"
         "    return {'overall': right, 'accuracy': right}\n"
     )
-    (warning,) = trial(f"{path}:score", "1", "12", "3").warnings
+    (warning,) = trial(own(tmp_path, text), "1", "12", "3").warnings
     assert "for row row-0 (of 3 tried), such as '12' for '1'" in warning
 
 

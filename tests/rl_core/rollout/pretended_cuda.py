@@ -14,10 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rl_core.config.training import RolloutConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
-from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_process import prepare_process
 
 COMPILED = (
@@ -54,17 +52,10 @@ def pretend_card() -> None:
 
 def arguments_of(folder: Path, dtype: str, ranks: GeneratorRanks = WHOLE) -> Any:
     """The engine arguments of the product for a small run."""
-    from rl_core.rollout.vllm_arguments import engine_arguments, token_ban
+    from rl_core.rollout.vllm_arguments import token_ban
+    from tests.rl_core.rollout.test_vllm_arguments import small_arguments
 
-    spec = EngineSpec(
-        model=folder,
-        rollout=RolloutConfig(max_response_length=40, max_num_seqs=16),
-        dtype=dtype,
-        max_prompt_length=60,
-        images_per_prompt=1,
-        seed=1,
-    )
-    return replace(engine_arguments(spec, ranks=ranks), logits_processors=[token_ban(BANNED)])
+    return replace(small_arguments(folder, ranks=ranks, dtype=dtype), logits_processors=[token_ban(BANNED)])
 
 
 def choices(arguments: Any) -> dict[str, Any]:

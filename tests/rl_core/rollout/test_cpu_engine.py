@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from vllm.v1.request import Request
 from rl_core.device import CPU_ENGINE, takes_cpu_code
 from rl_core.rollout.cpu import float32_logits
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
+from tests.processes import printed_by
 from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
 
 WITHOUT = """
@@ -37,10 +36,8 @@ running.engine.close()
 def test_switched_off_the_engine_samples_the_same(running: Running, tmp_path: Path) -> None:
     """In a process of its own, because this one has an engine already."""
     found = tmp_path / "rollouts"
-    command = [sys.executable, "-W", "ignore", "-c", WITHOUT, str(running.policy.folder), str(found)]
-    environment = os.environ | {CPU_ENGINE: "0", "PYTHONPATH": "."}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    environment = os.environ | {CPU_ENGINE: "0", "PYTHONPATH": ".", "PYTHONWARNINGS": "ignore"}
+    printed_by(WITHOUT, running.policy.folder, found, variables=environment)
     for _ in range(2):
         running.sync()
     mine = running.generate(make_requests(running.policy.prompts(), 8), training_sampling())

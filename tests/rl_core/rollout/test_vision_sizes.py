@@ -11,9 +11,7 @@ from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.encoder_budget import MultiModalBudget
 
-from rl_core.config.training import RolloutConfig
-from rl_core.rollout.engine_spec import EngineSpec
-from rl_core.rollout.vllm_arguments import engine_arguments
+from tests.rl_core.rollout.test_vllm_arguments import small_arguments
 
 PUBLISHED = {"shortest_edge": 3136, "longest_edge": 12_845_056}
 PUBLISHED_VIDEO = {"shortest_edge": 4096, "longest_edge": 25_165_824}
@@ -36,16 +34,7 @@ def folder(request: pytest.FixtureRequest, tiny_folders: dict[str, Path], tmp_pa
 @pytest.mark.parametrize("videos", [0, 1])
 @pytest.mark.parametrize("prompt", [60, 3000, 9000])
 def test_vllm_tries_what_a_forward_pass_can_have(folder: Path, prompt: int, videos: int) -> None:
-    spec = EngineSpec(
-        model=folder,
-        rollout=RolloutConfig(max_response_length=40, max_num_seqs=16),
-        dtype="bfloat16",
-        max_prompt_length=prompt,
-        images_per_prompt=2,
-        videos_per_prompt=videos,
-        seed=1,
-    )
-    arguments = engine_arguments(spec)
+    arguments = small_arguments(folder, dtype="bfloat16", max_prompt_length=prompt, videos_per_prompt=videos)
     budget = MultiModalBudget(arguments.create_engine_config(), MULTIMODAL_REGISTRY)
     tried = budget.get_dummy_encoder_profile_inputs()
     tokens = sum(_patches(item) for _, item in tried) // 4

@@ -4,14 +4,13 @@ import gc
 import logging
 import os
 import socket
-import subprocess
-import sys
 
 import psutil
 import pytest
 import torch
 
 from rl_core.rollout.vllm_process import contained_start, prepare_process
+from tests.processes import printed_by
 
 
 def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +74,7 @@ def interfaces() -> list[tuple[str, str]]:
 
 def listened(variables: dict[str, str]) -> list[str]:
     plain = {name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENING], env=plain | variables, capture_output=True, text=True, check=True
-    )
-    return done.stdout.split()
+    return printed_by(LISTENING, variables=plain | variables).split()
 
 
 def test_process_groups_listen_on_loopback_or_where_they_are_told() -> None:

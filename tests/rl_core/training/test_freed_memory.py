@@ -1,7 +1,5 @@
-import subprocess
-import sys
-
 from rl_core.planning.memory_rows import KEPT_BYTES
+from tests.processes import printed_by
 
 MIB = 1 << 20
 
@@ -30,9 +28,7 @@ for _ in range(3):
 
 def before_and_after(mib: int) -> list[tuple[int, int]]:
     """The two numbers of each time."""
-    command = [sys.executable, "-c", FREES_BLOCKS, f"{mib}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    numbers = [int(line) for line in done.stdout.split()]
+    numbers = [int(line) for line in printed_by(FREES_BLOCKS, mib).split()]
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 

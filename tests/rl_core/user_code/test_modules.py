@@ -1,13 +1,12 @@
 """Under which names files are imported, and who finds them."""
 
 import importlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rl_core.user_code.modules import import_file
+from tests.processes import printed_by
 
 pytestmark = pytest.mark.usefixtures("own_imports")
 
@@ -65,5 +64,4 @@ def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None
         "from rl_core.user_code.modules import find_user_files; find_user_files(); find_user_files()\n"
         "import math, math_py; print(math_py.__file__, math.sqrt(4))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{tmp_path / 'math.py'} 2.0\n"
+    assert printed_by(script) == f"{tmp_path / 'math.py'} 2.0\n"

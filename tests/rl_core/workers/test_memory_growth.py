@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +13,10 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.distributed.place import RankPlace
 from rl_core.environment import ALLOCATOR
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
-from rl_core.types import Prompt, TrainGroup
-from tests.rl_core.builders import make_train_group
 from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.small_run import SMALL, prepare
 from tests.rl_core.workers.rank_life import Rank
-from tests.rl_core.workers.trials import PLAIN_TOKENS
+from tests.rl_core.workers.trials import drawn_group
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -45,7 +42,8 @@ def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]
     dataset = PreparedDataset.open(rank.run.data, "train")
     sizes = []
     for _ in range(STEPS):
-        groups = [group_of(dataset[row], generator) for row in range(place.rank, 8, place.size)]
+        rows = range(place.rank, 8, place.size)
+        groups = [drawn_group(dataset[row], generator.integers(1, LONGEST + 1, 8), generator) for row in rows]
         everything = [group for own in worker.ranks.gather(groups) for group in own]
         totals = OptimizerBatch.of(everything, longest_response=LONGEST).totals
         batch = OptimizerBatch(groups=groups, totals=totals)
@@ -54,18 +52,6 @@ def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]
         sizes.append(psutil.Process().memory_info().rss / MIB)
     worker.close()
     return sizes
-
-
-def group_of(prompt: Prompt, generator: np.random.Generator) -> TrainGroup:
-    """Made-up responses of any length."""
-    made = make_train_group(prompt.uid, lengths=tuple(generator.integers(1, LONGEST + 1, 8).tolist()))
-    samples = []
-    for sample in made.samples:
-        length = len(sample.rollout.response_ids)
-        rollout = replace(sample.rollout, response_ids=generator.integers(0, PLAIN_TOKENS, length).astype(np.int32))
-        noise = generator.normal(size=(2, length)).astype(np.float32)
-        samples.append(replace(sample, rollout=rollout, values=noise[0], returns=noise[1]))
-    return TrainGroup(prompt=prompt, samples=samples)
 
 
 @pytest.mark.parametrize(

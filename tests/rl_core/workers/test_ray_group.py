@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +98,16 @@ class Groups:
         assert isinstance(group, RayWorkerGroup)
         return group
 
+    def in_a_cluster_of_its_own(self) -> RayWorkerGroup:
+        """One worker, as on a machine with one GPU."""
+        self.close()
+        config = changed(self._config, {"cluster.device": "cpu"})
+        group = open_workers(
+            Opening(config=config, folders=self._folders, total_optimizer_steps=1), progress=SilentProgress()
+        )
+        assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
+        return group
+
     def close(self) -> None:
         shared, self._shared = self._shared, None
         if shared is not None:
@@ -116,6 +126,11 @@ def group(groups: Groups) -> RayWorkerGroup:
     return groups.shared()
 
 
+@pytest.fixture(scope="module")
+def sampling(config: RunConfig) -> Sampling:
+    return Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+
+
 def as_bytes(log_probs: list[list[Float32Array]]) -> list[bytes]:
     return [part.tobytes() for of_group in log_probs for part in of_group]
 
@@ -130,11 +145,11 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
     prepared_run: RunDirectory,
     prompts: list[Prompt],
     train_groups: list[TrainGroup],
-    config: RunConfig,
+    sampling: Sampling,
     tmp_path: Path,
 ) -> None:
     """Responses, log-probs, an update, a saved state; and it is counted here as one's own is."""
-    groups, sampling = groups_of(train_groups), Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
+    groups = groups_of(train_groups)
     requests = requests_for(prompts, 2, run_seed=1, step=1)
     found = []
     for number, each in enumerate((worker, group)):
@@ -183,9 +198,8 @@ def test_errors_come_back_as_they_are_and_the_group_goes_on(
 
 
 def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
-    group: RayWorkerGroup, prompts: list[Prompt], config: RunConfig
+    group: RayWorkerGroup, prompts: list[Prompt], sampling: Sampling
 ) -> None:
-    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     requests = requests_for(prompts, 4, run_seed=1, step=1)
     with awake_generator(group):
         left = group.generate(requests, sampling)
@@ -200,10 +214,9 @@ def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
 
 
 def test_an_error_beside_a_generation_is_the_one_that_is_raised(
-    group: RayWorkerGroup, prompts: list[Prompt], config: RunConfig
+    group: RayWorkerGroup, prompts: list[Prompt], sampling: Sampling
 ) -> None:
     """The traceback keeps the generation alive while the generator is put to rest."""
-    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
 
     def fail_in_the_middle(rollouts: RolloutStream) -> None:
         next(rollouts)
@@ -214,10 +227,9 @@ def test_an_error_beside_a_generation_is_the_one_that_is_raised(
 
 
 def test_a_snapshot_is_written_in_the_middle_of_a_generation(
-    group: RayWorkerGroup, prompts: list[Prompt], train_groups: list[TrainGroup], config: RunConfig, tmp_path: Path
+    group: RayWorkerGroup, prompts: list[Prompt], train_groups: list[TrainGroup], sampling: Sampling, tmp_path: Path
 ) -> None:
     group.take_snapshot(model_only=False, probe=groups_of(train_groups)[:1], copy=True)
-    sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
     with ThreadPoolExecutor(1) as thread, awake_generator(group):
         rollouts = group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling)
         next(rollouts)
@@ -242,24 +254,29 @@ class Outcome:
     log_probs: list[Float32Array]
 
 
-def step(
-    group: RayWorkerGroup, run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], longest: int
-) -> Outcome:
+Step = Callable[[RayWorkerGroup], Outcome]
+
+
+@pytest.fixture(scope="module")
+def step(prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], sampling: Sampling) -> Step:
     """Generate; recompute log-probs; update in two optimizer batches, the second with fewer groups than workers."""
-    group.load("policy", run.initial_model)
-    sampling = Sampling(temperature=1.0, max_tokens=longest)
-    with awake_generator(group):
-        rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
-    groups = groups_of(train_groups)
-    old = group.compute("old_log_probs", [groups])[0]
-    parts = [optimizer_batch(train_groups[1:]), optimizer_batch(train_groups[:1])]
-    result = group.update(UpdateBatch(policy=parts, check_agreement=False))
-    return Outcome(
-        responses={r.key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for r in rollouts},
-        old_log_probs=[part for of_group in old for part in of_group],
-        metrics=update_metrics(result),
-        log_probs=[part for of_group in group.compute("old_log_probs", [groups])[0] for part in of_group],
-    )
+
+    def take(group: RayWorkerGroup) -> Outcome:
+        group.load("policy", prepared_run.initial_model)
+        with awake_generator(group):
+            rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
+        groups = groups_of(train_groups)
+        old = group.compute("old_log_probs", [groups])[0]
+        parts = [optimizer_batch(train_groups[1:]), optimizer_batch(train_groups[:1])]
+        result = group.update(UpdateBatch(policy=parts, check_agreement=False))
+        return Outcome(
+            responses={r.key: (r.response_ids.tobytes(), r.log_probs.tobytes(), r.text) for r in rollouts},
+            old_log_probs=[part for of_group in old for part in of_group],
+            metrics=update_metrics(result),
+            log_probs=[part for of_group in group.compute("old_log_probs", [groups])[0] for part in of_group],
+        )
+
+    return take
 
 
 def assert_same_tokens(found: Responses, expected: Responses) -> None:
@@ -284,16 +301,10 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(
-    groups: Groups,
-    prepared_run: RunDirectory,
-    prompts: list[Prompt],
-    train_groups: list[TrainGroup],
-    config: RunConfig,
-) -> Outcome:
+def alone(groups: Groups, step: Step) -> Outcome:
     """A step of one worker with one thread."""
     one = groups.fresh(threads=1)
-    outcome = step(one, prepared_run, prompts, train_groups, config.rollout.max_response_length)
+    outcome = step(one)
     one.close()
     return outcome
 
@@ -311,19 +322,18 @@ def assert_same_step(found: Outcome, alone: Outcome) -> None:
 def test_two_workers_train_the_model_that_one_trains(
     groups: Groups,
     alone: Outcome,
+    step: Step,
     prepared_run: RunDirectory,
     prompts: list[Prompt],
     train_groups: list[TrainGroup],
-    config: RunConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With as many threads each, whatever OMP_NUM_THREADS says, responses are equal to the bit, and so are repeated
     steps. A state that two have saved, two load, to the bit. An error of one of them ends both."""
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
     two = groups.fresh(devices=2, threads=1, dealing="dynamic")
-    found, again = step(two, *arguments), step(two, *arguments)
+    found, again = step(two), step(two)
     written = save_state(two, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     two.load("policy", prepared_run.initial_model)
     two.load("saved state", tmp_path)
@@ -353,16 +363,10 @@ def test_two_workers_train_the_model_that_one_trains(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(
-    groups: Groups,
-    alone: Outcome,
-    prepared_run: RunDirectory,
-    prompts: list[Prompt],
-    train_groups: list[TrainGroup],
-    config: RunConfig,
+    groups: Groups, alone: Outcome, step: Step
 ) -> None:
-    arguments = (prepared_run, prompts, train_groups, config.rollout.max_response_length)
     pair = groups.fresh(devices=2, threads=1, sequence_parallel_size=2, tensor_parallel_size=2)
-    together = step(pair, *arguments)
+    together = step(pair)
     pair.close()
     assert_same_step(together, alone)
 
@@ -375,15 +379,12 @@ def abort_with_a_child(worker: object, folder: Path) -> None:
 
 
 def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
-    config: RunConfig, folders: WorkerFolders, groups: Groups, train_groups: list[TrainGroup], tmp_path: Path
+    groups: Groups, train_groups: list[TrainGroup], tmp_path: Path
 ) -> None:
-    """In a cluster of its own, as on a machine with one GPU. The worker has the settings of torch from its start on."""
-    groups.close()
-    own = changed(config, {"cluster.device": "cpu"})
+    """The worker has the settings of torch from its start on."""
     found = []
     for breaks in (True, False):
-        group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
-        assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
+        group = groups.in_a_cluster_of_its_own()
         found += group.compute("old_log_probs", [groups_of(train_groups)])
         head, folder = psutil.Process(group._cluster.local._head.pid), group._cluster.local._folder
         left = [head, *head.children(recursive=True)]
@@ -403,15 +404,12 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
 
 
 def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_worker(
-    config: RunConfig, folders: WorkerFolders, groups: Groups, train_groups: list[TrainGroup]
+    groups: Groups, train_groups: list[TrainGroup]
 ) -> None:
     """As systemd and Slurm send it: the run writes a checkpoint before it ends, for which it needs its worker. Ray by
     itself would end this process a minute after its service has gone."""
-    groups.close()
-    own = changed(config, {"cluster.device": "cpu"})
-    group = open_workers(Opening(config=own, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
+    group = groups.in_a_cluster_of_its_own()
     try:
-        assert isinstance(group, RayWorkerGroup) and group._cluster.local is not None
         head = psutil.Process(group._cluster.local._head.pid)
         processes = [head, *head.children(recursive=True)]
         before = group.compute("old_log_probs", [groups_of(train_groups)])

@@ -40,8 +40,13 @@ def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
     def group(prompt: Prompt) -> TrainGroup:
         lengths = generator.integers(longest // 2, longest + 1, RESPONSES)
         lengths[generator.random(RESPONSES) < 0.15] = 1
-        made = make_train_group(prompt.uid, lengths=tuple(lengths.tolist()))
-        return TrainGroup(prompt=prompt, samples=[drawn(sample) for sample in made.samples])
+        return drawn_group(prompt, lengths, generator)
+
+    return [group(dataset[number]) for number in range(PROMPTS)]
+
+
+def drawn_group(prompt: Prompt, lengths: np.ndarray, generator: np.random.Generator) -> TrainGroup:
+    """Responses of these lengths; their tokens and all that is known of them is drawn."""
 
     def drawn(sample: TrainSample) -> TrainSample:
         length = len(sample.rollout.response_ids)
@@ -50,7 +55,8 @@ def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
         rollout = replace(sample.rollout, response_ids=ids)
         return replace(sample, rollout=rollout, advantages=noise[0], values=noise[1], returns=noise[2])
 
-    return [group(dataset[number]) for number in range(PROMPTS)]
+    made = make_train_group(prompt.uid, lengths=tuple(lengths.tolist()))
+    return TrainGroup(prompt=prompt, samples=[drawn(sample) for sample in made.samples])
 
 
 class Trials:
