@@ -9,6 +9,7 @@ import torch
 from rl_core.config.run import RunConfig
 from rl_core.device import CPU_MODEL
 from rl_core.run_directory import RunDirectory
+from rl_core.types import TrainGroup
 from tests.rl_core.builders import groups_of
 from tests.rl_core.small_run import prepare
 from tests.rl_core.workers.trials import Trials, made_up_groups, quickstart, what_differs
@@ -29,22 +30,22 @@ VARIANTS = {
 IN_EVERY_TEST_RUN = ("qwen3_vl", "critic")
 """Of the variants; the others are slow tests."""
 
-Prepared = Callable[[RunConfig], RunDirectory]
+Opener = Callable[[RunConfig], tuple[Trials, list[TrainGroup]]]
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """A run's initial model and its data, one for each model family."""
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opener:
+    """A worker on a run's initial model and data, which are the same for each model family, and groups for it."""
     runs: dict[str, RunDirectory] = {}
 
-    def run_of(config: RunConfig) -> RunDirectory:
+    def open_trials(config: RunConfig) -> tuple[Trials, list[TrainGroup]]:
         source = config.model.source
         assert source.type == "tiny"
         if source.family not in runs:
             runs[source.family] = prepare(config, tmp_path_factory.mktemp("runs") / source.family)
-        return runs[source.family]
+        return Trials(config, runs[source.family]), made_up_groups(config, runs[source.family])
 
-    return run_of
+    return open_trials
 
 
 def _cases() -> list[object]:
@@ -52,26 +53,20 @@ def _cases() -> list[object]:
 
 
 @pytest.mark.parametrize("variant", _cases())
-def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, prepared: Prepared) -> None:
-    config = quickstart(*VARIANTS[variant], longest=12)
-    run = prepared(config)
-    groups = made_up_groups(run, longest=12)
-    assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
+def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, opened: Opener) -> None:
+    trials, groups = opened(quickstart(*VARIANTS[variant]))
+    assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
 
 
 @pytest.mark.parametrize("longest", [12, 40])
-def test_they_are_without_the_code_for_a_cpu_too(
-    longest: int, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = quickstart(longest=longest)
-    run = prepared(config)
-    groups = made_up_groups(run, longest=longest)
+def test_they_are_without_the_code_for_a_cpu_too(longest: int, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_MODEL, "0")
-    assert what_differs(Trials(config, run), groups, threads=8, repeats=4, steps=1) == set()
+    trials, groups = opened(quickstart(longest=longest))
+    assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
 
 
 @pytest.mark.parametrize("variant", _cases())
-def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(variant: str, prepared: Prepared) -> None:
+def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(variant: str, opened: Opener) -> None:
     # Micro-batches of four longest sequences, so that groups are split and sorted, and passes of sixteen.
     config = quickstart(
         *VARIANTS[variant],
@@ -80,9 +75,8 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
         "actor.micro_batch_size_per_device_for_experience=16",
         longest=64,
     )
-    run = prepared(config)
-    groups = made_up_groups(run, longest=64)
-    assert Trials(config, run).gap_of_the_first_ratio(groups) == 0.0
+    trials, groups = opened(config)
+    assert trials.gap_of_the_first_ratio(groups) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -93,31 +87,27 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
         ("critic and KL", "all"),
     ],
 )
-def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, prepared: Prepared) -> None:
+def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, opened: Opener) -> None:
     kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}
-    config = quickstart(*kinds[kind], longest=12)
-    run = prepared(config)
-    groups = made_up_groups(run, longest=12)
-    offloaded = quickstart(*kinds[kind], f"trainer.offload={place}", longest=12)
-    trials = [Trials(each, run) for each in (config, offloaded)]
-    expected, found = (each.outcome(groups, steps=3) for each in trials)
-    if config.algorithm.kl is not None:
+    (here, groups), (offloaded, _) = (
+        opened(quickstart(*kinds[kind], *more)) for more in ((), (f"trainer.offload={place}",))
+    )
+    expected, found = (each.outcome(groups, steps=3) for each in (here, offloaded))
+    if kind == "critic and KL":
         asked = groups_of(groups)[:2]
         expected["reference"], found["reference"] = (
-            f"{each._worker.trainer.reference_log_probs(asked)}" for each in trials
+            f"{each._worker.trainer.reference_log_probs(asked)}" for each in (here, offloaded)
         )
     assert {name for name in expected if expected[name] != found[name]} == set()
 
 
-def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(prepared: Prepared) -> None:
-    config = quickstart(*VARIANTS["critic"], longest=12)
-    run = prepared(config)
-    trials, modes = Trials(config, run), set()
+def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(opened: Opener) -> None:
+    (trials, groups), modes = opened(quickstart(*VARIANTS["critic"])), set()
     hook = torch.nn.modules.module.register_module_forward_hook(
         lambda *_: modes.add(torch.are_deterministic_algorithms_enabled())
     )
     try:
-        trials.outcome(made_up_groups(run, longest=12), steps=1)
+        trials.outcome(groups, steps=1)
     finally:
         hook.remove()
     assert modes == {True}

@@ -26,16 +26,17 @@ PLAIN_TOKENS = 256
 """The byte tokens: ids below it are text in every tiny model."""
 
 
-def quickstart(*overrides: str, longest: int) -> RunConfig:
+def quickstart(*overrides: str, longest: int = 12) -> RunConfig:
     """The quickstart with one optimizer batch of rows and responses of up to `longest` tokens."""
     rows = (f"data.train.size={PROMPTS}", "data.validation.size=1")
     return load_config(QUICKSTART, [*rows, f"rollout.max_response_length={longest}", *overrides])
 
 
-def made_up_groups(run: RunDirectory, *, longest: int) -> list[TrainGroup]:
+def made_up_groups(config: RunConfig, run: RunDirectory) -> list[TrainGroup]:
     """A batch of real prompts with made-up responses of uneven lengths, some of a single token: the border between two
     threads then lies within a group."""
     dataset, generator = PreparedDataset.open(run.data, "train"), np.random.default_rng(0)
+    longest = config.rollout.max_response_length
 
     def group(prompt: Prompt) -> TrainGroup:
         lengths = generator.integers(longest // 2, longest + 1, RESPONSES)
