@@ -56,6 +56,22 @@ def small_worker(config: RunConfig, run: RunDirectory) -> LocalWorker:
     return LocalWorker(Opening(config=config, folders=folders_of(run), total_optimizer_steps=100))
 
 
+def load_all(worker: LocalWorker, folder: Path) -> None:
+    """Every model that the worker's settings ask for, with the weights of a folder."""
+    config = worker.trainer.config
+    worker.load("policy", folder)
+    if config.algorithm.kl is not None:
+        worker.load("reference", folder)
+    if config.critic is not None:
+        worker.load("critic", folder)
+
+
+def loader_of(run: RunDirectory, config: RunConfig) -> PromptLoader:
+    """The training prompts as a run draws them."""
+    train = PreparedDataset.open(run.data, "train")
+    return PromptLoader(train, batch_size=prompts_per_draw(config), seed=config.seed, shuffle=True)
+
+
 def small_loop(
     folder: Path,
     config: RunConfig,
@@ -69,11 +85,11 @@ def small_loop(
 ) -> TrainingLoop:
     """A loop that writes into a folder of its own; it learns from one reward, and validates by another one."""
     run, silent = RunDirectory(folder), SilentProgress()
-    train, validation = (PreparedDataset.open(prepared_run.data, split) for split in ("train", "validation"))
+    validation = PreparedDataset.open(prepared_run.data, "validation")
     parts = LoopParts(
         workers=workers,
         rewards=rewards,
-        loader=PromptLoader(train, batch_size=prompts_per_draw(config), seed=config.seed, shuffle=True),
+        loader=loader_of(prepared_run, config),
         validator=Validator(config=config, prompts=validation[:], rewards=judges, progress=silent),
         store=CheckpointStore(run.checkpoints, save_limit=2),
         recorder=StepRecorder(run),

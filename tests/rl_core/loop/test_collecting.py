@@ -10,17 +10,15 @@ from rl_core.algorithms.estimators import ReMax
 from rl_core.algorithms.filters import BoundsFilter
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
-from rl_core.data.prepared import PreparedDataset
 from rl_core.loop.collecting import Collected, Collector, policy_versions
 from rl_core.loop.draws import TooFewInformativeGroups
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step_recorder import StepRecord
-from rl_core.planning.batches import prompts_per_draw
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
 from rl_core.types import GenerationRequest, RolloutKey, RolloutStream, Sampling
 from rl_core.workers.protocol import awake_generator
-from tests.rl_core.small_run import PARITY
+from tests.rl_core.small_run import PARITY, loader_of
 from tests.rl_core.steps import changed, take_step
 
 Sample = Callable[..., RolloutBatch]
@@ -50,8 +48,7 @@ def collector_of(
 
 @pytest.fixture
 def loader(prepared_run, config) -> PromptLoader:
-    dataset = PreparedDataset.open(prepared_run.data, "train")
-    return PromptLoader(dataset, batch_size=config.data.rollout_batch_size, seed=config.seed, shuffle=True)
+    return loader_of(prepared_run, config)
 
 
 @pytest.fixture
@@ -61,10 +58,8 @@ def sample(worker, parity, config, prepared_run) -> Sample:
     ) -> Collected:
         drawing = changed(filtering(config, online_filtering), {"rollout.n": n})
         collector = collector_of(worker, parity, drawing, step=1, recorded=recorded)
-        dataset = PreparedDataset.open(prepared_run.data, "train")
-        loader = PromptLoader(dataset, batch_size=prompts_per_draw(drawing), seed=config.seed, shuffle=True)
         with awake_generator(worker):
-            return collector.collect(loader.next_batch)
+            return collector.collect(loader_of(prepared_run, drawing).next_batch)
 
     return draw
 

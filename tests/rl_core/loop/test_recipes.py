@@ -10,10 +10,9 @@ from benchmarks.learning.experiments import ALGORITHMS, COUNTING
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig
-from rl_core.data.loader import PromptLoader
-from rl_core.data.prepared import PreparedDataset
 from rl_core.types import TrainGroup
 from tests.rl_core.builders import groups_of
+from tests.rl_core.small_run import load_all, loader_of
 from tests.rl_core.steps import take_step
 
 RATE = OptimConfig(lr=1e-5)
@@ -48,17 +47,10 @@ def test_a_step_raises_the_log_probs_of_what_was_better_than_expected(
     small = in_one_small_step(recipe, config)
     monkeypatch.setattr(worker.trainer, "config", small)
     monkeypatch.setattr(worker.trainer, "critic", None)
-    worker.load("policy", prepared_run.initial_model)
-    if small.algorithm.kl is not None:
-        worker.load("reference", prepared_run.initial_model)
-    if small.critic is not None:
-        worker.load("critic", prepared_run.initial_model)
-    dataset = PreparedDataset.open(prepared_run.data, "train")
-    loader = PromptLoader(dataset, batch_size=small.data.rollout_batch_size, seed=small.seed, shuffle=True)
-    kl = small.algorithm.kl
-    record = take_step(
-        loader.next_batch, step=1, config=small, workers=worker, rewards=parity, kl_coef=None if kl is None else kl.coef
-    )
+    load_all(worker, prepared_run.initial_model)
+    draw, kl = loader_of(prepared_run, small).next_batch, small.algorithm.kl
+    coef = None if kl is None else kl.coef
+    record = take_step(draw, step=1, config=small, workers=worker, rewards=parity, kl_coef=coef)
     learned = record.learned.groups
     assert gain(learned, worker.compute("old_log_probs", [groups_of(learned)])[0]) > 0.0
 

@@ -9,20 +9,19 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.trial import try_on_ground_truth
 from tests.rl_core.builders import make_prompt
-from tests.rl_core.rewards.samples import make_sample
+from tests.rl_core.rewards.samples import make_sample, own
 
 TELLING = """
 import os
 with open({log!r}, "a") as file:
     file.write(f"{{os.getpid()}}\\n")
-def judge(sample): return 1.0
+def score(sample): return 1.0
 """
 
 
 def test_a_file_is_imported_by_scoring_processes_alone(tmp_path: Path) -> None:
-    log, path = tmp_path / "imports", tmp_path / "telling.py"
-    path.write_text(TELLING.format(log=str(log)))
-    config = RewardConfig(function=f"{path}:judge")
+    log = tmp_path / "imports"
+    config = RewardConfig(function=own(tmp_path, TELLING.format(log=str(log))))
     assert not try_on_ground_truth(config, [make_prompt()], target_template=None, accuracy_key="overall").problems
     with RewardPool(config) as pool:
         assert pool.score_all([make_sample("a", "a")])[0].overall == 1.0

@@ -12,7 +12,7 @@ from rl_core.rewards import calling
 from rl_core.rewards.messages import Call, CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.worker import Functions
-from tests.rl_core.rewards.samples import make_sample, order_of
+from tests.rl_core.rewards.samples import make_sample, order_of, own
 
 pytestmark = pytest.mark.usefixtures("own_imports")
 
@@ -50,32 +50,30 @@ def test_a_full_memory_names_the_limit() -> None:
 
 
 def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("def score(sample): ...\nimport nowhere_to_be_found\n")
-    _, results, _ = answer(load(f"{tmp_path}/broken.py:score"), "x", "y")
-    why = "ModuleNotFoundError: No module named 'nowhere_to_be_found' (broken.py line 2)"
-    reason = f"could not load {tmp_path}/broken.py:score: {why}"
+    broken = own(tmp_path, "def score(sample): ...\nimport nowhere_to_be_found\n")
+    _, results, _ = answer(load(broken), "x", "y")
+    reason = f"could not load {broken}: ModuleNotFoundError: No module named 'nowhere_to_be_found' (own.py line 2)"
     assert results == [CallResult({}, None, reason)] * 2
 
 
 def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text(r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
-    _, results, _ = answer(load(f"{tmp_path}/broken.py:score"), "x")
-    reason = rf"could not load {tmp_path}/broken.py:score: OSError: half \ud83d (broken.py line 2)"
+    broken = own(tmp_path, r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
+    _, results, _ = answer(load(broken), "x")
+    reason = rf"could not load {broken}: OSError: half \ud83d (own.py line 2)"
     assert results == [CallResult({}, None, reason)]
 
 
 def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "wordy.py").write_text("def score(sample): raise OSError('word ' * 100_000)\n")
-    _, (result,), _ = answer(load(f"{tmp_path}/wordy.py:score"), "x")
+    wordy = own(tmp_path, "def score(sample): raise OSError('word ' * 100_000)\n")
+    _, (result,), _ = answer(load(wordy), "x")
     assert result.error.startswith("OSError: word word")
-    assert result.error.endswith("... (of 500009 characters) (wordy.py line 1)")
+    assert result.error.endswith("... (of 500009 characters) (own.py line 1)")
     assert len(result.error) < 2100
 
 
 @pytest.mark.parametrize("generator", ["random", "numpy.random"])
 def test_draws_from_a_global_generator_depend_on_the_sample_alone(tmp_path: Path, generator: str) -> None:
-    text = f"import random, numpy\ndef score(sample): return {generator}.random()\n"
-    (tmp_path / "drawing.py").write_text(text)
-    _, results, _ = answer(load(f"{tmp_path}/drawing.py:score"), "x", "y", "x")
+    drawing = own(tmp_path, f"import random, numpy\ndef score(sample): return {generator}.random()\n")
+    _, results, _ = answer(load(drawing), "x", "y", "x")
     first, other, again = (result.components["overall"] for result in results)
     assert first == again != other

@@ -14,7 +14,7 @@ from rl_core.distributed.place import RankPlace
 from rl_core.environment import ALLOCATOR
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from tests.rl_core.distributed.spmd import run_ranks
-from tests.rl_core.small_run import SMALL, prepare
+from tests.rl_core.small_run import SMALL, load_all, prepare
 from tests.rl_core.workers.rank_life import Rank
 from tests.rl_core.workers.trials import drawn_group
 
@@ -36,9 +36,7 @@ def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]
     os.environ.update(ALLOCATOR)
     rank = Rank.open(place, root, overrides)
     worker, generator = rank.worker, np.random.default_rng(place.rank)
-    worker.load("policy", rank.run.initial_model)
-    if worker.trainer.config.critic is not None:
-        worker.load("critic", rank.run.initial_model)
+    load_all(worker, rank.run.initial_model)
     dataset = PreparedDataset.open(rank.run.data, "train")
     sizes = []
     for _ in range(STEPS):

@@ -18,7 +18,7 @@ from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of, make_train_group
 from tests.rl_core.busy import busy_cores, threads_of_torch
-from tests.rl_core.small_run import folders_of
+from tests.rl_core.small_run import folders_of, load_all
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 PROMPTS, RESPONSES = 16, 8
@@ -72,11 +72,7 @@ class Trials:
     def outcome(self, groups: Sequence[TrainGroup], *, steps: int) -> dict[str, str]:
         """Name -> digest of everything that `steps` training steps leave."""
         worker, kl = self._worker, self._config.algorithm.kl
-        worker.load("policy", self._run.initial_model)
-        if kl is not None:
-            worker.load("reference", self._run.initial_model)
-        if self._config.critic is not None:
-            worker.load("critic", self._run.initial_model)
+        load_all(worker, self._run.initial_model)
         found: dict[str, str] = {}
         for step in range(steps):
             log_probs = worker.compute("old_log_probs", [groups_of(groups)])[0]
@@ -101,9 +97,7 @@ class Trials:
         """The largest difference between the old log-probs, recomputed for two optimizer batches, and those of the
         update's first forwards: 0 means a ratio of exactly 1."""
         worker, kl = self._worker, self._config.algorithm.kl
-        worker.load("policy", self._run.initial_model)
-        if kl is not None:
-            worker.load("reference", self._run.initial_model)
+        load_all(worker, self._run.initial_model)
         batches = [groups[: len(groups) // 2], groups[len(groups) // 2 :]]
         old = worker.compute("old_log_probs", [groups_of(batch) for batch in batches])
         sampled = [
