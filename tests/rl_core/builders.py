@@ -1,11 +1,16 @@
 """Small values for tests: prompts, rollouts and groups with ids made up from a seed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from rl_core.types import Float32Array, Group, Int32Array, Prompt, Rollout, TrainGroup, TrainSample
+
+Made = TypeVar("Made", Group, TrainGroup)
 
 
 def make_prompt(uid: str = "p0", *, length: int = 4) -> Prompt:
@@ -58,6 +63,15 @@ def make_train_group(uid: str = "p0", *, lengths: tuple[int, ...] = (3, 1), prom
         for rollout in group.rollouts
     ]
     return TrainGroup(prompt=group.prompt, samples=samples)
+
+
+def drawn_groups(
+    make: Callable[..., Made], *, prompt: int, response: int, samples: int, least: int, most: int
+) -> SearchStrategy[list[Made]]:
+    """From `least` to `most` groups that `make` makes; the other numbers are the largest, the smallest are 1."""
+    lengths = st.lists(st.integers(1, response), min_size=1, max_size=samples).map(tuple)
+    specs = st.lists(st.tuples(st.integers(1, prompt), lengths), min_size=least, max_size=most)
+    return specs.map(lambda drawn: [make(f"p{i}", lengths=n, prompt_length=p) for i, (p, n) in enumerate(drawn)])
 
 
 def groups_of(train_groups: Sequence[TrainGroup]) -> list[Group]:

@@ -11,18 +11,12 @@ from rl_core.models.packing import PackedTrees
 from rl_core.models.value import ValueModel, load_value_model
 from rl_core.training.log_prob_pass import compute_full_kl, compute_log_probs, compute_values
 from rl_core.types import Float32Array, Group
-from tests.rl_core.builders import make_group
+from tests.rl_core.builders import drawn_groups, make_group
 from tests.rl_core.models.builders import Bench, model_config, roughen, write_small_model
 
 NO_LIMIT = 1_000_000
 PASSES = ("log_probs", "full_kl", "values")
-GROUPS = st.lists(
-    st.tuples(st.integers(1, 12), st.lists(st.integers(1, 9), min_size=1, max_size=5)), min_size=1, max_size=4
-).map(
-    lambda specs: [
-        make_group(f"p{i}", lengths=tuple(lengths), prompt_length=prompt) for i, (prompt, lengths) in enumerate(specs)
-    ]
-)
+GROUPS = drawn_groups(make_group, prompt=12, response=9, samples=5, least=1, most=4)
 
 
 class Passes:

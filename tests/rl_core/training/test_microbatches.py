@@ -2,16 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_core.training.microbatches import split_into_microbatches, tree_tokens
-from tests.rl_core.builders import make_train_group
+from tests.rl_core.builders import drawn_groups, make_train_group
 
-GROUPS = st.lists(
-    st.tuples(st.integers(1, 20), st.lists(st.integers(1, 15), min_size=1, max_size=6)), min_size=1, max_size=10
-).map(
-    lambda specs: [
-        make_train_group(f"p{i}", lengths=tuple(lengths), prompt_length=prompt)
-        for i, (prompt, lengths) in enumerate(specs)
-    ]
-)
+GROUPS = drawn_groups(make_train_group, prompt=20, response=15, samples=6, least=1, most=10)
 
 
 @given(groups=GROUPS, budget=st.integers(1, 200))

@@ -19,15 +19,9 @@ from rl_core.workers.dealing import (
     shrinking_blocks,
     work_of,
 )
-from tests.rl_core.builders import groups_of, make_prompt, make_train_group
+from tests.rl_core.builders import drawn_groups, groups_of, make_prompt, make_train_group
 
-LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=4)
-GROUPS = st.lists(st.tuples(st.integers(1, 600), LENGTHS), max_size=12).map(
-    lambda specs: [
-        make_train_group(f"p{i}", lengths=tuple(lengths), prompt_length=prompt)
-        for i, (prompt, lengths) in enumerate(specs)
-    ]
-)
+GROUPS = drawn_groups(make_train_group, prompt=600, response=400, samples=4, least=0, most=12)
 WORKERS = st.integers(1, 5)
 
 
