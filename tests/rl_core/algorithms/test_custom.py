@@ -76,11 +76,6 @@ def test_what_the_text_of_a_function_says(tmp_path: Path, definition: str, kwarg
     assert tell(problems, told)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    (problem,) = CustomFilter(function="nowhere_of_mine.py:keep").problems()
-    assert problem.where == "function" and "there is no file /" in problem.what
-
-
 def test_a_secret_among_the_arguments_is_refused() -> None:
     with pytest.raises(ValueError, match="looks like a secret"):
         CustomLoss(function="mine.py:loss", kwargs={"api_key": "x"})
@@ -208,9 +203,3 @@ def test_an_estimator_gives_numbers_of_64_bits(tmp_path: Path) -> None:
 def test_the_config_says_how_many_rollouts_an_estimator_needs() -> None:
     assert CustomAdvantage(function="a.py:b").smallest_group == 2
     assert CustomAdvantage(function="a.py:b", min_group=1).smallest_group == 1
-
-
-def test_a_function_of_an_installed_package_is_found() -> None:
-    custom = CustomFilter(function="math_of_nowhere.filters:keep")
-    assert ["no module" in problem.what for problem in custom.problems()] == [True]
-    assert list(CustomLoss(function="rl_core.algorithms.trial:loss_problem").problems()) == []

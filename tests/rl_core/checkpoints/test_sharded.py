@@ -144,12 +144,17 @@ def test_a_state_that_does_not_fit_is_named_and_never_cast(tmp_path: Path) -> No
     assert not state["a"].any()
 
 
-def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entries_came(tmp_path: Path) -> None:
-    """The entries of a state that several ranks have written come back in another order."""
+def after_a_step() -> tuple[nn.Module, torch.optim.Optimizer]:
     model = nn.Linear(6, 4)
     optimizer = adamw(model)
     model(torch.ones(2, 6)).sum().backward()
     optimizer.step()
+    return model, optimizer
+
+
+def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entries_came(tmp_path: Path) -> None:
+    """The entries of a state that several ranks have written come back in another order."""
+    model, optimizer = after_a_step()
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         save_sharded(tmp_path / name, optimizer_state(model, optimizer))
@@ -159,10 +164,7 @@ def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entrie
 
 
 def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
-    model = nn.Linear(2, 2)
-    optimizer = adamw(model)
-    model(torch.ones(1, 2)).sum().backward()
-    optimizer.step()
+    model, optimizer = after_a_step()
     save_sharded(tmp_path, optimizer_state(model, optimizer))
     other = TwoPaths(1)
     with pytest.raises(MismatchedState, match="for which the model has no parameter"):

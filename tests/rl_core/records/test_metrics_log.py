@@ -82,6 +82,21 @@ def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered: list[tupl
             assert cut.path.read_bytes() == expected.path.read_bytes()
 
 
+def record_three_steps(run: RunDirectory, *places: Callable[[int], Path]) -> RunLogs:
+    """In place of all that was there; each step has a file at each of the places."""
+    for path in (run.metrics, run.timings):
+        path.unlink(missing_ok=True)
+    logs = RunLogs(run)
+    logs.cut_back(-1)
+    for step in (1, 2, 3):
+        logs.log_step(step, {"loss": step / 7})
+        logs.log_timing(step, {"total_s": 1.0})
+        for place in places:
+            place(step).parent.mkdir(exist_ok=True)
+            place(step).write_text(f"rows of step {step}")
+    return logs
+
+
 def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
     run: RunDirectory, killed_before_each_call: Callable[..., int]
 ) -> None:
@@ -89,15 +104,7 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
     seen = set()
 
     def prepare() -> None:
-        for path in (run.metrics, run.timings):
-            path.unlink(missing_ok=True)
-        logs = RunLogs(run)
-        for step in (1, 2, 3):
-            logs.log_step(step, {"loss": step / 7})
-            logs.log_timing(step, {"total_s": 1.0})
-            for path in (run.rollouts(step), run.validation(step)):
-                path.parent.mkdir(exist_ok=True)
-                path.write_text("rows")
+        record_three_steps(run, run.rollouts, run.validation)
 
     def check() -> None:
         assert steps(run.metrics) in ([1, 2, 3], [1])
@@ -115,16 +122,6 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
 def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_generated_again(
     run: RunDirectory, killed_before_each_call: Callable[..., int]
 ) -> None:
-    def prepare() -> None:
-        for path in (run.metrics, run.timings):
-            path.unlink(missing_ok=True)
-        logs = RunLogs(run)
-        logs.cut_back(-1)
-        for step in (1, 2, 3):
-            logs.log_step(step, {"loss": step / 7})
-            run.rollouts(step).parent.mkdir(exist_ok=True)
-            run.rollouts(step).write_text(f"rows of step {step}")
-
     def check() -> None:
         RunLogs(run).rewind(1)
         assert steps(run.metrics) == [1]
@@ -133,14 +130,14 @@ def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_gene
             assert run.repeated_rollouts(step).read_text() == f"rows of step {step}"
         assert not run.repeated_rollouts(1).exists()
 
-    assert killed_before_each_call(prepare, lambda: RunLogs(run).rewind(1), check) > 5
+    kills = killed_before_each_call(
+        lambda: record_three_steps(run, run.rollouts), lambda: RunLogs(run).rewind(1), check
+    )
+    assert kills > 5
 
 
 def test_rollouts_that_were_kept_are_forgotten_when_their_steps_are_done(run: RunDirectory) -> None:
-    logs = RunLogs(run)
-    for step in (1, 2, 3):
-        run.rollouts(step).parent.mkdir(parents=True, exist_ok=True)
-        run.rollouts(step).write_text("rows")
+    logs = record_three_steps(run, run.rollouts)
     logs.rewind(1)
     logs.forget_repeated(2)
     assert [path.name for path in run.repeated_rollouts(0).parent.iterdir()] == ["step-000003.parquet"]

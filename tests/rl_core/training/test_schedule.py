@@ -11,11 +11,8 @@ def rates(total_steps: int, **options) -> list[float]:
     return [scheduled_lr(step, config=config, total_steps=total_steps) for step in range(total_steps)]
 
 
-def test_warm_up_rises_linearly_to_the_rate_and_constant_stays() -> None:
+def test_warm_up_rises_linearly_and_then_the_rate_stays_or_falls_over_half_a_wave() -> None:
     assert rates(5, lr_warmup_steps=3) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
-
-
-def test_cosine_falls_over_half_a_wave_after_the_warm_up() -> None:
     found = rates(6, lr_warmup_steps=2, lr_scheduler_type="cosine")
     assert found == pytest.approx([1 / 3, 2 / 3, 1.0, 0.8535534, 0.5, 0.1464466])
 

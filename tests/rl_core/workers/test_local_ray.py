@@ -61,8 +61,8 @@ def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_
 def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever is beside the config. What it and its libraries write is seen, and the run's handler of SIGTERM stays in
-    place while the cluster starts."""
+    """Whatever is beside the config. What it and its libraries write is seen, what they warn of is logged, and the
+    run's handler of SIGTERM stays in place while the cluster starts."""
     (tmp_path / "statistics.py").write_text("raise ImportError('not the library')")
     monkeypatch.chdir(tmp_path)
     handlers, has_joined = [], threading.Event()
@@ -79,6 +79,11 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
         os.write(2, b"a library says this\n")
         return sys.path, Path("/proc/self/oom_score_adj").read_text()
 
+    def warn(actor: RankActor) -> list[Logged]:
+        actor._logs.listen()
+        warnings.warn("a library's option is deprecated", FutureWarning, stacklevel=1)
+        return list(actor.pulse().logs)
+
     with ThreadPoolExecutor(1) as pool:
         watch = pool.submit(look)
         try:
@@ -89,8 +94,11 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
     try:
         (worker,) = cluster.actors()
         path, score = ray.get(worker.__ray_call__.remote(inside))
+        (logged,) = ray.get(worker.__ray_call__.remote(warn))
     finally:
         cluster.close()
+    assert logged.name == "py.warnings", "in the run's log, and not between the bars of the terminal"
+    assert "FutureWarning: a library's option is deprecated" in logged.text
     assert {"a loss says this", "a library says this"} <= {*capsys.readouterr().err.splitlines()}
     assert path[0] == f"{REPOSITORY}"
     assert score == Path("/proc/self/oom_score_adj").read_text()
@@ -109,24 +117,6 @@ cluster = RayCluster(ClusterConfig(device="cpu"))
 os.kill(os.getpid(), signal.SIGTERM)
 cluster.close()
 """
-
-
-def test_warnings_of_a_worker_go_where_those_of_the_run_go() -> None:
-    """Into its log, which has what libraries warn of, and not between the bars of the terminal."""
-
-    def inside(actor: RankActor) -> list[Logged]:
-        actor._logs.listen()
-        warnings.warn("a library's option is deprecated", FutureWarning, stacklevel=1)
-        return list(actor.pulse().logs)
-
-    cluster = RayCluster(ClusterConfig(device="cpu"))
-    try:
-        (worker,) = cluster.actors()
-        (logged,) = ray.get(worker.__ray_call__.remote(inside))
-    finally:
-        cluster.close()
-    assert logged.name == "py.warnings"
-    assert "FutureWarning: a library's option is deprecated" in logged.text
 
 
 def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library() -> None:
