@@ -2,13 +2,16 @@
 
 import gc
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from rl_core.environment import disable_telemetry
 from tests.shared_engines import enter
 
 pytest_plugins = ["tests.samples"]
@@ -17,6 +20,7 @@ pytest_plugins = ["tests.samples"]
 for variable in [name for name in os.environ if name.startswith(("MLFLOW_TRACKING_", "PREFECT_API_"))]:
     del os.environ[variable]
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+disable_telemetry()  # before any library is imported that has one
 # Tests run side by side on all cores, some with more threads than cores, so waiting threads sleep at once. A person's
 # runs wait in another way, which changes no number: see rl_core.environment.share_cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -74,3 +78,27 @@ LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "test
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of the longest folders first, and leave the order of the others as it is."""
     items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FOLDERS])
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated MLflow database, made once by each process of tests: migrating takes seconds, copying does not."""
+    from rl_core.tracking.mlflow_access import MlflowAccess
+
+    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
+    MlflowAccess(f"sqlite:///{path}").call(lambda client: client.search_experiments())
+    return path
+
+
+@pytest.fixture
+def new_database(empty_database: Path, tmp_path: Path) -> Callable[[], str]:
+    """Makes a new SQLite database and returns its URI."""
+    made: list[Path] = []
+
+    def make() -> str:
+        path = tmp_path / f"{len(made)}.db"
+        shutil.copy(empty_database, path)
+        made.append(path)
+        return f"sqlite:///{path}"
+
+    return make

@@ -62,8 +62,11 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("baseline"))
+def place(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Place:
+    place = Place(tmp_path_factory.mktemp("baseline"))
+    for name in (place.database, "anew.db"):
+        shutil.copy(empty_database, place.folder / name)
+    return place
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,8 @@ assert "prefect" not in sys.modules
 from prefect.settings import get_current_settings
 assert get_current_settings().server.analytics_enabled is False
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    unset = {name: value for name, value in os.environ.items() if name not in TELEMETRY_OFF}
+    done = subprocess.run([sys.executable, "-c", script], env=unset, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

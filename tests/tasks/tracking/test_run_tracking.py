@@ -40,9 +40,9 @@ def shown_steps(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_every_tracker_has_every_step_after_two_attempts(
-    run: RunDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: RunDirectory, new_database: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    database = f"sqlite:///{tmp_path}/mlflow.db"
+    database = new_database()
     everywhere = {
         "mlflow_uri": database,
         "tensorboard": True,
@@ -130,15 +130,18 @@ def test_a_split_is_an_input_once_however_often_it_is_shown(new_database: Callab
 
 
 def test_no_secret_reaches_mlflow_or_the_log(
-    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run: RunDirectory,
+    new_database: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "key-0123456789")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    uri = new_database()
     config = config_with(f"tracking.mlflow_uri={uri}", "reward.kwargs.note=with key-0123456789")
     with PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(kind)).pipeline_running(None):
         pass
     assert mlflow_runs(uri)["pipeline"].data.params["reward.kwargs.note"] == "with [JUDGE_API_KEY]"
-    assert b"key-0123456789" not in (tmp_path / "mlflow.db").read_bytes()
+    assert b"key-0123456789" not in Path(uri.removeprefix("sqlite:///")).read_bytes()
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://weekly:wort-und-satz@127.0.0.1:9")
     events: list[object] = []
