@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rl_core.answers import answer_text
+from rl_core.answers import answer_text, written
 from rl_core.evaluation.items import EvaluationItem, graded_item
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.progress import Progress
@@ -65,7 +65,7 @@ def _outputs_of(record: Mapping[str, Any], number: int, seen: Counter[str]) -> l
     # In R1-V's logs this is the whole item.
     item = {**asked, **record, "question": asked.get("question", "")} if isinstance(asked, Mapping) else dict(record)
     responses = _value(item, RESPONSE_KEYS, "response")
-    truth = answer_text(_value(item, TRUTH_KEYS, "truth"))
+    truth = answer_text(written(_value(item, TRUTH_KEYS, "truth")))
     uid = str(next((item[key] for key in UID_KEYS if item.get(key) is not None), f"row-{number:06d}"))
     question = next((item[key] for key in QUESTION_KEYS if isinstance(item.get(key), str)), "")
     outputs = []

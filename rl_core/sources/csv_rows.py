@@ -22,7 +22,7 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 class CsvReader(WholeTable):
     """Reads values separated by commas below a line of names. If all values of a column are numbers, or true or false,
-    they are read as such; an empty value is null."""
+    they are read as such; an empty value is null. Answers with zeros at the end (3.50) stay as they are written."""
 
     separator: ClassVar[str] = ","
 
@@ -33,10 +33,14 @@ class CsvReader(WholeTable):
             raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
         rows = [(line, cells, _why_unreadable(cells, len(names))) for line, cells in lines]
         good = [cells for _, cells, reason in rows if reason is None]
-        typed = zip(*(_typed(column) for column in zip(*good, strict=True)), strict=True)
+        typed = zip(*self._typed_columns(names, good), strict=True)
         for line, _, reason in rows:
             origin = f"{path.name} line {line}"
             yield RawRow(dict(zip(names, next(typed), strict=True)) if reason is None else reason, path.parent, origin)
+
+    def _typed_columns(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[list[Any]]:
+        for name, column in zip(names, zip(*rows, strict=True), strict=bool(rows)):
+            yield _typed(column, keeps_zeros=name == self.columns.answer_key)
 
 
 class TsvReader(CsvReader):
@@ -65,8 +69,10 @@ def _why_unreadable(cells: Sequence[str], width: int) -> str | None:
     return None
 
 
-def _typed(column: Sequence[str]) -> list[Any]:
+def _typed(column: Sequence[str], *, keeps_zeros: bool) -> list[Any]:
     kind = _kind([text for text in column if text])
+    if kind is float and keeps_zeros and any("." in text and str(float(text)) != text for text in column):
+        return [text or None for text in column]
     return [kind(text) if text else None for text in column]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from string import ascii_uppercase
 from typing import Any, Final, Literal, get_args
 
-from rl_core.answers import Answer
+from rl_core.answers import Answer, written
 
 AnswerAs = Literal["letter", "text", "index", "number"]
 """How a row says which option is right: by its letter, by its text, counted from 0, or counted from 1."""
@@ -65,6 +65,7 @@ def _unpacked(value: Any) -> Any:
 def _checked(options: Mapping[str, Any]) -> dict[str, str]:
     if len(options) < 2:
         raise ValueError(f"there are {len(options)} options; a choice has two or more")
+    options = {letter: written(text) for letter, text in options.items()}
     for letter, text in options.items():
         if not isinstance(text, str | int | float) or _is_empty(text):
             raise ValueError(f"option {letter} is {'empty' if _is_empty(text) else type(text).__name__}, not a text")

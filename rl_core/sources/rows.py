@@ -1,7 +1,5 @@
 """A row of a source as it was read, or why it could not be read."""
 
-import datetime
-import decimal
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 
-from rl_core.answers import Answer, answer_text
+from rl_core.answers import Answer, answer_text, written
 from rl_core.digests import file_digests
 from rl_core.files import check_regular
 from rl_core.wording import shortened
@@ -168,17 +166,13 @@ class RowReader(Protocol):
 
 
 def json_value(value: Any) -> Any:
-    """The JSON form of a value in a table: times as ISO 8601, decimals as text, non-finite floats as null. Raises
+    """The JSON form of a value in a table: times and decimals as they are `written`, non-finite floats as null. Raises
     TypeError for others, such as bytes and images."""
-    match value:
-        case None | bool() | int() | str():
-            return value
+    match written(value):
+        case None | bool() | int() | str() as plain:
+            return plain
         case float():
             return value if math.isfinite(value) else None
-        case datetime.date() | datetime.time():
-            return value.isoformat()
-        case decimal.Decimal():
-            return str(value)
         case Mapping():
             return {str(key): json_value(item) for key, item in value.items()}
         case list() | tuple():

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +43,13 @@ def test_rows_of_every_format(tmp_path: Path, kind: str) -> None:
             pq.write_table(pa.Table.from_pylist(rows), path)
     outputs = read_saved_outputs(path, mode="greedy")
     assert [(*facts(output), output.extra["level"]) for output in outputs] == EXPECTED
+
+
+def test_a_date_of_a_parquet_file_is_a_truth(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"answer": [date(2026, 11, 25)], "response": ["Today."]}), path)
+    (output,) = read_saved_outputs(path, mode="greedy")
+    assert output.answer == "2026-11-25"
 
 
 def test_rows_as_r1v_logs_them(tmp_path: Path) -> None:

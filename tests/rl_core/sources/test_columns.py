@@ -3,11 +3,15 @@ import decimal
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from rl_core.sources.columns import Columns, RowParser, check_columns
 from rl_core.sources.media import images_in
 from rl_core.sources.rows import BadRow, Row
+from tests.rl_core.data.samples import local
 
 GOOD = {"problem": "<image>How many?", "images": [b"png"], "answer": "3"}
 
@@ -22,6 +26,28 @@ def test_a_complete_row_is_read_with_its_other_columns():
     assert isinstance(row, Row)
     assert (row.question, row.images, row.answer) == ("<image>How many?", (b"png",), "3")
     assert row.extra == {"level": 2, "when": "2020-01-02", "price": "1.5"}  # JSON has no form for the bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (pa.decimal128(10, 2), ["3.50", "12.00"]),
+        (pa.decimal128(12, 7), ["3.5", "12"]),
+        (pa.decimal256(60, 20), ["3.5", "12"]),
+        (pa.date32(), ["2026-11-25", "1999-01-01"]),
+        (pa.date64(), ["2026-11-25", "1999-01-01"]),
+        (pa.timestamp("s"), ["2026-11-25", "1999-01-01 14:30"]),
+        (pa.timestamp("ns"), ["2026-11-25", "1999-01-01 14:30"]),
+    ],
+)
+def test_decimals_and_dates_of_arrow_are_answers_and_options(tmp_path, kind, texts):
+    column = pc.cast(pa.array(texts), kind)
+    options = pa.array([column.to_pylist()] * 2, pa.list_(kind))
+    table = pa.table({"problem": ["?", "?"], "answer": column, "options": options})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert [row.answer for row in local(tmp_path / "rows.parquet").open()] == texts
+    chosen = local(tmp_path / "rows.parquet", columns=Columns(options_key="options", answer_as="text")).open()
+    assert [(row.answer, [*row.options.values()]) for row in chosen] == [("A", texts), ("B", texts)]
 
 
 def test_nested_values_are_kept_and_what_json_lacks_becomes_null():
@@ -79,7 +105,7 @@ def test_a_column_can_name_the_data_source():
         ({"answer": float("inf")}, "answer", "the answer is inf, which is no number"),
         ({"answer": [1.0, {"x": float("nan")}]}, "answer", "holds a number that is infinite or none at all"),
         ({"answer": b"3"}, "answer", "the answer (bytes) is no text, number,"),
-        ({"answer": [datetime.date(2026, 1, 2)]}, "answer", "the answer (list) is no text,"),
+        ({"answer": [b"3"]}, "answer", "the answer (list) is no text,"),
         ({"problem": None}, "problem", "the question is missing"),
         ({"problem": 7}, "problem", "int, not text"),
         ({"images": [None]}, "problem", "1 <image> in the question and 0 image"),

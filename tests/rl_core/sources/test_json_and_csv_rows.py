@@ -74,6 +74,8 @@ def test_a_csv_gives_values_of_the_kind_of_their_column(tmp_path: Path) -> None:
         (["0", "0.5"], [0.0, 0.5]),
         (["nan", "1_000"], ["nan", "1_000"]),
         (["2020-01-01", "None"], ["2020-01-01", "None"]),
+        (["3.50", "", "4"], ["3.50", None, "4"]),
+        (["4.0", "2.5"], [4.0, 2.5]),
     ],
 )
 def test_no_value_loses_anything_to_its_columns_kind(tmp_path: Path, column: list[str], read: list[Any]) -> None:
