@@ -72,14 +72,6 @@ class DataConfig(Section):
                 f"{self.min_pixels} is above data.max_pixels {self.max_pixels}, so no image has an allowed size",
                 "lower it, or raise data.max_pixels",
             )
-        weights, train = self.source_weights, self.train
-        # Where a column names the data sources, only the rows tell them.
-        if weights is not None and train.parts and not train.names_its_rows and set(weights) != set(train.parts):
-            yield Problem(
-                "source_weights",
-                f"it names {', '.join(weights) or 'nothing'}, and data.train has {', '.join(train.parts)}",
-                "give each source of the mixture a weight, or none of them",
-            )
 
 
 ARRANGING: Final[Mapping[str, bool | set[str]]] = {

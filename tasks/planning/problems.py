@@ -183,7 +183,7 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
     ]
     train = split_glance(config.data.train, "data.train", glances)
     validation = split_glance(config.data.validation, "data.validation", glances)
-    if train.names is not None and not config.data.train.parts:  # planning looks at mixtures
+    if train.names is not None:
         problems += _weight_problems(config, train.names)
     if train.names is not None and validation.names is not None:
         problems += _judged_name_problems(config, train.names | validation.names)
