@@ -101,7 +101,7 @@ def doctor(
     if not device and (config or devices or output):
         raise ValueError("--config, --devices and --output say how to check the device: add --device")
     if device:
-        from flows.commands.device import check_device
+        from flows.commands.doctor import check_device
         from rl_core.config.loading import load_config
         from tasks.cache.named_files import NamedFiles, located_config
 

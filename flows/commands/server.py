@@ -10,11 +10,8 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from flows.commands.ui import PageServer, Serving, page_servers, worker_server
+from flows.commands.ui import POOL, PageServer, Serving, page_servers, worker_server
 from flows.process.embedded_server import named_when_away
-
-POOL = "local"
-"""Name of the work pool in prefect.yaml."""
 
 DEVICES = "devices"
 """Name of the queue in prefect.yaml. It allows one run for each group of devices, because two runs on the same devices
@@ -109,13 +106,12 @@ def serve_with_workers(
 
 def _workers(groups: Sequence[str], *, worker_port: int, prefect_port: int) -> list[PageServer]:
     if not groups:
-        return [worker_server(pool=POOL, port=worker_port, prefect_port=prefect_port)]
-    plain = worker_server(pool=POOL, port=worker_port, prefect_port=prefect_port, options=["--work-queue", OTHERS])
+        return [worker_server(port=worker_port, prefect_port=prefect_port)]
+    plain = worker_server(port=worker_port, prefect_port=prefect_port, options=["--work-queue", OTHERS])
     return [
         plain,
         *(
             worker_server(
-                pool=POOL,
                 port=worker_port + number,
                 prefect_port=prefect_port,
                 name=f"group {group}",

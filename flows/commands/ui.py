@@ -19,6 +19,9 @@ from flows.printing import last_lines
 from flows.settings import set_flow_defaults
 
 _HOST = "127.0.0.1"
+POOL = "local"
+"""Name of the work pool in prefect.yaml."""
+
 _START_SECONDS = 120.0
 _SHOWN_LINES = 15
 
@@ -73,16 +76,15 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
 
 def worker_server(
     *,
-    pool: str,
     port: int,
     prefect_port: int,
     name: str = "worker",
     options: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> PageServer:
-    """A worker that runs the deployments of a work pool, which it makes if it is not there; its address is its health
+    """A worker that runs the deployments of the pool, which it makes if it is not there; its address is its health
     check. The runs that it carries out have the variables of `environment` too."""
-    start = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--with-healthcheck"]
+    start = ["prefect", "worker", "start", "--pool", POOL, "--type", "process", "--with-healthcheck"]
     return PageServer(
         name=name,
         port=port,

@@ -67,9 +67,9 @@ def _carry_out_runs(
             logger.error("no further run is started; the set ends when those that were begun have ended: %s", error)
         raise
     finally:
-        running.wait_for_all()
+        failures = running.failures()
     stop.raise_if_requested()
-    return [EndedRun(plan=plan, failure=why) for plan, why in zip(planned, running.failures(), strict=True)]
+    return [EndedRun(plan=plan, failure=why) for plan, why in zip(planned, failures, strict=True)]
 
 
 class _RunningRuns:
@@ -105,12 +105,8 @@ class _RunningRuns:
             self._stop.raise_if_requested()
             futures.wait([newest], timeout=_SECONDS_BETWEEN_LOOKS)
 
-    def wait_for_all(self) -> None:
-        """Wait until all runs that were begun have ended."""
-        futures.wait([future.wrapped_future for future in self._begun])
-
     def failures(self) -> list[str | None]:
-        """Why each run, all of which have ended, did not finish."""
+        """Wait until all runs that were begun have ended. Returns why each of them did not finish."""
         for future in self._begun:
             future.wait()  # after which it knows the state
         states = [future.state for future in self._begun]

@@ -7,7 +7,6 @@ from typing import Any
 
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import GroupAccuracy
-from rl_core.evaluation.reproduction import Reproduction
 from rl_core.evaluation.statistics import SIGNIFICANT, Interval
 from rl_core.files import atomic_write_json, atomic_write_text
 from rl_core.redaction import redact
@@ -187,21 +186,16 @@ def _headline_metrics(page: ReproductionPage) -> dict[str, float]:
     and each seed's accuracy, and the difference to its last good runs."""
     metrics = {"alarms": float(len(page.alarms))}
     for result in (row.result for row in page.rows):
-        if result.reproduction is not None:
-            metrics |= _accuracy_metrics(result.name, result.reproduction)
+        if (found := result.reproduction) is not None:
+            metrics[f"accuracy/{result.name}"] = found.trained.mean
+            if found.trained.over_seeds is not None:
+                low, high = found.trained.over_seeds
+                metrics |= {f"ci95_low/{result.name}": low, f"ci95_high/{result.name}": high}
+                for seed, accuracy in zip(found.seeds, found.trained.by_seed, strict=True):
+                    metrics[f"accuracy_by_seed/{result.name}/seed {seed}"] = accuracy
         if result.drift is not None:
             metrics[f"difference/{result.name}"] = result.drift.comparison.difference
     return metrics
-
-
-def _accuracy_metrics(name: str, found: Reproduction) -> dict[str, float]:
-    mean = {f"accuracy/{name}": found.trained.mean}
-    if found.trained.over_seeds is None:
-        return mean
-    low, high = found.trained.over_seeds
-    by_seed = zip(found.seeds, found.trained.by_seed, strict=True)
-    seeds = {f"accuracy_by_seed/{name}/seed {seed}": accuracy for seed, accuracy in by_seed}
-    return {**mean, f"ci95_low/{name}": low, f"ci95_high/{name}": high, **seeds}
 
 
 def markdown(page: ReproductionPage, out: Path) -> str:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +174,10 @@ class RunStorage:
         for record in records:
             for path, file in record.files.items():
                 if file.sha256 not in known:
-                    _link(self._run.root / path, links / path)
+                    (links / path).parent.mkdir(parents=True, exist_ok=True)
+                    # Two records may have this file, or there are no hard links here: a change is copied the next time.
+                    with suppress(OSError):
+                        os.link(self._run.root / path, links / path)
         return _Snapshot(records=records, root=self._run.root, links=links, chain=self._chain, asked_in=copy_context())
 
     def _carry_out(self, store: RunStore, snapshot: _Snapshot) -> None:
@@ -215,11 +219,3 @@ def _may_be_copied(name: str, store: RunStore, snapshot: _Snapshot) -> bool:
     ours = next((record for record in snapshot.records if record.name == PROGRESS), None)
     theirs = store.records().get(PROGRESS)
     return progress_of(theirs, snapshot.chain) <= progress_of(ours, snapshot.chain)
-
-
-def _link(file: Path, link: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file, link)
-    except OSError:  # two records have this file, or there are no hard links here: a change is copied the next time
-        return

@@ -96,5 +96,5 @@ def test_options_of_the_device_are_refused_without_it() -> None:
 
 
 def test_the_checks_are_known_without_torch() -> None:
-    code = "import sys, flows.commands.device; sys.exit('torch' in sys.modules)"
+    code = "import sys, flows.commands.doctor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
