@@ -80,12 +80,16 @@ class Check:
         seconds: How long its process may take.
     """
 
-    name: str
     holds: tuple[str, ...]
     function: str
     advice: str
     devices: int = 1
     seconds: float = _SECONDS
+
+    @property
+    def name(self) -> str:
+        """The function's name with its argument, such as `agreement float32`."""
+        return " ".join(self.function.split(":")[1:]).replace("_findings", "")
 
 
 TOLERANCE: Final = 0.1

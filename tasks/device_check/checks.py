@@ -27,7 +27,6 @@ def of_update(kind: str) -> tuple[str, str, str]:
 
 
 SOFTWARE: Final = Check(
-    name="software",
     holds=("driver, CUDA and torch agree on the device",),
     function="tasks.device_check.software:software_findings",
     advice="torch does not start: install the extra gpu anew (make install ACCELERATOR=gpu)",
@@ -38,25 +37,21 @@ _GENERATOR: Final = "vLLM does not work here: set rollout.enforce_eager: true, a
 
 TINY_CHECKS: Final = (
     Check(
-        name="attention",
         holds=("attention over trees",),
         function="tasks.device_check.attention:attention_findings",
         advice="set model.attention: sdpa",
     ),
     Check(
-        name="agreement in float32",
         holds=("generator and trainer agree in float32",),
         function="tasks.device_check.generation:agreement_findings:float32",
         advice=_GENERATOR,
     ),
     Check(
-        name="agreement in bfloat16",
         holds=("generator and trainer agree in bfloat16",),
         function="tasks.device_check.generation:agreement_findings:bfloat16",
         advice=_GENERATOR,
     ),
     Check(
-        name="sleep",
         holds=(
             "a sleeping generator gives its memory back",
             "the generator sleeps and wakes: the same responses again",
@@ -65,37 +60,31 @@ TINY_CHECKS: Final = (
         advice="vLLM's sleep mode does not work here: send device.json",
     ),
     Check(
-        name="abort",
         holds=("a generation is aborted: the same responses again",),
         function="tasks.device_check.generation:abort_findings",
         advice="do without algorithm.online_filtering, and send device.json",
     ),
     Check(
-        name="restart",
         holds=("the generator ends and starts again: the same responses again",),
         function="tasks.device_check.generation:restart_findings",
         advice="start the command again for each stage, and send device.json",
     ),
     Check(
-        name="training",
         holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
         function="tasks.device_check.variants:training_findings",
         advice="set trainer.async_save: false, and send device.json",
     ),
     Check(
-        name="LoRA, merged",
         holds=("LoRA, merged in the generator: 2 steps train and agree",),
         function="tasks.device_check.variants:lora_findings:merged",
         advice="set model.lora.generator_weights: separate, or model.lora: null",
     ),
     Check(
-        name="LoRA, separate",
         holds=("LoRA, separate in the generator: 2 steps train and agree",),
         function="tasks.device_check.variants:lora_findings:separate",
         advice="set model.lora.generator_weights: merged",
     ),
     Check(
-        name="offload",
         holds=(
             "trainer.offload: optimizer gives the numbers of none",
             "trainer.offload: all gives the numbers of none",
@@ -104,21 +93,18 @@ TINY_CHECKS: Final = (
         advice="set trainer.offload: none",
     ),
     Check(
-        name="tensor parallel",
         holds=("a generator of two devices agrees",),
         function="tasks.device_check.variants:tensor_parallel_findings",
         advice="set cluster.tensor_parallel_size: 1",
         devices=2,
     ),
     Check(
-        name="FSDP2",
         holds=("FSDP2 over all devices has the gradient norm of 1",),
         function="tasks.device_check.variants:sharding_findings",
         advice="look at NCCL_DEBUG=INFO; set cluster.devices: 1, or cluster.sharding: none",
         devices=2,
     ),
     Check(
-        name="bandwidth",
         holds=("the devices add up a tensor",),
         function="tasks.device_check.speed:bandwidth_findings",
         advice="look at NCCL_DEBUG=INFO, and try NCCL_P2P_DISABLE=1",
@@ -126,7 +112,6 @@ TINY_CHECKS: Final = (
         seconds=180.0,
     ),
     Check(
-        name="speed",
         holds=("speed of matrix products and copies",),
         function="tasks.device_check.speed:speed_findings",
         advice="the driver may be at fault: look at dmesg for Xid errors",
@@ -140,9 +125,8 @@ _CONFIGURED_SECONDS: Final = 1800.0
 """A model of 7 billion weights is written, read twice and compiled in some minutes."""
 
 
-def _configured(name: str, function: str, holds: tuple[str, ...], config: RunConfig) -> Check:
+def _configured(function: str, holds: tuple[str, ...], config: RunConfig) -> Check:
     return Check(
-        name=name,
         holds=holds,
         function=f"tasks.device_check.{function}",
         advice="the configured model does not fit or does not start: take the keys that sightline plan names, and send "
@@ -158,9 +142,9 @@ def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
         return TINY_CHECKS
     return (
         *TINY_CHECKS,
-        _configured("configured generator", "configured_generator:generator_findings", GENERATOR, config),
-        _configured("configured update, long", "configured_update:update_findings:long", of_update("long"), config),
-        _configured("configured update, short", "configured_update:update_findings:short", of_update("short"), config),
+        _configured("configured_generator:generator_findings", GENERATOR, config),
+        _configured("configured_update:update_findings:long", of_update("long"), config),
+        _configured("configured_update:update_findings:short", of_update("short"), config),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.commands import device
+from flows.commands import doctor as device
 from rl_core.config.loading import load_config
 from tasks.device_check import checks
 from tasks.device_check.check import Check
@@ -56,7 +56,6 @@ def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_l
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dies = Check(
-        name="dies",
         holds=("first", "the generator sleeps and wakes"),
         function="tests.tasks.device_check.endings:dies",
         advice="set rollout.enforce_eager: true",

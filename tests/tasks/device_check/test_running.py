@@ -16,7 +16,7 @@ from tests.tasks.finished_run import config_with
 
 
 def check_of(function: str, **fields: Any) -> Check:
-    values: dict[str, Any] = {"name": function, "holds": ("first", "second", "third"), "advice": "set a key"} | fields
+    values: dict[str, Any] = {"holds": ("first", "second", "third"), "advice": "set a key"} | fields
     return Check(function=f"tests.tasks.device_check.endings:{function}", **values)
 
 
@@ -66,10 +66,10 @@ def test_a_process_that_finds_nothing_fails(tmp_path: Path) -> None:
 
 
 def all_findings(monkeypatch: pytest.MonkeyPatch, *made: Check, devices: int | None = None) -> list[Finding]:
-    monkeypatch.setattr(checks, "SOFTWARE", check_of("ends_well", name="software"))
+    monkeypatch.setattr(checks, "SOFTWARE", check_of("ends_well"))
     told: list[str] = []
     findings = [finding for _, finding in checks.device_findings(made, devices=devices, config=None, show=told.append)]
-    assert told[0] == "software"
+    assert told[0] == "ends_well"
     return findings
 
 
