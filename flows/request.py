@@ -121,7 +121,7 @@ def split_address(name: str) -> tuple[str | None, str]:
 def _fetched(run: RunDirectory, address: str) -> bool:
     """Fetch the config of a run. Returns whether there is a copy of the run."""
     # Imported here, since planning a run of this machine needs no storage.
-    from tasks.storage.fetching import bring_settings
+    from tasks.storage.contents import bring_settings
     from tasks.storage.run_storage import run_store
 
     try:

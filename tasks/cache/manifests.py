@@ -26,7 +26,7 @@ from rl_core.files import atomic_write_json, is_regular, read_json
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from tasks.cache.software import Software, differences, in_words, made_again
-from tasks.cache.stage_parts import Parts, stages_before, what_changed
+from tasks.cache.stages import Parts, stages_before, what_changed
 
 GROWING_FILE = "metrics.jsonl"
 """The log that later epochs append to. A manifest covers the bytes that were there when its stage ended."""
@@ -42,7 +42,7 @@ class StageManifest:
         result: Small JSON values that later stages and the report read.
         finished_at: UTC, ISO 8601.
         reused_from: Name of the run that made it; None when this run did.
-        parts: The parts that the digest covers (tasks.cache.stage_parts).
+        parts: The parts that the digest covers (tasks.cache.stages).
         software: What made it, and the stages before it (tasks.cache.software).
     """
 
@@ -89,15 +89,13 @@ class WantedStage:
 
 def software_before(run: RunDirectory, parts: Parts) -> dict[str, Software]:
     """[stage] -> the software of the finished stages in a run that a stage of these parts reads."""
-    manifests = {stage: _manifest_of(run, stage) for stage in stages_before(parts)}
-    return {stage: found.software for stage, found in manifests.items() if found is not None}
-
-
-def _manifest_of(run: RunDirectory, stage: str) -> StageManifest | None:
-    if stage != "training":
-        return read_manifest(run, stage)
-    epochs = manifests_of_epochs(run)
-    return read_manifest(run, epochs[-1].stem) if epochs else None
+    found = {}
+    for stage in stages_before(parts):
+        epochs = manifests_of_epochs(run) if stage == "training" else []
+        manifest = read_manifest(run, epochs[-1].stem if epochs else stage)
+        if manifest is not None:
+            found[stage] = manifest.software
+    return found
 
 
 def reached_target(epoch: StageManifest) -> bool:
@@ -113,7 +111,12 @@ def manifests_of_epochs(run: RunDirectory) -> list[Path]:
 
 def describe_outputs(root: Path, paths: Iterable[Path]) -> dict[str, FileRecord]:
     """Hash every file at or below `paths`; keys are relative to `root`. Raises FileNotFoundError."""
-    return records_below(root, sorted(file for path in paths for file in _files_at(path)))
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"the stage should have written {path}")
+        files += [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return records_below(root, sorted(files))
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -167,11 +170,3 @@ def _problem_of(file: Path, output: FileRecord) -> str | None:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return None if found == output.sha256 else "was altered"
-
-
-def _files_at(path: Path) -> list[Path]:
-    if path.is_dir():
-        return [file for file in path.rglob("*") if file.is_file()]
-    if not path.is_file():
-        raise FileNotFoundError(f"the stage should have written {path}")
-    return [path]

@@ -9,13 +9,61 @@ before it, and the bytes of the files that the config names. The software that m
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from rl_core.config.data import ARRANGING
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
+from rl_core.user_code.function import file_named
+from rl_core.wording import first_of
 from tasks.cache.named_files import NamedFiles, located_config
-from tasks.cache.stage_parts import parts_of
+
+Parts = Mapping[str, str]
+"""[name of a part, as a user knows it: "actor.optim.lr", "rewards/count.py"] -> hash of its value."""
+
+_UPSTREAM = "what comes before: "
+_PARTS_OF_STAGES = {"training-rows": "prepare"}
+"""[part of a stage] -> the stage that makes it."""
+
+
+def parts_of(depends_on: Mapping[str, Any], *, after: Mapping[str, str]) -> dict[str, str]:
+    """The hash of each part that a stage's digest covers, the digests of the stages before it included."""
+    parts = {_name(path): digest_of(value) for path, value in _leaves(depends_on, ())}
+    upstream = {f"{_UPSTREAM}{name}": digest for name, digest in after.items()}
+    return {**parts, **upstream}
+
+
+def stages_before(parts: Parts) -> list[str]:
+    """The stages whose results a stage of these parts reads; `training` stands for its last epoch."""
+    names = [name.removeprefix(_UPSTREAM) for name in parts if name.startswith(_UPSTREAM)]
+    return sorted({_PARTS_OF_STAGES.get(name, name) for name in names})
+
+
+def what_changed(before: Parts, now: Parts) -> str:
+    """The parts that have changed, in words; of the stages before only where no part of the stage itself has."""
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    own = [name for name in names if not name.startswith(_UPSTREAM)] or names
+    return f"{first_of(own)} changed"
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _leaves(part, (*path, str(name)))
+    else:
+        yield path, value
+
+
+def _name(path: tuple[str, ...]) -> str:
+    match path:
+        case ("reward", "code", function, part) | ("code", function, part):
+            own_file = file_named(function)
+            return part if own_file is None else (Path(own_file).parent / part).as_posix()
+        case ("reward", "reward", *keys):
+            return ".".join(("reward", *keys))
+    return ".".join(path)
+
 
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that describe their own run, so that they cannot be taken over from another one."""
@@ -173,6 +221,12 @@ def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     training = _training_parts(config, files) | {"length": _training_length(config)}
     judging = _evaluation_parts(config, files)
     trained = judging | {"merge.checkpoint": config.merge.checkpoint}
+    before_training = {
+        "seed": config.seed,
+        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
+        "data.shuffle": config.data.shuffle if config.cold_start else None,
+        "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
+    }
     merging = {"merge": config.merge.model_dump(exclude={"push"})}
     evaluations = ("evaluate-base", "evaluate-trained")
     pushed = {"merge.push": config.merge.push}
@@ -180,7 +234,7 @@ def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     return [
         Stage(name="prepare", kind="prepare", after=(), depends_on=preparation),
         Stage(name="training-rows", kind="prepare", after=(), depends_on=without_held_out),
-        Stage(name="cold-start", kind="cold-start", after=("training-rows",), depends_on=_cold_start_parts(config)),
+        Stage(name="cold-start", kind="cold-start", after=("training-rows",), depends_on=before_training),
         Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=training),
         Stage(name="evaluate-base", kind="evaluate", after=("prepare", "cold-start"), depends_on=judging),
         Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
@@ -226,15 +280,6 @@ def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
         _HELD_OUT: files.fingerprint("validation", config.data.validation),
         "the rows of cold_start.source": files.fingerprint("cold_start", own_source) if own_source else None,
         "cold_start.target_template": cold.target_template if cold else None,
-    }
-
-
-def _cold_start_parts(config: RunConfig) -> dict[str, Any]:
-    return {
-        "seed": config.seed,
-        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
-        "data.shuffle": config.data.shuffle if config.cold_start else None,
-        "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
     }
 
 

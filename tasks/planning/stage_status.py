@@ -12,8 +12,17 @@ from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_made_again, why_not_taken
 from tasks.cache.software import Software, changes_since, in_words, made_from, software_of_stages
-from tasks.cache.stage_parts import Parts, stages_before
-from tasks.cache.stages import OWN_STAGES, Chain, epoch_chain, epoch_stage, kind_of, stage_digests, stage_parts
+from tasks.cache.stages import (
+    OWN_STAGES,
+    Chain,
+    Parts,
+    epoch_chain,
+    epoch_stage,
+    kind_of,
+    stage_digests,
+    stage_parts,
+    stages_before,
+)
 from tasks.resuming.training_start import WantedTraining, last_step, training_start
 from tasks.resuming.training_state import longest_to_take, why_no_epochs
 

@@ -29,8 +29,7 @@ from tasks.cache.manifests import (
     read_manifests,
 )
 from tasks.cache.software import Software, continued
-from tasks.cache.stage_parts import what_changed
-from tasks.cache.stages import Chain, kind_of
+from tasks.cache.stages import Chain, kind_of, what_changed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

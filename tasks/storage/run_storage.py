@@ -22,8 +22,16 @@ from rl_core.progress import LogEvent
 from rl_core.run_directory import RunDirectory
 from rl_core.storage.store import Record, RunStore, TakenOver
 from tasks.cache.stages import Chain
-from tasks.storage.contents import PROGRESS, complete_checkpoints, is_of_training, progress_of, records_of_run
-from tasks.storage.fetching import bring_settings, bring_stage, bring_training
+from tasks.storage.contents import (
+    PROGRESS,
+    bring_settings,
+    bring_stage,
+    bring_training,
+    complete_checkpoints,
+    is_of_training,
+    progress_of,
+    records_of_run,
+)
 
 logger = logging.getLogger(__name__)
 

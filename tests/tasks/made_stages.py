@@ -6,8 +6,7 @@ from rl_core.config.run import RunConfig
 from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.software import Software, made_from, software_of_stages
-from tasks.cache.stage_parts import stages_before
-from tasks.cache.stages import kind_of, stage_digests, stage_parts
+from tasks.cache.stages import kind_of, stage_digests, stage_parts, stages_before
 
 
 def made_now(

@@ -10,8 +10,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import stage_paths, why_made_again
-from tasks.cache.stage_parts import what_changed
-from tasks.cache.stages import stage_digests, stage_parts
+from tasks.cache.stages import stage_digests, stage_parts, what_changed
 from tests.tasks.finished_run import finish_stage
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
