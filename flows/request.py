@@ -44,7 +44,7 @@ class ResolvedRun:
         """How the files that the config names are read: from where the config says; or, for a continued run, as the
         run's folder keeps them (rewards only if `is_frozen`)."""
         if not self.is_continued:
-            return NamedFiles()
+            return NamedFiles(paths_from=self.config.paths_from)
         return files_of_run(self.config, self.run, is_frozen=is_frozen)
 
 

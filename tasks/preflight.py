@@ -39,6 +39,7 @@ def preflight(run: str) -> list[str]:
     with context.stop.breaking_off(), context.progress.wait("look for problems, and try the reward"):
         is_prepared = is_recorded(context.run, "prepare", context.stages.digests["prepare"])
         problems = find_problems(context.located, context.run, is_prepared=is_prepared)
+        problems += context.stages.files.problems()
         raise_if_fatal(problems)
         problems += node_problems(context.located, context.run)
     raise_if_fatal(problems)

@@ -83,7 +83,7 @@ def evaluate(
     model = model and str(path_of(model, runs_dir))
     if config is not None and model is not None and not (protocols or outputs):
         _refuse(context, {"items"}, "a CONFIG or ROWS, which are the items")
-        given = {"prompt": prompt and str(prompt), "samples": samples, "limit": limit, "seed": seed}
+        given = {"prompt": prompt and str(prompt.absolute()), "samples": samples, "limit": limit, "seed": seed}
         changed = [f"{_KEYS[name]}={json.dumps(value)}" for name, value in given.items() if value is not None]
         changed += all_overrides(changes, overrides)
         with tempfile.TemporaryDirectory() as scratch:

@@ -103,9 +103,9 @@ def doctor(
     if device:
         from flows.commands.doctor import check_device
         from rl_core.config.loading import load_config
-        from tasks.cache.named_files import NamedFiles, located_config
+        from tasks.cache.named_files import located_config
 
-        checked = None if config is None else located_config(load_config(config), NamedFiles())
+        checked = None if config is None else located_config(load_config(config))
         raise typer.Exit(check_device(output, Console(), config=checked, devices=devices))
     from flows.commands.doctor import examine
 

@@ -63,6 +63,7 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers, gpu=gpu)
+    problems += files.problems()
     problems += [] if is_prepared else answer_problems(located)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):

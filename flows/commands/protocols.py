@@ -36,6 +36,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource
+from rl_core.user_code.function import file_named
 from tasks.cache.named_files import located_config
 from tasks.new_config.writing import config_of_rows
 from tasks.planning.trials import evaluation_problems
@@ -123,13 +124,18 @@ def config_to_ask(
             str(target), media_dir=media, reward=reward, model=model, folder=folder, overrides=overrides
         )
         say_columns(found, console)
+        doubts = []
     else:
         if media_dir is not None:
             raise ValueError("--media-dir has no effect with a CONFIG: change data.validation.media_dir by --set")
+        if reward is not None and (file := file_named(reward)) is not None:
+            reward = f"{Path(file).absolute()}{reward.removeprefix(file)}"  # of the command line, and not of the config
         graded = [] if reward is None else [f"reward={{function: {json.dumps(reward)}}}"]
         resolved = resolve_run(target, [*graded, *overrides])
-        config = located_config(resolved.config, resolved.files(is_frozen=True))
-    problems = evaluation_problems(config)
+        files = resolved.files(is_frozen=True)
+        config = located_config(resolved.config, files)
+        doubts = files.problems()
+    problems = [*evaluation_problems(config), *doubts]
     raise_if_fatal(problems)
     for problem in problems:
         say(console, str(problem), label="[yellow]warning[/yellow]")

@@ -21,6 +21,7 @@ from rl_core.wording import MOST_SHOWN, shortened
 
 Tree = dict[str, Any]
 
+_PATHS_FROM: Final = "paths_from"
 _LONGEST_REFUSAL: Final = 400
 _MOST_PLACES: Final = 3
 
@@ -30,8 +31,9 @@ class ConfigError(ValueError):
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a YAML file, follow `extends:`, apply `key.path=value` overrides and validate. Paths inside a config are
-    relative to the working directory, as on a command line; `extends:` is relative to the file that says it.
+    """Read a YAML file, follow `extends:`, apply `key.path=value` overrides and validate. Paths inside a config
+    start from `paths_from`, which is its own folder and those of the files that it extends unless it says others;
+    `extends:` is relative to the file that says it.
 
     Raises:
         ConfigError: a file is missing or no YAML mapping, `extends:` runs in a circle, the file is one of EasyR1's, or
@@ -72,6 +74,7 @@ def read_tree(path: Path) -> Tree:
     """The file's mapping laid over the mapping of the file that it extends, and so on. Raises ConfigError where a file
     is missing or no YAML mapping, or `extends:` runs in a circle."""
     layers, seen = [read_yaml(path)], [os.path.realpath(path)]
+    folders = _folders_of(layers[-1], seen[-1])
     while (parent := layers[-1].pop("extends", None)) is not None:
         if not isinstance(parent, str):
             wrong = type(parent).__name__
@@ -84,10 +87,17 @@ def read_tree(path: Path) -> Tree:
         seen.append(os.path.realpath(file))
         if seen[-1] in seen[:-1]:
             raise ConfigError(f"`extends:` runs in a circle: {' -> '.join(seen)}")
+        folders += _folders_of(layers[-1], seen[-1])
     merged = layers.pop()
     while layers:
         merged = merge_trees(merged, layers.pop())
-    return merged
+    return merged | {_PATHS_FROM: list(dict.fromkeys(folders))}
+
+
+def _folders_of(layer: Tree, file: str) -> list[Any]:
+    """Takes `paths_from` out of a layer: the folder of its file where it has none."""
+    folders = layer.pop(_PATHS_FROM, [os.path.dirname(file)])  # noqa: PTH120 - of a text
+    return folders if isinstance(folders, list) else [folders]
 
 
 def read_yaml(path: Path) -> Tree:

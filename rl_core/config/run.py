@@ -43,6 +43,9 @@ class RunConfig(Section):
 
     experiment: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=_LONGEST_NAME)
     """Name of the experiment, with which the run's name begins."""
+    paths_from: tuple[str, ...] = ()
+    """Folders in which the files of the config are looked for, before the working directory. By default the folder of
+    the config file, then those of the files that it extends."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Keys every random draw of the run."""
     data: DataConfig

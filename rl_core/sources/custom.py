@@ -101,7 +101,7 @@ class CustomSource(TableSource):
         path = file_named(self.function)
         if path is None:
             return super().located(files)
-        place, original_folder = files.fixed_file(path), files.data(str(Path(path).parent))
+        place, original_folder = files.fixed_file(path), str(Path(files.data(path)).parent)
         media_dir = self.media_dir and files.data(self.media_dir)
         if media_dir is None and place.parent != Path(original_folder):  # a copy of the code has no media in its folder
             media_dir = original_folder

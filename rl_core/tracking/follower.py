@@ -100,7 +100,7 @@ def open_trackers(config: RunConfig, run: RunDirectory) -> Iterator[Tracker]:
     """Create the trackers; their servers are contacted later. Raises ImportError where the extra `trackers` is not
     installed, which `sightline plan` reports before."""
     tracking = config.tracking
-    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage"}))
+    shown = redact_tree(config.model_dump(mode="json", exclude={"tracking", "storage", "paths_from"}))
     if tracking.console:
         yield ConsoleTracker(after=max((record["step"] for record in read(run.metrics)), default=-1))
     if tracking.tensorboard:

@@ -24,7 +24,9 @@ from rl_core.section import kind_of
 INTRODUCTION = """# Configuration
 
 Every key of a run's config, a YAML file of sections. `extends: other.yaml` starts from another file, whose path is
-relative to the file in which it stands; all other paths are relative to the working directory.
+relative to the file in which it stands. Files that a config names are looked for in its own folder, then in those of
+the files that it extends (`paths_from`), and last, with a warning, in the working directory. What a run writes (the
+runs, MLflow's database) is relative to the working directory.
 `sightline run CONFIG actor.optim.lr=1e-6` changes a key on the command line, where a value is YAML too:
 `'evaluation.modes=[greedy]'`. A config is refused if it has an unknown key, a key twice in one section, or a value out
 of bounds. Texts without quotes are read as in YAML 1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts.

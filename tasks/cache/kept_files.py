@@ -27,7 +27,7 @@ class KeptFiles(BaseModel, frozen=True):
     """The record of a run's folder `inputs`.
 
     Attributes:
-        directory: The folder that relative paths of the config started from.
+        directory: The working directory.
         copies: [path of a template or of a file with a user's code, as in the config] -> its copy, relative to the
             folder.
         fingerprints: [name of a data source: "train", "validation", "cold_start"] -> its hash.
@@ -45,8 +45,10 @@ class FilesOfRun(NamedFiles):
     is prepared, data, weights and templates are fixed, even if the originals have changed. If it is frozen, the copies
     of the functions' files are read too; until then the originals are, so that a mistake in them can be corrected."""
 
-    def __init__(self, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_frozen: bool) -> None:
-        super().__init__()
+    def __init__(
+        self, config: RunConfig, run: RunDirectory, kept: KeptFiles, *, is_prepared: bool, is_frozen: bool
+    ) -> None:
+        super().__init__(paths_from=config.paths_from)
         self._run = run
         self._kept = kept
         self._is_prepared = is_prepared
@@ -67,15 +69,12 @@ class FilesOfRun(NamedFiles):
         return self._place(path, prefers_copy=self._is_frozen)
 
     @override
-    def data(self, path: str) -> str:
+    def in_directory(self, path: str) -> str:
         return os.path.normpath(self.directory / path)
 
     @override
     def checkpoint(self, path: str) -> str:
-        if self._is_prepared:
-            return str(self._run.initial_model)
-        original = self.data(path)
-        return original if Path(original).is_dir() else path
+        return str(self._run.initial_model) if self._is_prepared else super().checkpoint(path)
 
     @override
     def fingerprint(self, name: str, source: DataSource) -> str:
@@ -102,9 +101,10 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_frozen: bool = Fals
     kept."""
     kept = read_kept(run)
     if kept is None:
-        return NamedFiles()
-    digests = stage_digests(config, FilesOfRun(run, kept, is_prepared=True, is_frozen=True))
+        return NamedFiles(paths_from=config.paths_from)
+    digests = stage_digests(config, FilesOfRun(config, run, kept, is_prepared=True, is_frozen=True))
     return FilesOfRun(
+        config,
         run,
         kept,
         is_prepared=_is_finished(run, "prepare", digests["prepare"]),

@@ -1,6 +1,7 @@
 """Reads the files that a config names: templates, files of functions, data sources, weights of a checkpoint."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,8 @@ from rl_core.config.model import ModelSource, PretrainedModel
 from rl_core.config.reward import RewardChoice, RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.digests import hash_file
-from rl_core.files import read_utf8
+from rl_core.files import files_named, read_utf8
+from rl_core.problem import Problem
 from rl_core.sources.source import DataSource
 from rl_core.user_code.function import file_named, find_function
 from rl_core.user_code.text import files_of
@@ -26,34 +28,58 @@ _SQLITE = "sqlite:///"
 
 
 class NamedFiles:
-    """Reads the files that a config names from where the config says; relative paths start in the working directory.
-    Each data source is hashed once, by `fingerprint` where one is given.
+    """Reads the files that a config names from where the config says. A relative path is looked for in the folders
+    `paths_from` of the config, then in the working directory; what is found there, or in both, is a sentence in
+    `doubts`. Each data source is hashed once, by `fingerprint` where one is given.
     """
 
-    def __init__(self, fingerprint: Fingerprint | None = None) -> None:
+    def __init__(self, fingerprint: Fingerprint | None = None, *, paths_from: Sequence[str] = ()) -> None:
+        self.doubts: dict[str, str] = {}
+        self._paths_from = paths_from
         self._fingerprint = fingerprint or methodcaller("fingerprint")
         self._fingerprints: dict[str, str] = {}
 
     @property
     def directory(self) -> Path:
-        """The folder that relative paths of the config start from."""
+        """The working directory of the run."""
         return Path.cwd()
 
     def fixed_file(self, path: str) -> Path:
         """Where a file is read that is fixed once the rows are prepared: a template, or a data source's code."""
-        return Path(path)
+        return Path(self.data(path))
 
     def function_file(self, path: str) -> Path:
         """Where the file of a reward, a loss, an estimator or a filter is read."""
-        return Path(path)
+        return Path(self.data(path))
 
     def data(self, path: str) -> str:
-        """Where data, their media and a database of the config are."""
+        """Where the config's file or folder of this name is, which may be several files (`*`). Where there is none, it
+        would be in the first of the folders."""
+        last = self.in_directory(path)
+        is_last = bool(files_named(Path(last)))
+        for folder in self._paths_from:
+            found = os.path.normpath(Path(folder) / path)
+            if files_named(Path(found)):
+                if is_last and os.path.realpath(last) != os.path.realpath(found):
+                    self.doubts[path] = f"{path} is read from {folder}; another one lies in the working directory"
+                return found
+        if is_last and self._paths_from:
+            self.doubts[path] = f"{path} is read from the working directory; there is none in {self._paths_from[0]}"
+        return last if is_last or not self._paths_from else os.path.normpath(Path(self._paths_from[0]) / path)
+
+    def in_directory(self, path: str) -> str:
+        """Where a file that the run itself writes is, such as a database."""
         return path
 
     def checkpoint(self, path: str) -> str:
         """The folder of a checkpoint, or its name on the hub."""
-        return path
+        folder = self.data(path)
+        return folder if Path(folder).is_dir() else path
+
+    def problems(self) -> list[Problem]:
+        """A warning about each file of the config that may be another one than is meant."""
+        fix = "write the path from the folder of the config"
+        return [Problem("paths_from", doubt, fix, fatal=False) for doubt in self.doubts.values()]
 
     def text(self, path: str | None) -> str | None:
         """The text of a template, so that an edit counts as a change. Raises ValueError where it cannot be read."""
@@ -94,13 +120,14 @@ class NamedFiles:
         return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
 
 
-def located_config(config: RunConfig, files: NamedFiles) -> RunConfig:
+def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunConfig:
     """The config for the stages, with every path as it can be read from here. It is not shown, named or hashed."""
+    files = files or NamedFiles(paths_from=config.paths_from)
     data, cold_start, model, database = config.data, config.cold_start, config.model.source, config.tracking.mlflow_uri
     if isinstance(model, PretrainedModel):
         model = model.model_copy(update={"path": files.checkpoint(model.path)})
     if database is not None and database.startswith(_SQLITE):
-        database = _SQLITE + files.data(database.removeprefix(_SQLITE))
+        database = _SQLITE + files.in_directory(database.removeprefix(_SQLITE))
     custom_functions = config.algorithm.custom_functions()
     changes: dict[str, Any] = {
         "data": data.model_copy(

@@ -149,6 +149,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
         mode="json",
         exclude={
             "experiment": True,
+            "paths_from": True,
             "tracking": True,
             "storage": True,
             "planning": True,
@@ -175,7 +176,7 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
     """Digest of how held-out rows are answered and scored; runs with equal ones can be compared item by item."""
-    parts = _evaluation_parts(config, files or NamedFiles())
+    parts = _evaluation_parts(config, files or NamedFiles(paths_from=config.paths_from))
     evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
     return digest_of({**parts, "evaluation": evaluation, "seed": None})
 
@@ -188,7 +189,7 @@ def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[st
     read.
     """
     digests: dict[str, str] = {}
-    for stage in _stages_of(config, files or NamedFiles()):
+    for stage in _stages_of(config, files or NamedFiles(paths_from=config.paths_from)):
         digests[stage.name] = _digest(stage, digests)
     return digests
 
@@ -198,7 +199,7 @@ def stage_parts(
 ) -> dict[str, dict[str, str]]:
     """[stage] -> the parts that its digest covers; for `training`, the parts that the digest of every epoch covers."""
     parts = {}
-    for stage in _stages_of(config, files or NamedFiles()):
+    for stage in _stages_of(config, files or NamedFiles(paths_from=config.paths_from)):
         depends_on = {name: part for name, part in stage.depends_on.items() if (stage.name, name) != _OF_NO_EPOCH}
         after = {name: digests[name] for name in stage.after}
         parts[stage.name] = parts_of(depends_on, after=after)
@@ -209,7 +210,7 @@ def epoch_chain(
     config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
 ) -> Chain:
     """Name and digest of each epoch's stage, which depends on the epochs before it and not on how many follow it."""
-    parts = _training_parts(config, files or NamedFiles())
+    parts = _training_parts(config, files or NamedFiles(paths_from=config.paths_from))
     stage = Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=parts)
     training = _digest(stage, digests)
     return [(epoch_stage(epoch), digest_of([training, epoch])) for epoch in range(1, epochs + 1)]

@@ -1,6 +1,7 @@
 """Writes a config for a user's own data: its keys are guessed, and the config is tried on the first rows."""
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import BadRow, Row
 from rl_core.types import Prompt
+from tasks.cache.named_files import located_config
 from tasks.new_config.data_lookup import find_pair, source_of, training_data
 from tasks.new_config.held_out import Split, set_rows_apart, take_pair
 
@@ -215,33 +217,36 @@ def _guess_reward(inspection: Inspection, rows: Sequence[Row]) -> str:
 
 
 def write_config(proposal: Proposal, out: Path, *, max_prompt_length: int) -> RunConfig:
-    """Write the prompt template and the config, and return it as a run would read it. Raises ValueError where the
-    config is refused, which would be an error in the proposal."""
+    """Write the prompt template and the config, and return it as a run would read it, with paths that can be read from
+    here. Raises ValueError where the config is refused, which would be an error in the proposal."""
     template = out.with_suffix(".prompt.jinja")
     atomic_write_text(template, proposal.prompt_template)
     experiment = experiment_name(out.stem, otherwise="experiment")
     text = _config_text(proposal, template, experiment=experiment, max_prompt_length=max_prompt_length)
     atomic_write_text(out, text)
-    return load_config(out)
+    return located_config(load_config(out))
 
 
 def _config_text(proposal: Proposal, template: Path, *, experiment: str, max_prompt_length: int) -> str:
+    folder, path = template.parent, proposal.model
+    if path is not None and Path(path).is_dir():
+        path = _path_from(folder, path)
     tiny = proposal.model is None
     # A trial of the pipeline on a CPU shows its first steps soon.
     batch, most = 1, min(proposal.inspection.row_count // 4, 32 if tiny else 128)
     while batch * 2 <= most:  # a power of two, with which an epoch has at least four steps
         batch *= 2
     data: dict[str, Any] = {
-        "train": _source(proposal.split.train),
-        "validation": _source(proposal.split.validation),
-        "prompt_template": str(template),
+        "train": _source(proposal.split.train, folder),
+        "validation": _source(proposal.split.validation, folder),
+        "prompt_template": template.name,
         "max_prompt_length": max_prompt_length,
         "rollout_batch_size": batch,
     }
     model: dict[str, Any] = (
         {"source": {"type": "tiny", "family": "qwen2_5_vl"}, "dtype": "float32"}
         if tiny
-        else {"source": {"type": "pretrained", "path": proposal.model}}
+        else {"source": {"type": "pretrained", "path": path}}
     )
     return _TEMPLATE.format(
         experiment=experiment,
@@ -315,8 +320,15 @@ def roomy_length(longest: int) -> int:
     return -(-longest * 5 // (4 * 64)) * 64
 
 
-def _source(source: LocalSource | HubSource) -> dict[str, Any]:
-    return {"type": source.type, **source.model_dump(mode="json", exclude_defaults=True)}
+def _source(source: LocalSource | HubSource, folder: Path = Path()) -> dict[str, Any]:
+    """The settings of a source, whose paths start from the folder of the config."""
+    paths = {key: _path_from(folder, value) for key in ("path", "media_dir") if (value := getattr(source, key, None))}
+    return {"type": source.type, **source.model_dump(mode="json", exclude_defaults=True), **paths}
+
+
+def _path_from(folder: Path, path: str) -> str:
+    is_same = folder.resolve() == Path.cwd()
+    return path if is_same or Path(path).is_absolute() else os.path.relpath(Path(path).resolve(), folder.resolve())
 
 
 def _indented(values: dict[str, Any]) -> str:

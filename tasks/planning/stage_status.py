@@ -59,7 +59,7 @@ def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, 
     """The digests of the stages. If there is no run that could have finished one of them, no data is read; the digests
     then match no run. Raises ValueError where a data source or a file that the config names cannot be read."""
     is_read = _may_be_finished(run, reuse=reuse)
-    return stage_digests(config, files if is_read else NamedFiles(lambda _: "not read"))
+    return stage_digests(config, files if is_read else NamedFiles(lambda _: "not read", paths_from=config.paths_from))
 
 
 def _may_be_finished(run: RunDirectory, *, reuse: bool) -> bool:
@@ -82,7 +82,7 @@ def stage_statuses(
     if not _may_be_finished(run, reuse=reuse):
         training = _same_status(1, plan.epochs, "to do") if plan else [_UNCOUNTED]
         return [*map(_to_do, before), *training, *map(_to_do, after)]
-    named = files or NamedFiles()
+    named = files or NamedFiles(paths_from=config.paths_from)
     view = _View(config=config, run=run, digests=digests, reuse=reuse, files=named)
     return [
         *map(view.status, before),

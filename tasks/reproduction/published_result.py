@@ -14,6 +14,7 @@ from rl_core.planning.batches import batch_plan, row_problems
 from rl_core.planning.machine_rules import file_problems
 from rl_core.planning.rules import value_problems
 from rl_core.problem import Problem
+from tasks.cache.named_files import located_config
 from tasks.cache.stages import dotted_settings
 from tasks.results.run_facts import RunFacts
 
@@ -64,7 +65,7 @@ def dry_run_problems(config: RunConfig) -> list[Problem]:
     problems = [
         *value_problems(config),
         *row_problems(config, published.train_rows),
-        *file_problems(config),
+        *file_problems(located_config(config)),
     ]
     return problems if any(problem.fatal for problem in problems) else [*problems, *_step_problems(config, published)]
 
@@ -84,7 +85,8 @@ def _step_problems(config: RunConfig, published: PublishedConfig) -> Iterator[Pr
 def obstacles(config: RunConfig, baseline: RunConfig) -> list[str]:
     """Why a run of `config` cannot be compared with `baseline`'s published number: evaluation and changed keys."""
     changed = [f"{key} is {ours}, the baseline's {theirs}" for key, ours, theirs in changes(config, baseline)]
-    return [*departures(config, protocol_named(published_of(baseline).protocol)), *changed]
+    located = located_config(config)
+    return [*departures(located, protocol_named(published_of(baseline).protocol)), *changed]
 
 
 def judge_runs(runs: Mapping[int, RunFacts], baseline: RunConfig) -> Reproduction:

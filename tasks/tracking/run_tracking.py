@@ -56,7 +56,7 @@ class PipelineTracking:
                 parent = self._pipeline.parent
                 stack.enter_context(self._pipeline.running(parent, log_event=self._log_event))
                 with tolerated_outage("parameters", self._log_event):
-                    shown = self._config.model_dump(mode="json", exclude={"tracking", "storage"})
+                    shown = self._config.model_dump(mode="json", exclude={"tracking", "storage", "paths_from"})
                     parent.log_params(redact_tree(shown))
                     parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
             yield

@@ -27,6 +27,7 @@ from rl_core.types import Prompt, TrainGroup, TrainSample
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup
+from tasks.cache.named_files import located_config
 from tests.rl_core.steps import take_step
 
 SMALL = Path(__file__).parents[1] / "e2e" / "configs" / "small.yaml"
@@ -40,7 +41,7 @@ def small_config() -> RunConfig:
 
 def prepare(config: RunConfig, folder: Path) -> RunDirectory:
     """A run folder with initial model and data."""
-    run = RunDirectory(folder)
+    config, run = located_config(config), RunDirectory(folder)
     texts = corpus(config.data, ["<answer>0123456789</answer>"])
     assert config.model.source.type == "tiny"
     build_tiny_model(config.model.source, run.initial_model, corpus=texts, seed=config.seed)

@@ -13,7 +13,7 @@ def made_now(
     config: RunConfig, stage: str, *, software: Mapping[str, Software] | None = None, files: NamedFiles | None = None
 ) -> WantedStage:
     """A stage, and all before it, made by this software; by what is here when None."""
-    files = files or NamedFiles()
+    files = files or NamedFiles(paths_from=config.paths_from)
     software = software_of_stages(config, files) if software is None else software
     digests = stage_digests(config, files)
     parts = stage_parts(config, digests, files)

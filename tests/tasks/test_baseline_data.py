@@ -11,6 +11,7 @@ import pytest
 
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
+from tasks.cache.named_files import located_config
 from tasks.planning.trials import data_problems, reward_problems
 from tests.rl_core.data.samples import png_bytes
 
@@ -51,7 +52,8 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         write_split(folder, split, question, answers, first=first)
     tiny = f"model.source={{type: tiny, family: {family}, hidden_size: 32, num_layers: 1, vision_depth: 1}}"
     sources = [f"data.{name}.name={folder}@{split}" for name, split in (("train", "train"), ("validation", "test"))]
-    return load_config(Path(f"configs/baselines/{request.param}.yaml"), [*sources, tiny])
+    config = load_config(Path(f"configs/baselines/{request.param}.yaml"), [*sources, tiny])
+    return located_config(config)
 
 
 def test_rows_in_the_hubs_schema_become_prompts_and_true_answers_score_in_full(config: RunConfig) -> None:

@@ -149,8 +149,8 @@ class Protocol:
 
 
 def departures(config: RunConfig, protocol: Protocol) -> list[str]:
-    """Where the evaluation of a config differs from a protocol, a sentence each. Raises OSError for an unreadable
-    template."""
+    """Where the evaluation of a config, whose paths can be read from here, differs from a protocol, a sentence each.
+    Raises OSError for an unreadable template."""
     return [*_of_asking(config, protocol), *_of_answering(config, protocol), *_of_judging(config, protocol)]
 
 
@@ -158,7 +158,8 @@ def _of_asking(config: RunConfig, protocol: Protocol) -> Iterator[str]:
     data = config.data
     text = None if data.prompt_template is None else Path(data.prompt_template).read_text(encoding="utf-8").strip()
     if text != protocol.prompt.strip():
-        yield f"the prompt text of {data.prompt_template} is not the protocol's"
+        name = "no file" if data.prompt_template is None else Path(data.prompt_template).name
+        yield f"the prompt text of {name} is not the protocol's"
     for name in ("min_pixels", "max_pixels", "max_prompt_length"):
         ours, theirs = getattr(data, name), getattr(protocol, name)
         if ours != theirs:

@@ -91,7 +91,7 @@ def test_results_that_would_take_the_place_of_the_earlier_ones_are_refused_first
             "--seed has no effect with --outputs",
         ),
         (("--model", "a/b", "--protocol", "geo3k-easyr1@1", "--set", "seed=2"), "--set has no effect with a protocol"),
-        (("--outputs", "none.json", "--protocol", "geo3k@1"), "did you mean geo3k-easyr1@1"),
+        (("--outputs", "none.json", "--protocol", "geo3k@1"), "did you mean `geo3k-easyr1@1"),
         (("--outputs", "none.json", "--protocol", "geoqa-r1v@1"), "none.json cannot be read"),
     ],
 )
@@ -150,7 +150,7 @@ def test_rows_are_asked_as_init_would_ask_them(
 @pytest.mark.parametrize(
     ("reward", "named"),
     [
-        ("maths", "'maths' is no built-in reward; did you mean math"),
+        ("maths", "'maths' is no built-in reward; did you mean `math`"),
         ("own.py:f", "there is no file"),
         ("format", "acc"),
     ],

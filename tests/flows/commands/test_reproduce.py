@@ -19,6 +19,7 @@ from rl_core.config.loading import load_config
 from rl_core.evaluation.protocols.protocol import departures
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.reproduction import published_band
+from tasks.cache.named_files import located_config
 
 ROOT = Path(__file__).parents[3]
 BASELINES = sorted((ROOT / "configs" / "baselines").glob("*.yaml"))
@@ -69,7 +70,8 @@ def test_every_baseline_has_the_references_settings_and_its_protocols_evaluation
     assert path.stem.replace("_", "-") == config.experiment
     published = config.published
     assert published is not None
-    assert departures(config, protocol_named(published.protocol)) == []
+    located = located_config(config)
+    assert departures(located, protocol_named(published.protocol)) == []
     assert published.items == protocol_named(published.protocol).num_items
     shared = (
         config.data.rollout_batch_size, config.rollout.n, config.actor.global_batch_size, config.rollout.temperature,

@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoModelForCausalLM
 

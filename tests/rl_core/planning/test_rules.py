@@ -11,6 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.rules import check_config
 from rl_core.problem import PlanError, raise_if_fatal
+from tasks.cache.named_files import located_config
 from tests.rl_core.planning.published import Configure
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
@@ -23,7 +24,7 @@ def wheres(config: RunConfig) -> list[str]:
 
 def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(QUICKSTART.parents[1])
-    assert check_config(load_config(QUICKSTART)) == []
+    assert check_config(located_config(load_config(QUICKSTART))) == []
 
 
 @pytest.mark.parametrize(

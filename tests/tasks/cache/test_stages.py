@@ -26,8 +26,12 @@ def source_digest(source: object) -> str:
     return json.dumps(source.model_dump(mode="json"))  # type: ignore[attr-defined]
 
 
+def digests(config: RunConfig) -> dict[str, str]:
+    return stage_digests(config, NamedFiles(source_digest, paths_from=config.paths_from))
+
+
 def changed(before: RunConfig, after: RunConfig) -> set[str]:
-    old, new = stage_digests(before, NamedFiles(source_digest)), stage_digests(after, NamedFiles(source_digest))
+    old, new = digests(before), digests(after)
     return {stage for stage in old if old[stage] != new[stage]}
 
 
@@ -52,7 +56,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("cold_start.steps=10", AFTER_COLD_START),
         ("cold_start.optim.lr=1e-4", AFTER_COLD_START),
         ("data.max_prompt_length=128", ALL),
-        ("data.override_chat_template=configs/prompts/count.jinja", ALL),
+        ("data.override_chat_template=prompts/count.jinja", ALL),
         ("data.curriculum={column: objects}", ALL),
         ("data.train.scene_seed=9", ALL),
         ("data.validation.scene_seed=9", {"prepare"} | EVALUATION | AFTER_TRAINING),
@@ -117,7 +121,7 @@ def test_a_template_that_is_not_utf8_is_named(tmp_path: Path, key: str) -> None:
     template = tmp_path / "prompt.jinja"
     template.write_bytes("{{ content }} Größe?".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"{template} is not UTF-8 text \(line 1\): save it as UTF-8"):
-        stage_digests(quickstart(f"{key}={template}"), NamedFiles(source_digest))
+        digests(quickstart(f"{key}={template}"))
 
 
 def test_one_changed_source_image_changes_every_stage(tmp_path: Path) -> None:
@@ -154,7 +158,7 @@ def test_an_epoch_depends_on_the_length_of_the_run_when_the_learning_rate_does(r
 def epoch_chains(*overrides: str) -> list[list[tuple[str, str]]]:
     """The chain of three epochs in a run of two and in a run of three."""
     configs = [quickstart(f"trainer.total_epochs={epochs}", *overrides) for epochs in (2, 3)]
-    return [list(epoch_chain(config, stage_digests(config, NamedFiles(source_digest)), epochs=3)) for config in configs]
+    return [list(epoch_chain(config, digests(config), epochs=3)) for config in configs]
 
 
 def test_a_run_is_named_after_its_experiment_its_config_and_its_tag() -> None:

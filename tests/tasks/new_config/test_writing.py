@@ -9,6 +9,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.planning.rules import check_config
+from tasks.cache.named_files import located_config
 from tasks.new_config.writing import InitOptions, propose, write_config
 
 WriteRows = Callable[..., Path]
@@ -37,7 +38,7 @@ def test_the_experiment_is_named_after_the_file_in_ascii(
 ) -> None:
     config = written(write_jsonl([asked(number) for number in range(16)]), tmp_path / name)
     assert config.experiment == experiment
-    assert load_config(tmp_path / name) == config
+    assert located_config(load_config(tmp_path / name)) == config
 
 
 def test_a_split_in_several_shards_is_read_whole(write_jsonl: WriteRows, tmp_path: Path) -> None:

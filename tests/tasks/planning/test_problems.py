@@ -13,6 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, LengthSummary, SplitSummary
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from tasks.cache.named_files import located_config
 from tasks.planning.problems import (
     disk_problems,
     glance_at,
@@ -42,7 +43,7 @@ def small(*overrides: str) -> RunConfig:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_shipped_config_has_none(path: Path) -> None:
-    assert text_problems(load_config(path)) == []
+    assert text_problems(located_config(load_config(path))) == []
 
 
 @pytest.mark.parametrize(

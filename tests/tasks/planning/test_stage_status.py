@@ -60,7 +60,10 @@ def statuses(config: RunConfig, run: RunDirectory, *, reuse: bool = True) -> dic
 
 def here(config: RunConfig) -> dict[str, dict[str, str]]:
     """By which software each kind of stage is made here."""
-    return {kind: dict(software) for kind, software in software_of_stages(config, NamedFiles()).items()}
+    return {
+        kind: dict(software)
+        for kind, software in software_of_stages(config, NamedFiles(paths_from=config.paths_from)).items()
+    }
 
 
 def training_of(config: RunConfig, made_by: Mapping[str, Software]) -> Geometry:

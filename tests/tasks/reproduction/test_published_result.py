@@ -27,7 +27,8 @@ def test_what_is_published_is_no_part_of_a_run() -> None:
     def of_name(source) -> str:
         return source.name
 
-    assert stage_digests(config, NamedFiles(of_name)) == stage_digests(other, NamedFiles(of_name))
+    files = NamedFiles(of_name, paths_from=config.paths_from)
+    assert stage_digests(config, files) == stage_digests(other, files)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_what_is_published_is_no_part_of_a_run() -> None:
         ("data.rollout_batch_size=256", "published.steps_per_epoch: the run would take 8, the reference takes 4"),
         ("trainer.total_epochs=3", "published.total_steps: the run would take 12, the reference takes 60"),
         ("actor.global_batch_size=100", "a step of 512 prompts does not split"),
-        ("data.prompt_template=nowhere.jinja", "there is no file nowhere.jinja"),
+        ("data.prompt_template=nowhere.jinja", "baselines/nowhere.jinja"),
     ],
 )
 def test_a_dry_run_names_what_is_not_the_references(override: str, named: str) -> None:

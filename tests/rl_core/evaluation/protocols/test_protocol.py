@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.loading import load_config
+from rl_core.config.run import RunConfig
 from rl_core.data.prompts import PromptTemplate
 from rl_core.evaluation.protocols.protocol import Protocol, departures
 from rl_core.evaluation.protocols.registry import (
@@ -14,6 +15,7 @@ from rl_core.evaluation.protocols.registry import (
     protocol_named,
 )
 from rl_core.rewards.registry import resolve_rewards
+from tasks.cache.named_files import located_config
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 BASELINE = CONFIGS / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
@@ -87,17 +89,16 @@ def test_an_unknown_name_leads_to_the_nearest() -> None:
         protocol_named("xyz")
 
 
-@pytest.fixture
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(CONFIGS.parent)
+def baseline(*overrides: str) -> RunConfig:
+    config = load_config(BASELINE, overrides)
+    return located_config(config)
 
 
-@pytest.mark.usefixtures("_at_the_root")
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("data.prompt_template=configs/prompts/r1v.jinja", "the prompt text of configs/prompts/r1v.jinja"),
-        ("data.prompt_template=null", "the prompt text of None"),
+        ("data.prompt_template=../prompts/r1v.jinja", "the prompt text of r1v.jinja"),
+        ("data.prompt_template=null", "the prompt text of no file"),
         ("data.min_pixels=3136", "data.min_pixels is 3136, the protocol's 262144"),
         ("data.system_prompt=Think.", "data.system_prompt"),
         ("data.validation.name=hiyouga/geometry3k@validation", "data.validation is not hiyouga/geometry3k@test"),
@@ -111,11 +112,10 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_every_departure_is_named(override: str, named: str) -> None:
-    (found,) = departures(load_config(BASELINE, [override]), GEO3K_EASYR1)
+    (found,) = departures(baseline(override), GEO3K_EASYR1)
     assert found.startswith(named)
 
 
-@pytest.mark.usefixtures("_at_the_root")
 def test_a_baseline_follows_its_protocol_and_no_other() -> None:
-    assert departures(load_config(BASELINE), GEO3K_EASYR1) == []
-    assert len(departures(load_config(BASELINE), SUPERCLEVR_R1V)) >= 5
+    assert departures(baseline(), GEO3K_EASYR1) == []
+    assert len(departures(baseline(), SUPERCLEVR_R1V)) >= 5
