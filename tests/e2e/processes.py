@@ -3,7 +3,7 @@
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rl_core.config.loading import load_config
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.stages import run_name
-from tests.e2e.runs import SMALL, command, environment, run_arguments
+from tests.e2e.runs import REPOSITORY, SMALL, command, environment, run_arguments
 from tests.servers import free_port, started, wait_for_answer
 
 PREFECT = [sys.executable, "-m", "prefect"]
@@ -29,6 +29,15 @@ def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[byt
     with started(arguments, variables, log) as process:
         wait_for_answer(f"http://127.0.0.1:{port}/api/health")
         yield process, variables
+
+
+def prefect(*arguments: str, variables: Mapping[str, str]) -> str:
+    """Run `prefect ARGUMENTS` to its end; what it printed."""
+    done = subprocess.run(
+        [*PREFECT, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def run_of(home: Path, *overrides: str) -> tuple[list[str], RunDirectory]:

@@ -27,7 +27,7 @@ import pytest
 from flows.commands.server import DEVICES
 from rl_core.checkpoints.manifest import read_checkpoint, verify
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import PREFECT, has_recorded
+from tests.e2e.processes import PREFECT, has_recorded, prefect
 from tests.e2e.runs import (
     REPOSITORY,
     SMALL,
@@ -72,12 +72,8 @@ class Office:
     def runs_dir(self) -> Path:
         return self.home / "runs"
 
-    def prefect(self, *arguments: str, check: bool = True) -> str:
-        done = subprocess.run(
-            [*PREFECT, *arguments], env=self.variables, cwd=REPOSITORY, capture_output=True, text=True, check=False
-        )
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+    def prefect(self, *arguments: str) -> str:
+        return prefect(*arguments, variables=self.variables)
 
     def doctor(self) -> str:
         arguments = command("doctor", "--runs-dir", str(self.runs_dir))

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import yaml
 from mlflow import MlflowClient
 
 from rl_core.config.stages import TrackingConfig
+from tests.e2e.processes import prefect
 from tests.e2e.runs import REPOSITORY
 from tests.processes import answers, listening
 from tests.servers import free_port, started, wait_until
@@ -113,15 +114,6 @@ def postgres(place: Place) -> Iterator[None]:
         process.wait()
 
 
-def prefect(place: Place, *arguments: str, variables: Mapping[str, str] | None = None) -> str:
-    command = [str(BINARIES / "prefect"), *arguments]
-    done = subprocess.run(
-        command, env=variables or place.variables("deploy"), cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_both_servers_write_to_postgres_and_listen_where_they_are_told(place: Place) -> None:
     assert not list(place.folder.rglob("*.db")), "a server fell back to SQLite"
     assert listening(psutil.Process()) == {"127.0.0.1"}
@@ -140,8 +132,9 @@ def test_the_deployments_are_made_and_made_again(place: Place) -> None:
             command, env=place.variables("deploy"), cwd=REPOSITORY, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert "baseline/quickstart" in prefect(place, "deployment", "ls")
-    queue = prefect(place, "work-queue", "inspect", "devices", "--pool", "local")
+    variables = place.variables("deploy")
+    assert "baseline/quickstart" in prefect("deployment", "ls", variables=variables)
+    queue = prefect("work-queue", "inspect", "devices", "--pool", "local", variables=variables)
     assert "concurrency_limit=1" in re.sub(r"\s", "", queue)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from prefect.server.events.schemas.automations import AutomationCreate
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from rl_core.run_directory import RunDirectory
-from tests.e2e.processes import PREFECT, prefect_server, run_of
+from tests.e2e.processes import PREFECT, prefect, prefect_server, run_of
 from tests.e2e.runs import REPOSITORY, SMALL, command, environment
 from tests.servers import free_port, started, wait_until
 
@@ -78,15 +77,8 @@ def test_a_worker_carries_out_what_is_scheduled(home: Path, finished: RunDirecto
         "runs_dir": str(home / "runs"),
     }
     with prefect_server(new_home, new_home / "server.txt") as (_, variables):
-
-        def prefect(*arguments: str) -> None:
-            done = subprocess.run(
-                [*PREFECT, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-
-        prefect("work-pool", "create", "local", "--type", "process")
-        prefect("deploy", "--all", "--no-prompt")
+        prefect("work-pool", "create", "local", "--type", "process", variables=variables)
+        prefect("deploy", "--all", "--no-prompt", variables=variables)
         with (
             temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}),
             get_client(sync_client=True) as client,
