@@ -116,7 +116,7 @@ class AlgorithmConfig(Section):
     """Whose log-probs the ratio starts from: the generator's (`engine`), or the trainer's of another pass (`recompute`,
     the default with rollout.staleness 1)."""
     correction: Correction | None = None
-    """Weighs the loss by the ratio of the trainer's probability to the generator's, which is 1 without `old_log_probs:
+    """Weighs the loss by the ratio of the trainer's probability to the generator's; needs `old_log_probs:
     recompute`."""
 
     @override
@@ -127,6 +127,13 @@ class AlgorithmConfig(Section):
                 "a group of the surplus was drawn by earlier weights, so old_log_probs recompute would compute its "
                 "log-probs with other weights, and the ratio would not show how old the group is",
                 "set it to discard, or algorithm.old_log_probs to engine",
+            )
+        if self.correction is not None and self.old_log_probs == "engine":
+            yield Problem(
+                "correction",
+                "with old_log_probs engine the ratio already starts from the generator's log-probs, and every weight "
+                "would be 1",
+                "set algorithm.old_log_probs to recompute, or algorithm.correction to null",
             )
 
     def sections(self) -> Iterator[tuple[str, AlgorithmSection]]:

@@ -117,10 +117,18 @@ class ModelConfig(Section):
     log_prob_chunk_tokens: int = Field(default=2048, ge=1)
     """Tokens whose logits are computed at one time."""
     freeze_vision_tower: bool = False
-    """RL does not train the vision tower and the layers that join it to the language model; a cold start does. With
-    `lora`, whose exclude_modules says where no adapters are, it changes nothing."""
+    """RL does not train the vision tower and the layers that join it to the language model; a cold start does."""
     lora: LoraConfig | None = None
     """RL trains adapters only; null trains all weights, as a cold start always does."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.lora is not None and self.freeze_vision_tower:
+            yield Problem(
+                "freeze_vision_tower",
+                "model.lora freezes every weight, and its exclude_modules says where no adapters are",
+                "set it to false; the default of model.lora.exclude_modules leaves the vision tower alone",
+            )
 
     @property
     def generator_lora(self) -> LoraConfig | None:

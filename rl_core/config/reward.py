@@ -31,6 +31,8 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """[built-in reward] -> the components that it returns; a test compares them with what the functions do."""
 
+_GRADED: Final = ("math", "r1v")
+
 
 class RewardTerm(Section):
     """One function of a weighted sum."""
@@ -97,6 +99,8 @@ class RewardChoice(Section):
                     f"{count} of its functions are called {name!r}, so their components cannot be told apart",
                     "give each a name of its own",
                 )
+        if self.mixture and all(term.weight == 0.0 for term in self.mixture):
+            yield Problem("mixture", "every weight is 0, so every reward would be 0", "give a weight to one of them")
 
     @property
     def may_be_empty(self) -> bool:
@@ -150,6 +154,17 @@ class RewardConfig(RewardChoice):
     """Address space of each of these processes, in GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
     """The run stops when the calls for more than this share of a step's samples failed."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        functions = {term.function for _, term in self.keyed_terms()}
+        if self.grader is not None and not functions & set(_GRADED):
+            yield Problem(
+                "grader",
+                f"no configured reward uses {self.grader}; only {' and '.join(_GRADED)} do",
+                "set it to null, or use one of these rewards",
+            )
 
     @property
     @override

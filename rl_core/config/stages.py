@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from rl_core.config.training import HIGHEST_TEMPERATURE
+from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from rl_core.problem import Problem
 from rl_core.redaction import redact_addresses
 from rl_core.section import Section, refused_secret
@@ -26,10 +26,10 @@ class EvaluationConfig(Section):
     n: int = Field(default=1, ge=1)
     """Responses to each item in the sampled pass."""
     temperature: float = Field(default=0.6, ge=0.0, le=HIGHEST_TEMPERATURE)
-    """Temperature of the sampled pass; vLLM takes 0.01 for anything between 0 and that."""
+    """Temperature of the sampled pass: 0, or at least 0.01."""
     top_p: float = Field(default=0.95, gt=0.0, le=1.0)
     """Nucleus mass of the sampled pass."""
-    modes: tuple[Literal["greedy", "sampled"], ...] = Field(default=("greedy", "sampled"), min_length=1)
+    modes: tuple[Literal["greedy", "sampled"], ...] = ("greedy", "sampled")
     """Which passes are run; the first gives the headline accuracy."""
     accuracy_key: str = "accuracy"
     """Reward component that is 0.5 or more for a right response."""
@@ -38,6 +38,22 @@ class EvaluationConfig(Section):
     categories: tuple[str, ...] = ()
     """Columns of the held-out rows by whose values the accuracy is split, such as `problem_type_graph` of a Geometry3K
     folder."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if not self.modes or len(set(self.modes)) < len(self.modes):
+            yield Problem(
+                "modes",
+                f"{list(self.modes)} must name at least one pass, and none twice",
+                "set [greedy], [sampled] or both",
+            )
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_sampled_at_as_it_stands(cls, temperature: float) -> float:
+        if 0.0 < temperature < LOWEST_TEMPERATURE:
+            raise ValueError(f"vLLM would sample at {LOWEST_TEMPERATURE}: set 0, or {LOWEST_TEMPERATURE} and more")
+        return temperature
 
 
 class MergeConfig(Section):

@@ -46,7 +46,7 @@ class OptimConfig(Section):
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the rate rises linearly, from 1/(warmup+1) of it."""
     lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """The same as a share of the training steps, rounded down; above 0 it takes the place of lr_warmup_steps."""
+    """The same as a share of the training steps, rounded down; only one of the two may be set."""
     lr_scheduler_type: Literal["constant", "cosine"] = "constant"
     """After the warm-up the rate stays constant, or falls along half a cosine over the rest of the run."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
@@ -59,6 +59,13 @@ class OptimConfig(Section):
     def problems(self) -> Iterator[Problem]:
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             yield Problem("betas", f"{list(self.betas)} are no decay rates", "set both in [0, 1)")
+        if self.lr_warmup_steps and self.lr_warmup_ratio:
+            yield Problem(
+                "lr_warmup_ratio",
+                f"{self.lr_warmup_ratio:g} of the run and lr_warmup_steps {self.lr_warmup_steps} are two lengths of "
+                "the same warm-up",
+                "set one of them to 0",
+            )
 
 
 _ANSWER_ALONE: Final = "{{ answer }}"
@@ -86,6 +93,16 @@ class ColdStartConfig(Section):
         answers are whole responses, are imitated."""
         imitates_responses = self.source is not None and self.target_template == _ANSWER_ALONE
         return None if imitates_responses else self.target_template
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if self.optim.lr_warmup_steps >= self.steps:
+            yield Problem(
+                "optim.lr_warmup_steps",
+                f"a warm-up of {self.optim.lr_warmup_steps} steps never ends within {self.steps} steps",
+                f"set it to {self.steps // 10} or so",
+                fatal=False,
+            )
 
 
 class RolloutConfig(Section):

@@ -169,12 +169,28 @@ def _pace_problems(config: RunConfig, steps_per_epoch: int) -> list[Problem]:
 
 
 def _warmup_problems(config: RunConfig, steps: int) -> Iterator[Problem]:
-    """A policy that is never trained in `steps` steps."""
-    if steps <= _steps_before_policy(config):
+    """Learning rates that are never reached, and a policy that is never trained, in `steps` steps."""
+    if (policy_steps := steps - _steps_before_policy(config)) < 1:
         yield Problem(
             where="trainer.critic_warmup",
             what=f"the run has {steps} steps, so the policy is never trained",
             fix=f"set it to {steps // 10} or so",
+        )
+        return
+    yield from _never_reached("actor", config.actor, config, policy_steps)
+    if config.critic is not None:
+        yield from _never_reached("critic", config.critic, config, steps)
+
+
+def _never_reached(name: str, owner: UpdateConfig, config: RunConfig, steps: int) -> Iterator[Problem]:
+    optimizer_steps = steps * max(1, optimizer_steps_per_step(config, owner))
+    if owner.optim.lr_warmup_steps >= optimizer_steps:
+        yield Problem(
+            where=f"{name}.optim.lr_warmup_steps",
+            what=f"the warm-up of {owner.optim.lr_warmup_steps} optimizer steps is as long as the run, "
+            f"which has {optimizer_steps}: {name}.optim.lr is never reached",
+            fix=f"set it to {optimizer_steps // 10} or so",
+            fatal=False,
         )
 
 

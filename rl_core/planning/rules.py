@@ -8,6 +8,7 @@ from typing import Final
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
 from rl_core.config.model import LoraConfig, ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
@@ -30,6 +31,10 @@ _CPU_HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 _SHOWN = 3
 _VISION = ".visual."
 _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
+
+# The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
+_BFLOAT16_GAP = 1e-2
+_BFLOAT16_MEAN_GAP = 1e-3
 
 
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
@@ -102,16 +107,30 @@ def _checkpoint_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _precision_problems(config: RunConfig) -> Iterator[Problem]:
-    """Optimizers for bfloat16 weights although the weights are float32."""
-    if config.model.dtype == "bfloat16":
+    """Tolerances that are too small for bfloat16, which rounds to three digits: they would stop every run; and
+    optimizers for bfloat16 weights although the weights are float32."""
+    if config.model.dtype == "float32":
+        owners = {"actor": config.actor, "critic": config.critic, "cold_start": config.cold_start}
+        for owner, section in owners.items():
+            if section is not None and section.optim.strategy == "adamw_bf16":
+                yield Problem(
+                    f"{owner}.optim.strategy",
+                    "adamw_bf16 is for bfloat16 weights, and model.dtype is float32",
+                    "set it to adamw, or model.dtype to bfloat16",
+                )
         return
-    owners = {"actor": config.actor, "critic": config.critic, "cold_start": config.cold_start}
-    for owner, section in owners.items():
-        if section is not None and section.optim.strategy == "adamw_bf16":
+    found, usual = agreement_bounds(config), AGREEMENT["bfloat16"]
+    bounds = {
+        "rollout.max_log_prob_gap": (found.percentile, _BFLOAT16_GAP, usual.percentile),
+        "rollout.max_mean_log_prob_gap": (found.mean, _BFLOAT16_MEAN_GAP, usual.mean),
+        "merge.probe_tolerance": (merge_tolerance(config).largest, _BFLOAT16_GAP, PROBE["bfloat16"]),
+    }
+    for key, (bound, reproduced, advised) in bounds.items():
+        if bound < reproduced:
             yield Problem(
-                f"{owner}.optim.strategy",
-                "adamw_bf16 is for bfloat16 weights, and model.dtype is float32",
-                "set it to adamw, or model.dtype to bfloat16",
+                key,
+                f"{bound:g} is less than what model.dtype bfloat16 reproduces (about {reproduced:g})",
+                f"set it to {advised:g}, or model.dtype to float32",
             )
 
 

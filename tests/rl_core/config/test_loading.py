@@ -273,12 +273,12 @@ def values_of(annotation: Any, bounds: list[Any]) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(argument, bounds) for argument in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
-    fewest = max((getattr(bound, "min_length", 0) for bound in bounds), default=0)
     if origin is tuple and arguments[-1] is Ellipsis:
-        return st.lists(values_of(arguments[0], []), min_size=fewest, max_size=2).map(tuple)
+        return st.lists(values_of(arguments[0], []), max_size=2).map(tuple)
     if origin is tuple:
         return st.tuples(*(values_of(argument, []) for argument in arguments))
     if origin is dict:
+        fewest = max((getattr(bound, "min_length", 0) for bound in bounds), default=0)
         return st.dictionaries(st.text(), values_of(arguments[1], []), min_size=fewest, max_size=2)
     return scalars_of(annotation, bounds)
 

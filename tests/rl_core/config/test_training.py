@@ -22,7 +22,7 @@ from rl_core.section import Section, problems_in
     ("section", "allowed", "refused"),
     [
         (RolloutConfig, [0.01, 1.0, 2.0], [-1.0, 0.0, 0.001, 0.0099, 2.1]),
-        (EvaluationConfig, [0.0, 0.01, 0.6, 2.0], [-1.0, 2.1]),
+        (EvaluationConfig, [0.0, 0.01, 0.6, 2.0], [-1.0, 0.001, 0.0099, 2.1]),
     ],
 )
 def test_a_temperature_is_one_that_vllm_samples_at(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
@@ -113,6 +113,16 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
     scored = any(step % val_freq == 0 for step in saved)
     problems = row_problems(config, train_rows=16 * steps_per_epoch)
     assert [problem.where for problem in problems] == ([] if scored else ["merge.checkpoint"])
+
+
+@laws
+@given(warmup=st.integers(0, 40))
+def test_a_warm_up_as_long_as_the_run_is_a_warning(configure: Configure, warmup: int) -> None:
+    assume(warmup != 24)
+    problems = row_problems(configure(f"actor.optim.lr_warmup_steps={warmup}"), train_rows=96)
+    assert [(problem.where, problem.fatal) for problem in problems] == (
+        [("actor.optim.lr_warmup_steps", False)] if warmup > 24 else []
+    )
 
 
 @pytest.mark.parametrize(("devices", "prompts", "n", "step"), [(8, 512, 5, 128), (2, 512, 5, 128), (8, 64, 8, 16)])

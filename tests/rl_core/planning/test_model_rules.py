@@ -79,6 +79,11 @@ def test_a_plan_knows_what_vllm_has_no_adapters_for(lora: dict[str, Any], what: 
 @pytest.mark.parametrize(
     ("overrides", "where", "what"),
     [
+        (
+            ["model.lora={rank: 4}", "model.freeze_vision_tower=true"],
+            "model.freeze_vision_tower",
+            "freezes every weight",
+        ),
         (["actor.optim.strategy=adamw_bf16"], "actor.optim.strategy", "model.dtype is float32"),
         (
             ["cold_start={steps: 1, optim: {strategy: adamw_bf16}}"],

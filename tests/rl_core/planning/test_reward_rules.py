@@ -36,6 +36,8 @@ def test_a_reward_that_fits_has_no_problem(configure: Configure, reward: dict) -
         ({"function": "count", "mixture": [{"function": "math"}]}, "reward.mixture", "both given"),
         ({"mixture": [{"function": "math"}], "kwargs": {"a": 1}}, "reward.kwargs", "no function for kwargs"),
         ({"mixture": [{"function": "a.py:f"}, {"function": "b.py:f"}]}, "reward.mixture", "2 of its functions"),
+        ({"mixture": [{"function": "math", "weight": 0.0}]}, "reward.mixture", "every weight is 0"),
+        ({"function": "count", "grader": "mathruler"}, "reward.grader", "no configured reward uses"),
     ],
 )
 def test_what_does_not_fit_is_named(configure: Configure, reward: dict, where: str, named: str) -> None:

@@ -41,7 +41,19 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.rollout_batch_size=104"], "data.rollout_batch_size", "more than the 96 training rows"),
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
         (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
+        (["model.dtype=bfloat16", "merge.probe_tolerance=1e-4"], "merge.probe_tolerance", "set it to 1,"),
+        (
+            ["model.dtype=bfloat16", "rollout.max_log_prob_gap=1e-4"],
+            "rollout.max_log_prob_gap",
+            "set it to 5,",
+        ),
         (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
+        (
+            ["actor.optim={lr_warmup_steps: 2, lr_warmup_ratio: 0.1}"],
+            "actor.optim.lr_warmup_ratio",
+            "two lengths of the same warm-up",
+        ),
+        (["evaluation.modes=[greedy, greedy]"], "evaluation.modes", "at least one pass"),
         (["rollout.n=1"], "rollout.n", "set it to 2 or more"),
         (["algorithm.advantage.type=gae"], "critic", "add `critic: {global_batch_size: 8}`"),
         (["critic={global_batch_size: 8}"], "critic", "algorithm.advantage.type to gae"),
@@ -66,6 +78,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
             "algorithm.online_filtering.surplus",
             "algorithm.old_log_probs to engine",
         ),
+        (["algorithm.correction={type: tis}"], "algorithm.correction", "old_log_probs to recompute"),
         (
             ["rollout.staleness=1", "algorithm.old_log_probs=recompute"],
             "rollout.staleness",
@@ -117,6 +130,8 @@ def test_a_problem_names_the_key_and_the_change(
     ("override", "where"),
     [
         ("trainer.save_model_only=true", "trainer.save_model_only"),
+        ("cold_start={steps: 5, optim: {lr_warmup_steps: 5}}", "cold_start.optim.lr_warmup_steps"),
+        ("actor.optim.lr_warmup_steps=1000", "actor.optim.lr_warmup_steps"),
         ("algorithm.loss.type=gspo", "algorithm.loss.clip_ratio_high"),
         ("algorithm.kl={coef: 0.01, penalty: kl}", "algorithm.kl.penalty"),
     ],
@@ -142,7 +157,7 @@ def test_a_run_of_any_length_is_planned_at_once(configure: Configure) -> None:
 
 def test_everything_is_reported_at_once(configure: Configure) -> None:
     config = configure(
-        "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "rollout.n=1"
+        "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "evaluation.modes=[]"
     )
     with pytest.raises(PlanError) as refusal:
         raise_if_fatal(check_config(config))
@@ -152,7 +167,7 @@ def test_everything_is_reported_at_once(configure: Configure) -> None:
         "trainer.val_freq",
         "data.rollout_batch_size",
         "data.prompt_template",
-        "rollout.n",
+        "evaluation.modes",
     }
 
 
