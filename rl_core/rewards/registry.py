@@ -61,6 +61,8 @@ def resolve_function(term: RewardTerm, *, grader: str | None) -> RewardSpec:
     name = term.function
     if is_user_function(name):
         return _resolve_file(term)
+    if name not in BUILTIN:  # a plan, which says more, reads the rows of such a config too
+        raise ValueError(f"reward.function {name!r} is not a built-in reward")
     source = read_source(_FOLDER / f"{name}.py")
     chosen = {_GRADER: grader} if grader is not None and _GRADER in source.parameters(BUILTIN_FUNCTION) else {}
     return RewardSpec(

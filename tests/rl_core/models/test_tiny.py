@@ -3,7 +3,6 @@
 import hashlib
 from pathlib import Path
 
-import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
