@@ -202,7 +202,7 @@ def measured(case: Case) -> dict[str, Any]:
 
 def _update(trainer: Trainer) -> PolicyUpdate:
     return PolicyUpdate(
-        trainer.policy,
+        policy=trainer.policy,
         reference=None,
         objective=PolicyObjective(trainer.config.algorithm, kl_coef=0.01),
         optimizer=trainer.optimizer,

@@ -1,6 +1,7 @@
 """The policy update: forward pass, loss, backward pass and optimizer step of each optimizer batch."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -26,33 +27,23 @@ from rl_core.training.optimizer import PolicyOptimizer
 from rl_core.types import TrainGroup
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyUpdate:
     """Computes gradients of the policy loss and updates the policy. The reference is only used by a full KL. Each rank
     has its own part of every batch, and takes the same optimizer steps."""
 
-    def __init__(
-        self,
-        policy: PolicyModel,
-        *,
-        reference: PolicyModel | None,
-        objective: PolicyObjective,
-        optimizer: PolicyOptimizer,
-        pixels: PixelCache,
-        config: RunConfig,
-        ranks: Ranks = LONE,
-    ) -> None:
-        self._policy = policy
-        self._reference = reference
-        self._objective = objective
-        self._optimizer = optimizer
-        self._pixels = pixels
-        self._config = config
-        self._ranks = ranks
+    policy: PolicyModel
+    reference: PolicyModel | None
+    objective: PolicyObjective
+    optimizer: PolicyOptimizer
+    pixels: PixelCache
+    config: RunConfig
+    ranks: Ranks = LONE
 
     @property
     def needs_reference(self) -> bool:
         """Whether the update computes with the reference's weights."""
-        return self._objective.has_full_kl
+        return self.objective.has_full_kl
 
     def run(
         self, batches: Sequence[OptimizerBatch], *, meter: AgreementMeter | None, timer: PhaseTimer
@@ -63,13 +54,13 @@ class PolicyUpdate:
         for batch in batches:
             tokens = self.accumulate_gradient(batch, meter=meter, timer=timer)
             if meter is not None:
-                meter.share(self._ranks)
-                meter.check(agreement_bounds(self._config))
+                meter.share(self.ranks)
+                meter.check(agreement_bounds(self.config))
                 meter = None
             with timer.phase("optimizer"):
-                reports.append(OptimizerStepReport(tokens=tokens, outcome=self._optimizer.step()))
-        if self._reference is not None and self.needs_reference:
-            reshard(self._reference)  # its head stays gathered after a pass
+                reports.append(OptimizerStepReport(tokens=tokens, outcome=self.optimizer.step()))
+        if self.reference is not None and self.needs_reference:
+            reshard(self.reference)  # its head stays gathered after a pass
         return reports
 
     def accumulate_gradient(
@@ -78,14 +69,14 @@ class PolicyUpdate:
         """Add the gradient of the batch's loss, micro-batch by micro-batch, to the policy's parameters."""
         timer = timer or PhaseTimer()
         with timer.phase("forward_backward"):
-            microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self._config))
-            passes = equal_passes(microbatches, self._ranks)
+            microbatches = split_into_microbatches(batch.groups, token_budget=update_token_budget(self.config))
+            passes = equal_passes(microbatches, self.ranks)
             sums = [self.backward(one, totals=batch.totals, meter=meter) for one in passes]
-            if self._ranks.replicas is not None:
-                finish_kernels(self._policy.device)  # or the exchange would be counted with what it waits for
-        if self._ranks.replicas is not None:
+            if self.ranks.replicas is not None:
+                finish_kernels(self.policy.device)  # or the exchange would be counted with what it waits for
+        if self.ranks.replicas is not None:
             with timer.phase("exchange"):
-                sum_gradients(self._policy, self._ranks)
+                sum_gradients(self.policy, self.ranks)
         return [found for found in sums if found is not None]
 
     def backward(
@@ -98,27 +89,25 @@ class PolicyUpdate:
             return None
         samples = [sample for group in one.groups for sample in group.samples]
         output = every.first(one.num_tokens) if one.fillers else every
-        loss = self._objective.loss(output, samples, totals=totals)
+        loss = self.objective.loss(output, samples, totals=totals)
         if meter is not None:
             meter.add([sample.rollout for sample in samples], output.log_probs.detach().float().cpu().numpy())
         one.backward(every.log_probs, loss.total)
         return sums_by_group(one.groups, loss.per_token, loss.weights)
 
     def _forward(self, one: RankPass[TrainGroup]) -> PolicyOutput:
-        packed = pack_trees(
-            one.trees, pixels=self._pixels, model_config=self._policy.config, device=self._policy.device
-        )
-        output: PolicyOutput = self._policy(
+        packed = pack_trees(one.trees, pixels=self.pixels, model_config=self.policy.config, device=self.policy.device)
+        output: PolicyOutput = self.policy(
             packed,
-            temperature=self._config.rollout.temperature,
-            entropy="gradient" if self._objective.has_entropy_bonus else "value",
+            temperature=self.config.rollout.temperature,
+            entropy="gradient" if self.objective.has_entropy_bonus else "value",
             reference=self._reference_rows(packed),
         )
         return output
 
     def _reference_rows(self, packed: PackedTrees) -> HeadRows | None:
-        if not self._objective.has_full_kl:
+        if not self.objective.has_full_kl:
             return None
-        assert self._reference is not None, "loaded"
+        assert self.reference is not None, "loaded"
         with torch.no_grad():
-            return self._reference.head_rows(packed)
+            return self.reference.head_rows(packed)

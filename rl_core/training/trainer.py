@@ -315,7 +315,7 @@ class Trainer:
         if not batch.policy:
             return []
         update = PolicyUpdate(
-            self.policy,
+            policy=self.policy,
             reference=self._frozen_reference(),
             objective=PolicyObjective(self.config.algorithm, kl_coef=batch.kl_coef),
             optimizer=self.optimizer,

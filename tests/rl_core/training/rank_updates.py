@@ -157,7 +157,7 @@ def policy_of(case: Case, config: RunConfig, bench: Bench, root: Path, ranks: Ra
             spread(model, ranks, float32_masters=config.actor.optim.strategy != "adamw_bf16")
     optimizer = PolicyOptimizer(policy, config=config.actor.optim, max_grad_norm=1.0, total_steps=9)
     update = PolicyUpdate(
-        policy,
+        policy=policy,
         reference=reference,
         objective=PolicyObjective(config.algorithm, kl_coef=None if config.algorithm.kl is None else 0.1),
         optimizer=optimizer,

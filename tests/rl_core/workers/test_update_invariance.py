@@ -46,7 +46,7 @@ def settings_of(config: RunConfig, **algorithm: object) -> RunConfig:
 def update_of(worker, config: RunConfig) -> PolicyUpdate:
     kl = config.algorithm.kl
     return PolicyUpdate(
-        worker.trainer.policy,
+        policy=worker.trainer.policy,
         reference=worker.trainer.reference,
         objective=PolicyObjective(config.algorithm, kl_coef=None if kl is None else kl.coef),
         optimizer=worker.trainer.optimizer,
