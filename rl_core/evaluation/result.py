@@ -102,7 +102,7 @@ def summarise(items: Sequence[EvaluationItem]) -> EvaluationResult:
 
 def items_words(n: int, failed_rewards: int) -> str:
     """The number of items of a result beside its accuracy, with the number of responses that were left out."""
-    return f"{n} ({failed_rewards} responses not scored)" if failed_rewards else f"{n}"
+    return f"{n} ({failed_rewards} not scored)" if failed_rewards else f"{n}"
 
 
 def item_shares(items: Sequence[EvaluationItem]) -> dict[str, float | None]:

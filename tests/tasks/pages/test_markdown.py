@@ -56,7 +56,7 @@ def test_an_evaluation_is_a_table_of_its_passes() -> None:
     page = stage_page(manifest("evaluate-base", {"greedy": result, "sampled": result | {"failed_rewards": 2}}))
     assert "| greedy | 50.0% | 40.0% to 62.5% | 10 | 10.0% |  | 12.5 |" in page
     assert "| data_source | charts | greedy | 25.0% | 4 |" in page
-    assert "| sampled | 50.0% | 40.0% to 62.5% | 10 (2 responses not scored) | " in page
+    assert "| sampled | 50.0% | 40.0% to 62.5% | 10 (2 not scored) | " in page
 
 
 def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_validation(tmp_path: Path) -> None:

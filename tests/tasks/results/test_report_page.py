@@ -152,8 +152,8 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
 def test_what_has_no_score_is_counted_beside_the_accuracy() -> None:
     unscored = measured(0.975, 0.95, 0.99).model_copy(update={"failed_rewards": 3})
     html = render(page(trained=unscored, evaluations=[("trained", unscored)]))
-    assert "400 items, 3 responses not scored, 95 % confidence" in html
-    assert '<td class="number">400 (3 responses not scored)</td>' in html
+    assert "400 items, 3 not scored, 95 % confidence" in html
+    assert '<td class="number">400 (3 not scored)</td>' in html
 
 
 def test_only_a_better_model_is_shown_in_green() -> None:
