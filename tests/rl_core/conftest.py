@@ -96,7 +96,7 @@ def killed_before_each_call() -> Callable[..., int]:
 
 
 @pytest.fixture
-def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_imports(monkeypatch) -> Iterator[None]:
     """Files of users may be imported in this process: what that adds to it is taken back."""
     known = set(sys.modules)
     libraries = tuple({sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")})
@@ -111,7 +111,7 @@ def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def write_jsonl(tmp_path: Path) -> Callable[..., Path]:
+def write_jsonl(tmp_path) -> Callable[..., Path]:
     """`write_jsonl(rows, name)`: a JSONL file in the test's folder; a row that is text is written as it is."""
 
     def write(rows: Sequence[dict[str, Any] | str], name: str = "rows.jsonl") -> Path:
@@ -124,7 +124,7 @@ def write_jsonl(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def write_image(tmp_path: Path) -> Callable[..., Path]:
+def write_image(tmp_path) -> Callable[..., Path]:
     """`write_image(name, colour)`: a PNG in the test's folder."""
 
     def write(name: str, colour: tuple[int, int, int] = (200, 30, 30)) -> Path:
@@ -138,7 +138,7 @@ def write_image(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path) -> Iterator[Path]:
     """A real file system of 1 MiB; needs root, as the test container has."""
     mount = tmp_path / "disk"
     mount.mkdir()
@@ -160,7 +160,7 @@ def config() -> "RunConfig":
 
 
 @pytest.fixture(scope="session")
-def prepared_run(tmp_path_factory: pytest.TempPathFactory, config: "RunConfig") -> "RunDirectory":
+def prepared_run(tmp_path_factory, config) -> "RunDirectory":
     """A run folder with initial model and data; tests that write copy what they need."""
     from tests.rl_core.small_run import prepare
 
@@ -168,7 +168,7 @@ def prepared_run(tmp_path_factory: pytest.TempPathFactory, config: "RunConfig") 
 
 
 @pytest.fixture(scope="session")
-def rewards(config: "RunConfig") -> "Iterator[RewardPool]":
+def rewards(config) -> "Iterator[RewardPool]":
     from rl_core.rewards.pool import RewardPool
 
     with RewardPool(config.reward) as pool:
@@ -176,7 +176,7 @@ def rewards(config: "RunConfig") -> "Iterator[RewardPool]":
 
 
 @pytest.fixture(scope="session")
-def parity(config: "RunConfig") -> "Iterator[RewardPool]":
+def parity(config) -> "Iterator[RewardPool]":
     """A reward that random responses get in part, so that the weights move."""
     from rl_core.rewards.pool import RewardPool
     from tests.rl_core.small_run import PARITY
@@ -186,7 +186,7 @@ def parity(config: "RunConfig") -> "Iterator[RewardPool]":
 
 
 @pytest.fixture(scope="session")
-def folders(prepared_run: "RunDirectory") -> "WorkerFolders":
+def folders(prepared_run) -> "WorkerFolders":
     """What a worker of the small run reads."""
     from tests.rl_core.small_run import folders_of
 
@@ -194,7 +194,7 @@ def folders(prepared_run: "RunDirectory") -> "WorkerFolders":
 
 
 @pytest.fixture(scope="session")
-def shared_worker(config: "RunConfig", prepared_run: "RunDirectory", rewards: "RewardPool") -> "Iterator[LocalWorker]":
+def shared_worker(config, prepared_run, rewards) -> "Iterator[LocalWorker]":
     from tests.rl_core.small_run import small_worker
     from tests.shared_engines import ended_with_the_folder
 
@@ -205,7 +205,7 @@ def shared_worker(config: "RunConfig", prepared_run: "RunDirectory", rewards: "R
 
 
 @pytest.fixture(scope="session")
-def open_worker(shared_worker: "LocalWorker") -> "OpenWorker":
+def open_worker(shared_worker) -> "OpenWorker":
     """Opens a worker of other settings for the length of a `with`. vLLM keeps what belongs to an engine in globals of
     the process, so the shared worker's engine ends first, and starts again when it is next needed."""
     from tests.rl_core.small_run import worker_opener
@@ -214,14 +214,14 @@ def open_worker(shared_worker: "LocalWorker") -> "OpenWorker":
 
 
 @pytest.fixture
-def worker(shared_worker: "LocalWorker", prepared_run: "RunDirectory") -> "LocalWorker":
+def worker(shared_worker, prepared_run) -> "LocalWorker":
     """The shared worker with the initial weights and no optimizer state."""
     shared_worker.load("policy", prepared_run.initial_model)
     return shared_worker
 
 
 @pytest.fixture(scope="session")
-def prompts(prepared_run: "RunDirectory", config: "RunConfig") -> "list[Prompt]":
+def prompts(prepared_run, config) -> "list[Prompt]":
     from tests.rl_core.small_run import first_prompts
 
     return first_prompts(prepared_run, config)
@@ -229,11 +229,11 @@ def prompts(prepared_run: "RunDirectory", config: "RunConfig") -> "list[Prompt]"
 
 @pytest.fixture(scope="session")
 def train_groups(
-    prompts: "list[Prompt]",
-    config: "RunConfig",
-    shared_worker: "LocalWorker",
-    prepared_run: "RunDirectory",
-    rewards: "RewardPool",
+    prompts,
+    config,
+    shared_worker,
+    prepared_run,
+    rewards,
 ) -> "list[TrainGroup]":
     """Real rollouts of the initial model, cut to ragged lengths and given advantages, so that every token has a
     gradient (a random model earns no reward)."""
@@ -244,7 +244,7 @@ def train_groups(
 
 
 @pytest.fixture(scope="session")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[str], Merged]":
+def merged(tmp_path_factory) -> "Callable[[str], Merged]":
     """Family -> merged model. Sizes are the smallest that vLLM's attention kernels take."""
     from tests.rl_core.merged_models import make_merged
 

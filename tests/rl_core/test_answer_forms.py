@@ -20,18 +20,18 @@ ANSWERS = st.from_regex(
 
 
 @given(ANSWERS.map(str.strip).filter(bool), st.sampled_from(WRAPPED))
-def test_the_answer_of_a_form_is_found(answer: str, form: str) -> None:
+def test_the_answer_of_a_form_is_found(answer, form):
     assert short_answer(form.format(answer)) == answer
     assert short_answer(answer) == answer
 
 
-def test_the_last_match_counts_and_an_empty_one_does_not() -> None:
+def test_the_last_match_counts_and_an_empty_one_does_not():
     assert find_answer(r"<a>(.*?)</a>", "<a>1</a> <a> 2 </a>") == "2"
     assert find_answer(r"<a>(.*?)</a>", "<a> </a>") is None
     assert find_answer(r"(\d)|x", "no") is None
 
 
-def test_a_form_is_that_of_nine_in_ten() -> None:
+def test_a_form_is_that_of_nine_in_ten():
     texts = [f"So.\n#### {number}" for number in range(9)]
     form = form_of([*texts, "broken"])
     assert form is not None and form.place == "behind ####"
@@ -52,5 +52,5 @@ def test_a_form_is_that_of_nine_in_ten() -> None:
         ('{"style": "rule", "ground_truth": "5"}', "is JSON"),
     ],
 )
-def test_an_answer_that_nobody_gives_word_for_word_is_doubted(answer: str, why: str | None) -> None:
+def test_an_answer_that_nobody_gives_word_for_word_is_doubted(answer, why):
     assert doubt(answer) == why

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,14 @@ def sha256(path: Path) -> str:
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> Path:
+def large(tmp_path) -> Path:
     path = tmp_path / "folder" / "large"
     path.parent.mkdir()
     path.write_bytes(os.urandom(LEAST_BYTES))
     return path
 
 
-def test_a_large_file_is_read_once_also_under_another_name(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_read_once_also_under_another_name(large, monkeypatch):
     found = hash_file(large)
     assert found == sha256(large)
     monkeypatch.setattr(digests.hashlib, "file_digest", None)  # a second reading would fail
@@ -57,13 +56,13 @@ def _replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_append, _flip, _replace])
-def test_a_file_that_has_changed_is_read_again(large: Path, change: Callable[[Path], None]) -> None:
+def test_a_file_that_has_changed_is_read_again(large, change):
     before = hash_file(large)
     change(large)
     assert hash_file(large) == sha256(large) != before
 
 
-def test_a_small_file_is_always_read_unless_it_is_an_input(tmp_path: Path) -> None:
+def test_a_small_file_is_always_read_unless_it_is_an_input(tmp_path):
     path = tmp_path / "small"
     path.write_bytes(bytes(LEAST_BYTES - 1))
     note_hash(path.stat(), "noted")
@@ -72,13 +71,13 @@ def test_a_small_file_is_always_read_unless_it_is_an_input(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [{}, {"a": [1, None], "b": {"c": "d"}}])
-def test_a_sealed_object_is_read_back(content: dict[str, object]) -> None:
+def test_a_sealed_object_is_read_back(content):
     assert unsealed(json.loads(json.dumps(sealed(content)))) == content
 
 
 @pytest.mark.parametrize(
     "content", [None, [1], {}, {"a": 1}, {**sealed({"a": 1}), "a": 2}, {**sealed({"a": 1}), "b": 0}]
 )
-def test_anything_else_is_refused(content: object) -> None:
+def test_anything_else_is_refused(content):
     with pytest.raises(ValueError, match=r"is not a JSON object|its own SHA-256 does not match"):
         unsealed(content)

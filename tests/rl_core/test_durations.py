@@ -18,7 +18,7 @@ from rl_core.wording import age, duration
         (7500, "2 h 05 min"),
     ],
 )
-def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None:
+def test_durations_read_as_a_person_says_them(seconds, text):
     assert duration(seconds) == text
 
 
@@ -33,5 +33,5 @@ def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None
         (timedelta(days=21), "3 weeks"),
     ],
 )
-def test_ages_read_as_a_person_says_them(since: timedelta, text: str) -> None:
+def test_ages_read_as_a_person_says_them(since, text):
     assert age(since) == text

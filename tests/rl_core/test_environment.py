@@ -22,7 +22,7 @@ from tests.processes import printed_by
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
 
-def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch):
     for name in TELEMETRY_OFF:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
@@ -30,13 +30,13 @@ def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch: pytest
     assert {name: os.environ[name] for name in TELEMETRY_OFF} == {**TELEMETRY_OFF, "RAY_USAGE_STATS_ENABLED": "1"}
 
 
-def test_make_exports_the_same_variables() -> None:
+def test_make_exports_the_same_variables():
     exported = dict(re.findall(r"^export (\w+) = (\S+)$", MAKEFILE.read_text(), flags=re.MULTILINE))
     assert exported == TELEMETRY_OFF
 
 
 @pytest.mark.parametrize("setting", ALLOCATOR["PYTORCH_ALLOC_CONF"].split(","))
-def test_torch_knows_each_setting_of_its_allocator(setting: str) -> None:
+def test_torch_knows_each_setting_of_its_allocator(setting):
     """A CPU build takes any key, but of the ones that it knows it reads the value."""
     before = torch._C._accelerator_getAllocatorSettings()
     try:
@@ -58,7 +58,7 @@ for rows in range(1, 901):
 """
 
 
-def test_what_is_kept_of_products_is_bounded() -> None:
+def test_what_is_kept_of_products_is_bounded():
     """Otherwise the 600 later shapes take 350 MiB, where oneDNN computes in bfloat16."""
     first, last = map(int, printed_by(MEMORY_AFTER_PRODUCTS, variables={**os.environ, **ALLOCATOR}).split())
     assert last - first < 30
@@ -86,7 +86,7 @@ print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loade
     ],
     ids=["by default", "left to the user"],
 )
-def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, str], threads: str) -> None:
+def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables, threads):
     inherited = {name: value for name, value in os.environ.items() if name not in ("KMP_BLOCKTIME", "OMP_WAIT_POLICY")}
     assert printed_by(THREADS_OF_INTEL_OPENMP, variables=inherited | variables).split("\n")[0] == threads
 
@@ -101,8 +101,8 @@ def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables: dict[str, 
     ],
 )
 def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, asked: str | None, fixed: int | None, workers: int, threads: int
-) -> None:
+    monkeypatch, asked, fixed, workers, threads
+):
     monkeypatch.setattr(environment, "usable_cores", lambda: 12)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if asked is not None:
@@ -110,7 +110,7 @@ def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
     assert threads_of_a_worker(workers, fixed=fixed) == threads
 
 
-def test_a_container_has_no_more_memory_than_its_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_container_has_no_more_memory_than_its_limit(monkeypatch, tmp_path):
     limits = (tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes")
     monkeypatch.setattr(environment, "_MEMORY_LIMITS", limits)
     whole = usable_memory()
@@ -124,7 +124,7 @@ def test_a_container_has_no_more_memory_than_its_limit(monkeypatch: pytest.Monke
         assert usable_memory() == usable
 
 
-def test_the_hardware_threads_of_a_core_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hardware_threads_of_a_core_count_once(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 6, 7})
     monkeypatch.setattr(environment, "_hardware_threads", lambda processor: f"{processor % 6},{processor % 6 + 6}")
     assert usable_cores() == 3

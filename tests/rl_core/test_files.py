@@ -23,9 +23,7 @@ def hidden(parent: Path) -> list[str]:
     return [path.name for path in parent.iterdir() if path.name.startswith(".")]
 
 
-def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_else(tmp_path, monkeypatch):
     """A power cut keeps what was flushed and may reorder the rest, so the order of the flushes is the guarantee."""
     calls: list[str] = []
     fsync = os.fsync
@@ -47,9 +45,7 @@ def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_els
     assert calls == [*flushed, "name stage", f"flush {tmp_path.name}"]
 
 
-def test_a_kill_anywhere_in_a_file_replacement_leaves_the_old_or_the_new_file(
-    tmp_path: Path, killed_before_each_call: KillRunner
-) -> None:
+def test_a_kill_anywhere_in_a_file_replacement_leaves_the_old_or_the_new_file(tmp_path, killed_before_each_call):
     path = tmp_path / "state.json"
     kills = killed_before_each_call(
         lambda: files.atomic_write_json(path, {"state": "old"}),
@@ -62,9 +58,7 @@ def test_a_kill_anywhere_in_a_file_replacement_leaves_the_old_or_the_new_file(
     assert hidden(tmp_path) == []
 
 
-def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folder(
-    tmp_path: Path, killed_before_each_call: KillRunner
-) -> None:
+def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folder(tmp_path, killed_before_each_call):
     final = tmp_path / "stage"
     seen = set()
 
@@ -84,9 +78,7 @@ def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folde
     assert seen == {"old", "new"}
 
 
-def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(
-    tmp_path: Path, killed_before_each_call: KillRunner
-) -> None:
+def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(tmp_path, killed_before_each_call):
     folder = tmp_path / "stage"
 
     def check() -> None:
@@ -100,8 +92,8 @@ def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(
 
 
 def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temporary(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     final = tmp_path / "stage"
     _write_folder(final, "old")
     before = folder_records(final)
@@ -111,7 +103,7 @@ def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temp
     assert hidden(tmp_path) == []
 
 
-def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path, monkeypatch):
     final = tmp_path / "stage"
     _write_folder(final, "old")
     before = folder_records(final)
@@ -131,8 +123,8 @@ def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path: Path, monkeyp
 
 
 def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
-    small_disk: Path,
-) -> None:
+    small_disk,
+):
     path, folder = small_disk / "file", small_disk / "folder"
     files.atomic_write_bytes(path, b"old")
     _write_folder(folder, "old")
@@ -149,7 +141,7 @@ def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
     assert hidden(small_disk) == []
 
 
-def test_a_sweep_leaves_everything_else_alone(tmp_path: Path) -> None:
+def test_a_sweep_leaves_everything_else_alone(tmp_path):
     for name in (".stage.tmp-1", "stage.tmp-1", ".tmp-1", ".hidden", "step-000001"):
         (tmp_path / name).mkdir()
     (tmp_path / ".file.json.tmp-77").write_text("torn")
@@ -178,7 +170,7 @@ PARTS = st.lists(st.sampled_from(["a", "..", ".", "b.c", "..d", ""]), max_size=6
 
 
 @given(PARTS)
-def test_a_name_that_stays_below_is_below_and_no_other_is(parts: list[str]) -> None:
+def test_a_name_that_stays_below_is_below_and_no_other_is(parts):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "deep", *parts)
         climbed = os.path.normpath(path)
@@ -187,7 +179,7 @@ def test_a_name_that_stays_below_is_below_and_no_other_is(parts: list[str]) -> N
 
 
 @given(PARTS.filter(any))
-def test_a_manifests_name_is_refused_when_it_could_climb(parts: list[str]) -> None:
+def test_a_manifests_name_is_refused_when_it_could_climb(parts):
     name = "/".join(parts)
     if ".." in parts or name.startswith("/"):
         with pytest.raises(ValueError, match="does not name a file below"):
@@ -196,7 +188,7 @@ def test_a_manifests_name_is_refused_when_it_could_climb(parts: list[str]) -> No
         assert files.relative_name(name) == name
 
 
-def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path) -> None:
+def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path):
     for name in ("a[1]-2", "a[1]-1", "a1-1", "b*", "bc"):
         (tmp_path / name).touch()
     (tmp_path / "a[1]-folder").mkdir()
@@ -207,7 +199,7 @@ def test_a_star_in_a_name_fits_files_and_nothing_else_is_special(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["model", "my model", "my [old] runs *", "a?b", "[x", "ö"])
-def test_files_are_found_by_a_pattern_below_the_folder(tmp_path: Path, name: str) -> None:
+def test_files_are_found_by_a_pattern_below_the_folder(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")

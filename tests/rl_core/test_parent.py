@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", ["with", "without"])
-def test_the_end_of_a_parent_is_noticed(how: str) -> None:
+def test_the_end_of_a_parent_is_noticed(how):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD, how],
         stdin=subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ COUNTS = st.builds(Tally, *[st.integers(0, 9)] * 4)
 
 
 @given(st.lists(COUNTS), COUNTS)
-def test_what_is_counted_in_parts_is_the_whole(parts: list[Tally], before: Tally) -> None:
+def test_what_is_counted_in_parts_is_the_whole(parts, before):
     now = before.copy()
     for part in parts:
         now.add(part)
@@ -22,7 +21,7 @@ def test_what_is_counted_in_parts_is_the_whole(parts: list[Tally], before: Tally
     assert now.since(before) == found
 
 
-def test_a_unit_that_is_done_takes_the_place_of_what_was_done_of_it() -> None:
+def test_a_unit_that_is_done_takes_the_place_of_what_was_done_of_it():
     reached = Reached()
     reached.advance(0, "", Now("step 1: update", 0.75))
     assert (reached.done, reached.units) == (0, 0.75)
@@ -34,7 +33,7 @@ def test_a_unit_that_is_done_takes_the_place_of_what_was_done_of_it() -> None:
     assert reached.now.words == "150 tokens", "until something else is said"
 
 
-def test_what_is_done_is_looked_up_again_and_again_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_looked_up_again_and_again_until_the_end(monkeypatch):
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
     shown: list[tuple[int, Now | None]] = []
     third = threading.Event()

@@ -14,7 +14,7 @@ SECRET = "hf_0123456789"
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "disabled")
     monkeypatch.setenv("MONKEY", "a banana")
@@ -35,22 +35,22 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "judge_apikey",
     ],
 )
-def test_a_variable_is_secret_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_is_secret_by_its_name(name, monkeypatch):
     monkeypatch.setenv(name, "something-secret")
     assert redact("sent something-secret, refused") == f"sent [{name}], refused"
 
 
 @pytest.mark.parametrize("text", ["disabled", "a banana", "train", "runs/train.yaml", ""])
-def test_other_variables_and_short_values_are_left_standing(text: str) -> None:
+def test_other_variables_and_short_values_are_left_standing(text):
     assert redact(text) == text
 
 
-def test_a_secret_that_is_part_of_another_one_leaves_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_is_part_of_another_one_leaves_nothing_of_it(monkeypatch):
     monkeypatch.setenv("OTHER_TOKEN", f"{SECRET}-and-more")
     assert redact(f"{SECRET}-and-more, {SECRET}") == "[OTHER_TOKEN], [HF_TOKEN]"
 
 
-def test_the_password_in_a_variables_address_is_secret_everywhere() -> None:
+def test_the_password_in_a_variables_address_is_secret_everywhere():
     assert redact("password=wort-und-satz is wrong") == "password=[MLFLOW_TRACKING_URI] is wrong"
 
 
@@ -64,7 +64,7 @@ def test_the_password_in_a_variables_address_is_secret_everywhere() -> None:
         ("postgresql://host/db?user=a&password=b", "postgresql://host/db?user=a&password=***"),
     ],
 )
-def test_passwords_in_addresses_are_hidden(text: str, left: str) -> None:
+def test_passwords_in_addresses_are_hidden(text, left):
     assert redact_addresses(text) == left
 
 
@@ -78,16 +78,16 @@ def test_passwords_in_addresses_are_hidden(text: str, left: str) -> None:
         "https://user@host/path?page=2",
     ],
 )
-def test_addresses_without_a_password_stay(text: str) -> None:
+def test_addresses_without_a_password_stay(text):
     assert redact_addresses(text) == text
 
 
 @given(st.text(), st.text())
-def test_a_secret_never_survives_whatever_stands_around_it(before: str, after: str) -> None:
+def test_a_secret_never_survives_whatever_stands_around_it(before, after):
     assert SECRET not in redact(f"{before}{SECRET}{after}")
 
 
-def test_a_tree_is_searched_to_its_leaves() -> None:
+def test_a_tree_is_searched_to_its_leaves():
     tree = {"a": [SECRET, 1, None], "b": {"c": (f"x{SECRET}", 0.5)}}
     assert redact_tree(tree) == {"a": ["[HF_TOKEN]", 1, None], "b": {"c": ["x[HF_TOKEN]", 0.5]}}
 
@@ -104,7 +104,7 @@ def log() -> Iterator[io.StringIO]:
     logging.setLogRecordFactory(before)
 
 
-def test_no_log_record_holds_a_secret_in_message_arguments_or_traceback(log: io.StringIO) -> None:
+def test_no_log_record_holds_a_secret_in_message_arguments_or_traceback(log):
     logger = logging.getLogger("some.library")
     logger.warning("token %s sent to %s", SECRET, "http://u:pw@host")
     try:
@@ -117,9 +117,7 @@ def test_no_log_record_holds_a_secret_in_message_arguments_or_traceback(log: io.
     assert SECRET not in said and ":pw@" not in said
 
 
-def test_a_record_whose_arguments_do_not_fit_is_left_to_its_handler(
-    log: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_whose_arguments_do_not_fit_is_left_to_its_handler(log, monkeypatch):
     monkeypatch.setattr(logging, "raiseExceptions", False)
     logging.getLogger("some.library").warning("%d", "three")
     logging.getLogger("some.library").warning("and on")

@@ -23,7 +23,7 @@ with RunLock(Path(sys.argv[1])):
 
 
 @pytest.fixture
-def lock_file(tmp_path: Path) -> Path:
+def lock_file(tmp_path) -> Path:
     return tmp_path / "run" / "lock"
 
 
@@ -34,8 +34,8 @@ def hold_in_another_process(lock_file: Path) -> subprocess.Popen[str]:
 
 
 def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_the_owner_is_killed(
-    lock_file: Path,
-) -> None:
+    lock_file,
+):
     owner = hold_in_another_process(lock_file)
     with (
         pytest.raises(RunLocked, match=f"pid {owner.pid}") as refused,
@@ -49,7 +49,7 @@ def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_th
         assert int(lock_file.read_text()) != owner.pid
 
 
-def test_who_only_looks_refuses_nobody(lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_looks_refuses_nobody(lock_file, monkeypatch):
     """Nor does a program that is just being started with a copy of the open file."""
     lock_file.parent.mkdir()
     looked_at = os.open(lock_file, os.O_RDONLY | os.O_CREAT)
@@ -59,7 +59,7 @@ def test_who_only_looks_refuses_nobody(lock_file: Path, monkeypatch: pytest.Monk
         assert lock_file.read_text() == f"{os.getpid()}\n"
 
 
-def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_file: Path) -> None:
+def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_file):
     with RunLock(lock_file):
         ensure_held(lock_file)
         lock_file.unlink()
@@ -71,7 +71,7 @@ def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_fil
         pass
 
 
-def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file: Path) -> None:
+def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file):
     with RunLock(lock_file):
         lock_file.unlink()
         other = hold_in_another_process(lock_file)
@@ -84,7 +84,7 @@ def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file
             ensure_held(lock_file)
 
 
-def test_an_owner_whose_folder_was_removed_is_told(lock_file: Path) -> None:
+def test_an_owner_whose_folder_was_removed_is_told(lock_file):
     with RunLock(lock_file):
         shutil.rmtree(lock_file.parent)
         with pytest.raises(RunLockLost, match="run was removed while this process wrote it"):
@@ -93,9 +93,7 @@ def test_an_owner_whose_folder_was_removed_is_told(lock_file: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
-    lock_file: Path, after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(lock_file, after, monkeypatch):
     """Between opening the file and locking it."""
     original, left = fcntl.flock, after
 

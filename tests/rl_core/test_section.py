@@ -1,7 +1,6 @@
 """A config holds no secret: one that is written into it is refused, and the refusal does not repeat it."""
 
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ QUICKSTART = REPOSITORY / "configs/quickstart.yaml"
         ("reward.kwargs.judges=[{api_key: geheim}]", "environment"),
     ],
 )
-def test_a_secret_is_refused_and_not_repeated(override: str, advice: str) -> None:
+def test_a_secret_is_refused_and_not_repeated(override, advice):
     with pytest.raises(ConfigError) as refused:
         load_config(QUICKSTART, [override])
     key = override.partition("=")[0]
@@ -40,7 +39,7 @@ def test_a_secret_is_refused_and_not_repeated(override: str, advice: str) -> Non
         "reward.kwargs.stop_token=end",
     ],
 )
-def test_what_is_no_secret_passes(override: str) -> None:
+def test_what_is_no_secret_passes(override):
     load_config(QUICKSTART, [override])
 
 
@@ -64,20 +63,20 @@ SECRETS = {
         ({"http://u:geheim@h/": 1}, "http://u:***@h/: unknown key"),
     ],
 )
-def test_no_refusal_repeats_a_secret_that_stands_beside_it(section: dict[str, object], told: str) -> None:
+def test_no_refusal_repeats_a_secret_that_stands_beside_it(section, told):
     with pytest.raises(ConfigError) as refused:
         validate_config({**SECRETS, **section}, "own.yaml")
     assert told in f"{refused.value}\n"
     assert "geheim" not in str(refused.value) and "2026" not in str(refused.value)
 
 
-def test_a_secret_of_the_environment_is_shown_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_of_the_environment_is_shown_by_its_name(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_geheim")
     with pytest.raises(ConfigError, match=r"seed: .*\(got '\[HF_TOKEN\]'\)"):
         validate_config({"seed": "hf_geheim"}, "own.yaml")
 
 
-def test_a_key_of_a_column_is_no_secret() -> None:
+def test_a_key_of_a_column_is_no_secret():
     with pytest.raises(ConfigError, match=r"prompt_key: .*\(got 3\)"):
         load_config(QUICKSTART, ["data.train={type: local, path: x}", "data.train.columns.prompt_key=3"])
 
@@ -93,7 +92,7 @@ def test_a_key_of_a_column_is_no_secret() -> None:
         "reward..api_key=geheim",
     ],
 )
-def test_an_override_that_cannot_be_read_is_refused_without_its_secret(override: str) -> None:
+def test_an_override_that_cannot_be_read_is_refused_without_its_secret(override):
     with pytest.raises(ConfigError, match="override") as refused:
         load_config(QUICKSTART, ["seed=1", override])
     assert "geheim" not in str(refused.value)
@@ -102,7 +101,7 @@ def test_an_override_that_cannot_be_read_is_refused_without_its_secret(override:
 @pytest.mark.parametrize(
     "line", ["api_key: 'geheim", "api_key: [geheim", "geheim: {x: %geheim}", "extends: {key: geheim}"]
 )
-def test_a_file_that_cannot_be_read_is_refused_without_its_lines(tmp_path: Path, line: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused_without_its_lines(tmp_path, line):
     path = tmp_path / "own.yaml"
     path.write_text(f"{line}\n")
     with pytest.raises(ConfigError, match=r"own\.yaml") as refused:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -36,7 +36,7 @@ def ask_a_hub_that_does_not_answer(reader: int) -> None:
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_wait_that_has_no_end(stop: StopRequest, signum: signal.Signals, code: int) -> None:
+def test_a_signal_ends_a_wait_that_has_no_end(stop, signum, code):
     signal.signal(signal.SIGALRM, lambda *_: send(signum))
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     reader, writer = os.pipe()
@@ -47,7 +47,7 @@ def test_a_signal_ends_a_wait_that_has_no_end(stop: StopRequest, signum: signal.
     os.close(writer)
 
 
-def test_elsewhere_a_signal_is_only_remembered(stop: StopRequest) -> None:
+def test_elsewhere_a_signal_is_only_remembered(stop):
     with stop.breaking_off():
         pass
     send(signal.SIGTERM)
@@ -57,7 +57,7 @@ def test_elsewhere_a_signal_is_only_remembered(stop: StopRequest) -> None:
         pytest.fail("nothing is begun any more")
 
 
-def test_an_interrupt_that_is_no_signals_passes(stop: StopRequest) -> None:
+def test_an_interrupt_that_is_no_signals_passes(stop):
     with pytest.raises(KeyboardInterrupt), stop.breaking_off():
         raise KeyboardInterrupt
 
@@ -72,9 +72,7 @@ def test_an_interrupt_that_is_no_signals_passes(stop: StopRequest) -> None:
         (str, "SIGTERM: stops after this step; a second"),
     ],
 )
-def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_done_until_then(
-    doing: Callable[[], str], said: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_done_until_then(doing, said, caplog):
     stop = StopRequest()
     stop.doing = doing
     with stopped_by_signals(stop), stop.taking_effect(lambda: "after this step"):
@@ -85,7 +83,7 @@ def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_don
     assert len(caplog.messages) == 1
 
 
-def test_elsewhere_it_takes_effect_as_soon_as_it_can(caplog: pytest.LogCaptureFixture) -> None:
+def test_elsewhere_it_takes_effect_as_soon_as_it_can(caplog):
     stop = StopRequest()
     with stopped_by_signals(stop):
         with stop.taking_effect(lambda: "after this step"):
@@ -95,8 +93,8 @@ def test_elsewhere_it_takes_effect_as_soon_as_it_can(caplog: pytest.LogCaptureFi
 
 
 def test_what_is_broken_off_is_not_waited_for_and_what_nobody_asks_for_is_not_answered(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     with caplog.at_level(logging.INFO):
         with stopped_by_signals(StopRequest()):
             pass
@@ -107,7 +105,7 @@ def test_what_is_broken_off_is_not_waited_for_and_what_nobody_asks_for_is_not_an
     assert caplog.messages == ["SIGTERM: stops now; what was begun here is made again"]
 
 
-def test_a_second_signal_ends_the_process_at_once() -> None:
+def test_a_second_signal_ends_the_process_at_once():
     code = """
 import logging, time
 from rl_core.stop import StopRequest, stopped_by_signals

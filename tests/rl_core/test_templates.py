@@ -26,7 +26,7 @@ def rendered(source: str, content: str = "text") -> str:
         ("{{ " + "(" * 5000 + "content" + ")" * 5000 + " }}", "nested too deeply"),
     ],
 )
-def test_what_is_no_template_is_named(source: str, why: str) -> None:
+def test_what_is_no_template_is_named(source, why):
     with pytest.raises(ValueError, match=f"prompt.jinja .*{why}"):
         TextTemplate(source, name="prompt.jinja", variables=("content",))
 
@@ -38,12 +38,12 @@ def test_what_is_no_template_is_named(source: str, why: str) -> None:
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "maximum recursion depth"),
     ],
 )
-def test_what_would_go_on_for_ever_is_ended(source: str, why: str) -> None:
+def test_what_would_go_on_for_ever_is_ended(source, why):
     with pytest.raises(ValueError, match=f"prompt.jinja cannot be rendered: .*{why}"):
         rendered(source)
 
 
-def test_a_time_limit_leaves_the_timer_of_the_process_as_it_was() -> None:
+def test_a_time_limit_leaves_the_timer_of_the_process_as_it_was():
     def mine(*_: object) -> None: ...
 
     handler, timer = signal.signal(signal.SIGALRM, mine), signal.setitimer(signal.ITIMER_REAL, 60)
@@ -57,12 +57,12 @@ def test_a_time_limit_leaves_the_timer_of_the_process_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("source", ["{{ content / 2 }}", "{{ content.nothing }}", "{{ 1 / 0 }}"])
-def test_what_does_not_fit_a_value_is_told_for_that_value(source: str) -> None:
+def test_what_does_not_fit_a_value_is_told_for_that_value(source):
     with pytest.raises(ValueError, match=r"prompt\.jinja cannot be rendered: "):
         rendered(source)
 
 
-def test_a_template_of_answers_may_want_answers_of_another_form() -> None:
+def test_a_template_of_answers_may_want_answers_of_another_form():
     assert target_template("{{ answer.x }}").used == {"answer"}
     with pytest.raises(ValueError, match=r"cold_start\.target_template names the unknown variable content"):
         target_template("{{ content }}")
@@ -75,5 +75,5 @@ def test_a_template_of_answers_may_want_answers_of_another_form() -> None:
         "{{ bos_token }}{{ strftime_now('%Y') }}{{ messages | tojson(indent=2) }}{{ tools }}",
     ],
 )
-def test_a_chat_template_may_use_what_transformers_gives_it(source: str) -> None:
+def test_a_chat_template_may_use_what_transformers_gives_it(source):
     check_chat_template(source)

@@ -5,7 +5,7 @@ import pytest
 from rl_core.timing import PhaseTimer
 
 
-def test_phases_add_up_to_the_total() -> None:
+def test_phases_add_up_to_the_total():
     timer = PhaseTimer()
     for _ in range(2):
         with timer.phase("update"):
@@ -15,7 +15,7 @@ def test_phases_add_up_to_the_total() -> None:
     assert result["update"] + result["other"] == pytest.approx(result["total"])
 
 
-def test_a_phase_that_is_split_keeps_what_no_part_covers() -> None:
+def test_a_phase_that_is_split_keeps_what_no_part_covers():
     timer = PhaseTimer()
     with timer.phase("update"):
         time.sleep(0.02)

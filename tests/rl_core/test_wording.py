@@ -7,7 +7,7 @@ from rl_core.wording import MOST_SHOWN, shortened
 
 
 @given(st.text(max_size=3 * MOST_SHOWN))
-def test_whatever_is_repeated_is_one_short_line(text: str) -> None:
+def test_whatever_is_repeated_is_one_short_line(text):
     shown = shortened(text)
     assert shown.isprintable()
     assert len(shown) <= 10 * MOST_SHOWN + 40

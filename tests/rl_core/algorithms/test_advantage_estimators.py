@@ -35,7 +35,7 @@ def valued(lengths: list[int], *, seed: int) -> AdvantageInputs:
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @given(groups=GROUPS)
-def test_every_token_has_a_finite_advantage(name: str, groups: list[list[tuple[int, float]]]) -> None:
+def test_every_token_has_a_finite_advantage(name, groups):
     result = estimate(name, groups)
     assert [[len(part) for part in group] for group in result] == [[length for length, _ in group] for group in groups]
     assert all(np.isfinite(part).all() for group in result for part in group)
@@ -43,7 +43,7 @@ def test_every_token_has_a_finite_advantage(name: str, groups: list[list[tuple[i
 
 @pytest.mark.parametrize("name", [name for name in GROUP_BASELINES if name != "reinforce_plus_plus_baseline"])
 @given(groups=GROUPS)
-def test_a_group_baseline_looks_at_its_own_group_alone(name: str, groups: list[list[tuple[int, float]]]) -> None:
+def test_a_group_baseline_looks_at_its_own_group_alone(name, groups):
     together = estimate(name, groups)
     for group, expected in zip(groups, together, strict=True):
         (alone,) = estimate(name, [group])
@@ -52,22 +52,22 @@ def test_a_group_baseline_looks_at_its_own_group_alone(name: str, groups: list[l
 
 @pytest.mark.parametrize("name", GROUP_BASELINES)
 @pytest.mark.parametrize("score", [0.1, 0.3, 0.9])
-def test_equal_rewards_give_exactly_zero(name: str, score: float) -> None:
+def test_equal_rewards_give_exactly_zero(name, score):
     single = float(np.float32(score))
     (group,) = estimate(name, [[(3, single)] * 8])
     assert all((part == 0.0).all() for part in group)
 
 
 @pytest.mark.parametrize("name", GROUP_BASELINES)
-def test_a_group_of_one_is_refused(name: str) -> None:
+def test_a_group_of_one_is_refused(name):
     with pytest.raises(ValueError, match=r"raise rollout\.n"):
         estimate(name, [[(3, 1.0)]])
 
 
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), gamma=st.floats(0, 1), seed=st.integers(0, 99))
 def test_the_targets_of_a_critic_are_the_returns_unless_it_is_trusted_and_then_look_one_token_ahead(
-    lengths: list[int], gamma: float, seed: int
-) -> None:
+    lengths, gamma, seed
+):
     inputs = valued(lengths, seed=seed)
     (returns,), (ahead,) = (GAE(gamma=gamma, lam=lam).value_targets(inputs) for lam in (1.0, 0.0))
     for far, near, rewards, values in zip(returns, ahead, inputs.token_rewards[0], inputs.values[0], strict=True):
@@ -75,24 +75,24 @@ def test_the_targets_of_a_critic_are_the_returns_unless_it_is_trusted_and_then_l
         assert near == pytest.approx(rewards + gamma * np.append(values[1:], 0.0), abs=1e-9)
 
 
-def test_a_perfect_critic_leaves_no_advantage() -> None:
+def test_a_perfect_critic_leaves_no_advantage():
     inputs = AdvantageInputs(token_rewards=[[np.array([0.0, 1.0])]], values=[[np.ones(2)]])
     assert not GAE(lam=0.9).advantages(inputs)[0][0].any()
 
 
-def test_reinforce_plus_plus_compares_across_prompts() -> None:
+def test_reinforce_plus_plus_compares_across_prompts():
     """One response a prompt is enough, and a prompt that is always right is pushed towards its answers."""
     ((right,), (wrong,)) = estimate("reinforce_plus_plus", [[(1, 1.0)], [(1, 0.0)]])
     assert right > 0.0 > wrong
 
 
-def test_a_discount_credits_the_last_token_most() -> None:
+def test_a_discount_credits_the_last_token_most():
     ((right,), _) = estimate("reinforce_plus_plus", [[(4, 1.0)], [(4, 0.0)]], gamma=0.5)
     assert np.all(np.diff(right) > 0.0)
 
 
 @given(groups=GROUPS)
-def test_reinforce_plus_plus_with_baseline_is_white_over_the_batch(groups: list[list[tuple[int, float]]]) -> None:
+def test_reinforce_plus_plus_with_baseline_is_white_over_the_batch(groups):
     tokens = np.concatenate([part for group in estimate("reinforce_plus_plus_baseline", groups) for part in group])
     assert abs(tokens.mean()) < 1e-6
     assert not tokens.any() or tokens.var(ddof=1) < 1.0 + 1e-6

@@ -66,12 +66,12 @@ def by_group(case: dict, estimator: Callable[[np.ndarray], np.ndarray]) -> list[
 
 @pytest.mark.parametrize("name", GROUP_ESTIMATORS)
 @every_case
-def test_group_advantages(case: dict, name: str) -> None:
+def test_group_advantages(case, name):
     assert_tokens(case, by_group(case, GROUP_ESTIMATORS[name]), case["advantages"][name]["advantages"])
 
 
 @every_case
-def test_dr_grpo_is_grpo_without_the_spread(case: dict) -> None:
+def test_dr_grpo_is_grpo_without_the_spread(case):
     """The reference has no Dr. GRPO; its own definition ties it to GRPO's numbers."""
     rewards = np.array(case["inputs"]["scores"])[:4]
     expected = GRPO().of_group(rewards) * (rewards.std(ddof=1) + 1e-6)
@@ -79,7 +79,7 @@ def test_dr_grpo_is_grpo_without_the_spread(case: dict) -> None:
 
 
 @every_case
-def test_remax_advantages(case: dict) -> None:
+def test_remax_advantages(case):
     rewards = [part.sum() for part in responses(case, case["inputs"]["token_level_rewards"])]
     inputs = AdvantageInputs(
         token_rewards=[
@@ -93,7 +93,7 @@ def test_remax_advantages(case: dict) -> None:
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 @every_case
-def test_reinforce_plus_plus_advantages(case: dict, gamma: float) -> None:
+def test_reinforce_plus_plus_advantages(case, gamma):
     expected = case["advantages"][f"reinforce_plus_plus|gamma={gamma}"]
     returns = [discounted_returns(part, gamma=gamma) for part in responses(case, case["inputs"]["token_level_rewards"])]
     assert_tokens(case, returns, expected["returns"])
@@ -102,7 +102,7 @@ def test_reinforce_plus_plus_advantages(case: dict, gamma: float) -> None:
 
 @pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (0.99, 0.95)])
 @every_case
-def test_generalized_advantages(case: dict, gamma: float, lam: float) -> None:
+def test_generalized_advantages(case, gamma, lam):
     expected = case["advantages"][f"gae|gamma={gamma}|lam={lam}"]
     values = responses(case, case["inputs"]["values"])
     rewards = responses(case, case["inputs"]["token_level_rewards"])
@@ -114,7 +114,7 @@ def test_generalized_advantages(case: dict, gamma: float, lam: float) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", LOSSES)
 @every_case
-def test_policy_losses_with_their_gradients(case: dict, name: str, mode: LossAverage) -> None:
+def test_policy_losses_with_their_gradients(case, name, mode):
     expected = case["policy_loss"][f"{name}|{mode}"]
     log_probs = flat(case, case["inputs"]["log_probs"]).requires_grad_()
     tokens = ResponseTokens(
@@ -149,7 +149,7 @@ def assert_metrics(
 
 @pytest.mark.parametrize("name", KL_ESTIMATORS)
 @every_case
-def test_kl_estimators(case: dict, name: str) -> None:
+def test_kl_estimators(case, name):
     log_probs, reference = (flat(case, case["inputs"][key]) for key in ("log_probs", "ref_log_probs"))
     expected = flat(case, case["kl"][name])
     torch.testing.assert_close(KL_ESTIMATORS[name](log_probs, reference), expected, atol=1e-5, rtol=0)
@@ -157,7 +157,7 @@ def test_kl_estimators(case: dict, name: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @every_case
-def test_value_loss(case: dict, mode: LossAverage) -> None:
+def test_value_loss(case, mode):
     expected = case["value_loss"][mode]
     values = flat(case, expected["vpreds"])
     loss = clipped_value_loss(
@@ -173,7 +173,7 @@ def test_value_loss(case: dict, mode: LossAverage) -> None:
     assert (by_token * values).sum().item() == pytest.approx(expected["metrics"]["vpred_mean"], abs=1e-6)
 
 
-def test_every_name_of_the_file_is_tested() -> None:
+def test_every_name_of_the_file_is_tested():
     for case in CASES:
         assert set(case["kl"]) == set(KL_ESTIMATORS)
         assert set(case["policy_loss"]) == {f"{name}|{mode}" for name in LOSSES for mode in MODES}

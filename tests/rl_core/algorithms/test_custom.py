@@ -3,7 +3,6 @@
 import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -70,18 +69,18 @@ def made_up_tokens() -> ResponseTokens:
         ("def mine(tokens) ...", {}, ["is no Python: line 3"]),
     ],
 )
-def test_what_the_text_of_a_function_says(tmp_path: Path, definition: str, kwargs: dict[str, Any], told: list) -> None:
+def test_what_the_text_of_a_function_says(tmp_path, definition, kwargs, told):
     custom = CustomLoss(function=function(tmp_path, definition), kwargs=kwargs)
     problems = [f"{problem.where}: {problem.what}" for problem in custom.problems()]
     assert tell(problems, told)
 
 
-def test_a_secret_among_the_arguments_is_refused() -> None:
+def test_a_secret_among_the_arguments_is_refused():
     with pytest.raises(ValueError, match="looks like a secret"):
         CustomLoss(function="mine.py:loss", kwargs={"api_key": "x"})
 
 
-def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path: Path) -> None:
+def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path):
     text = (
         "from rl_core.algorithms.losses import PPOLoss\n"
         "def mine(tokens, *, scale, **options):\n"
@@ -111,7 +110,7 @@ def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path: Path) -> None
         ("return PolicyLoss(per_token=-tokens.advantages * tokens.log_probs)", ""),
     ],
 )
-def test_a_loss_is_tried_on_made_up_tokens(tmp_path: Path, body: str, told: str) -> None:
+def test_a_loss_is_tried_on_made_up_tokens(tmp_path, body, told):
     found = loss_problem(CustomLoss(function=function(tmp_path, f"def mine(tokens):\n    {body}\n")))
     assert tells(found, told)
 
@@ -125,7 +124,7 @@ def test_a_loss_is_tried_on_made_up_tokens(tmp_path: Path, body: str, told: str)
         ("-tokens.advantages * (tokens.log_probs + tokens.log_probs.mean())", ["other responses"]),
     ],
 )
-def test_what_breaks_a_law_of_losses_is_said(tmp_path: Path, per_token: str, told: list[str]) -> None:
+def test_what_breaks_a_law_of_losses_is_said(tmp_path, per_token, told):
     body = f"def mine(tokens):\n    return PolicyLoss(per_token={per_token})\n"
     found = loss_doubts(CustomLoss(function=function(tmp_path, body)))
     assert tell(found, told)
@@ -139,7 +138,7 @@ def test_what_breaks_a_law_of_losses_is_said(tmp_path: Path, per_token: str, tol
         ("[[(r - group[0]) for r in group] for group in rewards]", ["when the order of the responses"]),
     ],
 )
-def test_what_breaks_a_law_of_estimators_is_said(tmp_path: Path, body: str, told: list[str]) -> None:
+def test_what_breaks_a_law_of_estimators_is_said(tmp_path, body, told):
     text = f"def mine(inputs):\n    rewards = inputs.token_rewards\n    return {body}\n"
     found = advantage_doubts(CustomAdvantage(function=function(tmp_path, text)))
     assert tell(found, told)
@@ -164,7 +163,7 @@ def test_what_breaks_a_law_of_estimators_is_said(tmp_path: Path, body: str, told
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*encountered in divide")
-def test_an_estimator_is_tried_on_made_up_groups(tmp_path: Path, body: str, told: str) -> None:
+def test_an_estimator_is_tried_on_made_up_groups(tmp_path, body, told):
     found = advantage_problem(CustomAdvantage(function=function(tmp_path, f"def mine(inputs):\n    {body}\n")))
     assert tells(found, told)
 
@@ -178,13 +177,13 @@ def test_an_estimator_is_tried_on_made_up_groups(tmp_path: Path, body: str, told
         ("return scores['acuracy'].any()", "tried on a group with overall: "),
     ],
 )
-def test_a_filter_is_tried_on_scores(tmp_path: Path, body: str, told: str) -> None:
+def test_a_filter_is_tried_on_scores(tmp_path, body, told):
     custom = CustomFilter(function=function(tmp_path, f"def mine(scores):\n    {body}\n"))
     found = filter_problem(custom, {"overall": np.array([0.0, 1.0])})
     assert tells(found, told)
 
 
-def test_the_examples_pass_their_trials() -> None:
+def test_the_examples_pass_their_trials():
     loss = CustomLoss(function=f"{EXAMPLES / 'loss.py'}:truncated", kwargs={"limit": 1.5})
     estimator = CustomAdvantage(function=f"{EXAMPLES / 'advantage.py'}:above_median")
     assert (loss_problem(loss), loss_doubts(loss)) == (None, [])
@@ -194,12 +193,12 @@ def test_the_examples_pass_their_trials() -> None:
     assert keeps.keeps({"overall": np.array([0.0, 1.0])}) and not keeps.keeps({"overall": np.full(3, 0.1)})
 
 
-def test_an_estimator_gives_numbers_of_64_bits(tmp_path: Path) -> None:
+def test_an_estimator_gives_numbers_of_64_bits(tmp_path):
     text = "def mine(inputs):\n    return [[list(rewards) for rewards in group] for group in inputs.token_rewards]\n"
     ((first, second),) = CustomAdvantage(function=function(tmp_path, text)).advantages(INPUTS)
     assert (first.tolist(), second.tolist(), first.dtype) == ([0.0, 1.0], [0.0], np.float64)
 
 
-def test_the_config_says_how_many_rollouts_an_estimator_needs() -> None:
+def test_the_config_says_how_many_rollouts_an_estimator_needs():
     assert CustomAdvantage(function="a.py:b").smallest_group == 2
     assert CustomAdvantage(function="a.py:b", min_group=1).smallest_group == 1

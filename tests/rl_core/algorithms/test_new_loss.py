@@ -35,7 +35,7 @@ LINE = "from rl_core.algorithms.losses.truncated import TruncatedLoss as Truncat
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Path:
+def sources(tmp_path) -> Path:
     """A copy of the sources with a new loss."""
     for folder in ("rl_core", "sightline_tools", "tests/rl_core/algorithms", "tests/golden"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,7 +55,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_new_loss_is_a_choice_of_the_config_and_stands_on_its_page(sources: Path) -> None:
+def test_a_new_loss_is_a_choice_of_the_config_and_stands_on_its_page(sources):
     assert python(sources, "-m", "sightline_tools.docs.reference", "page.md").returncode == 0
     page = (sources / "page.md").read_text()
     assert "## `algorithm.loss` with `type: truncated`\n\nTruncated importance sampling." in page

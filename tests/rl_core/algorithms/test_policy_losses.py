@@ -57,7 +57,7 @@ def gradients(
 @every_loss
 @settings(deadline=None, max_examples=30)
 @given(lengths=LENGTHS, cut=st.integers(1, 4), seed=st.integers(0, 999), random=st.randoms(use_true_random=False))
-def test_the_gradient_does_not_depend_on_micro_batches_or_order(name, mode, lengths, cut, seed, random) -> None:
+def test_the_gradient_does_not_depend_on_micro_batches_or_order(name, mode, lengths, cut, seed, random):
     responses = make_tokens(lengths, seed)
     order = list(range(len(lengths)))
     whole = gradients(name, mode, responses, [order])
@@ -68,7 +68,7 @@ def test_the_gradient_does_not_depend_on_micro_batches_or_order(name, mode, leng
 
 
 @every_loss
-def test_at_the_old_policy_every_loss_has_the_policy_gradient(name: str) -> None:
+def test_at_the_old_policy_every_loss_has_the_policy_gradient(name):
     """Where the ratio is 1 nothing is clipped, and the gradient is -A, GSPO's spread over its response."""
     (tokens,) = make_tokens([5], seed=1)
     constant = torch.full((5,), 0.7, dtype=torch.float64)
@@ -81,7 +81,7 @@ def test_at_the_old_policy_every_loss_has_the_policy_gradient(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "keeps"), [("ppo", False), ("gspo", False), ("gspo_token", False), ("cispo", True), ("sapo", True)]
 )
-def test_which_losses_keep_a_gradient_above_the_bound(name: str, keeps: bool) -> None:
+def test_which_losses_keep_a_gradient_above_the_bound(name, keeps):
     log_probs = torch.tensor([-0.1], dtype=torch.float64, requires_grad=True)
     tokens = ResponseTokens(
         log_probs=log_probs, old_log_probs=log_probs.detach() - 0.6, advantages=torch.ones(1).double(), lengths=[1]
@@ -91,7 +91,7 @@ def test_which_losses_keep_a_gradient_above_the_bound(name: str, keeps: bool) ->
 
 
 @every_loss
-def test_a_wild_token_does_not_overflow(name: str) -> None:
+def test_a_wild_token_does_not_overflow(name):
     log_probs = torch.tensor([0.0, -900.0], requires_grad=True)
     old = torch.tensor([-900.0, 0.0])
     for sign in (1.0, -1.0):
@@ -101,7 +101,7 @@ def test_a_wild_token_does_not_overflow(name: str) -> None:
         assert torch.isfinite(loss).all() and torch.isfinite(log_probs.grad).all()
 
 
-def test_a_lower_ratio_of_one_bounds_from_above_only() -> None:
+def test_a_lower_ratio_of_one_bounds_from_above_only():
     """CISPO as its paper has it."""
     log_probs = torch.tensor([-9.0, 0.0], requires_grad=True)
     old = torch.tensor([0.0, -9.0])
@@ -110,11 +110,11 @@ def test_a_lower_ratio_of_one_bounds_from_above_only() -> None:
     torch.testing.assert_close(log_probs.grad, -torch.tensor([-9.0, 5.0]).where(old < 0, torch.tensor(-9.0).exp()))
 
 
-def test_the_configuration_knows_the_same_kl_estimators() -> None:
+def test_the_configuration_knows_the_same_kl_estimators():
     assert {*KL_ESTIMATORS, "full"} == set(get_args(KLPenalty)), "`full` needs distributions: it is the output head's"
 
 
-def test_without_a_dual_bound_the_loss_of_a_negative_advantage_has_no_limit() -> None:
+def test_without_a_dual_bound_the_loss_of_a_negative_advantage_has_no_limit():
     tokens = ResponseTokens(
         log_probs=torch.tensor([4.0, 4.0, 4.0], dtype=torch.float64, requires_grad=True),
         old_log_probs=torch.zeros(3, dtype=torch.float64),

@@ -39,7 +39,7 @@ def write(folder: Path) -> Mapping[str, FileRecord]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> CheckpointStore:
+def store(tmp_path) -> CheckpointStore:
     return CheckpointStore(tmp_path / "checkpoints", save_limit=1)
 
 
@@ -55,7 +55,7 @@ def save(saver: BackgroundSaver, step: int, write: WriteState = write) -> None:
     saver.begin(write, info=info(step))
 
 
-def test_the_older_checkpoint_stays_until_the_new_one_is_complete_and_waited_for(store: CheckpointStore) -> None:
+def test_the_older_checkpoint_stays_until_the_new_one_is_complete_and_waited_for(store):
     saver, gate = saver_of(store), Gate()
     save(saver, 1)
     saver.wait()
@@ -67,7 +67,7 @@ def test_the_older_checkpoint_stays_until_the_new_one_is_complete_and_waited_for
     saver.wait()  # nothing is in progress
 
 
-def test_a_failure_is_raised_once_as_it_was_and_says_of_which_step(store: CheckpointStore) -> None:
+def test_a_failure_is_raised_once_as_it_was_and_says_of_which_step(store):
     saver, gate = saver_of(store), Gate(OSError(errno.ENOSPC, "No space left on device"))
     save(saver, 1)
     saver.wait()
@@ -81,9 +81,7 @@ def test_a_failure_is_raised_once_as_it_was_and_says_of_which_step(store: Checkp
     saver.wait()
 
 
-def test_the_end_of_a_block_waits_and_the_error_of_the_block_comes_first(
-    store: CheckpointStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_end_of_a_block_waits_and_the_error_of_the_block_comes_first(store, caplog):
     with saver_of(store) as saver:
         save(saver, 1)
     assert steps(store) == [1]
@@ -103,7 +101,7 @@ def test_the_end_of_a_block_waits_and_the_error_of_the_block_comes_first(
     assert "the last checkpoint could not be saved either" in caplog.text
 
 
-def test_a_process_that_may_not_write_the_run_any_more_changes_nothing(store: CheckpointStore) -> None:
+def test_a_process_that_may_not_write_the_run_any_more_changes_nothing(store):
     lost = False
 
     def check() -> None:

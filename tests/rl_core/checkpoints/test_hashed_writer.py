@@ -1,7 +1,6 @@
 """What is written in several threads is what torch's own writer writes, hashed on the way."""
 
 import errno
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ def state(seed: int = 0, *, size: int = 50) -> dict[str, object]:
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_a_small_state_is_one_file_with_the_bytes_of_torchs_writer(tmp_path: Path) -> None:
+def test_a_small_state_is_one_file_with_the_bytes_of_torchs_writer(tmp_path):
     save_sharded(tmp_path / "ours", state())
     save(state(), storage_writer=FileSystemWriter(tmp_path / "theirs"), no_dist=True)
     assert [path.name for path in (tmp_path / "ours").glob("*.distcp")] == ["__0_0.distcp"]
@@ -29,12 +28,12 @@ def test_a_small_state_is_one_file_with_the_bytes_of_torchs_writer(tmp_path: Pat
 
 
 @pytest.fixture
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_files(monkeypatch) -> None:
     monkeypatch.setattr(hashed_writer, "FILE_BYTES", 2000)
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path: Path) -> None:
+def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path) -> None:
     written = save_sharded(tmp_path, state())
     names = {path.name for path in tmp_path.glob("*.distcp")}
     assert len(names) > 2
@@ -50,15 +49,13 @@ def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("small_files")
-def test_equal_states_give_equal_files_whichever_thread_is_faster(tmp_path: Path) -> None:
+def test_equal_states_give_equal_files_whichever_thread_is_faster(tmp_path) -> None:
     for number in range(5):
         save_sharded(tmp_path / f"{number}", state())
     assert all(folder_records(tmp_path / "0") == folder_records(tmp_path / f"{number}") for number in range(1, 5))
 
 
-def test_a_disk_that_is_full_in_one_of_the_threads_is_an_error(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_in_one_of_the_threads_is_an_error(small_disk, monkeypatch):
     monkeypatch.setattr(hashed_writer, "FILE_BYTES", 300_000)
     with pytest.raises(OSError) as full:
         save_sharded(small_disk, state(size=8000))

@@ -18,7 +18,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def test_it_is_equal_and_stays_as_it_was() -> None:
+def test_it_is_equal_and_stays_as_it_was():
     original, expected = state(), state()
     copied = HostCopies().of("model", original)
     for tensor in (original["a"]["weight"], original["part"]):
@@ -29,13 +29,13 @@ def test_it_is_equal_and_stays_as_it_was() -> None:
         assert torch.equal(copied["a"][name], value) and copied["a"][name].stride() == value.stride(), name
 
 
-def test_tied_weights_are_copied_once_and_a_part_without_its_rest() -> None:
+def test_tied_weights_are_copied_once_and_a_part_without_its_rest():
     copied = HostCopies().of("model", state())
     assert copied["a"]["weight"] is copied["a"]["tied"]
     assert copied["part"].untyped_storage().nbytes() == copied["part"].nbytes
 
 
-def test_the_next_copy_takes_the_memory_of_the_last_one_of_its_name_and_form() -> None:
+def test_the_next_copy_takes_the_memory_of_the_last_one_of_its_name_and_form():
     copies = HostCopies()
     first = copies.of("model", {"weight": torch.ones(3)})["weight"]
     assert copies.of("optimizer", {"weight": torch.zeros(3)})["weight"].data_ptr() != first.data_ptr()

@@ -16,7 +16,6 @@ from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
 from rl_core.types import Group, VideoClip
 from tests.rl_core.builders import made_up_rollout, make_prompt
-from tests.rl_core.merged_models import GetMerged
 from tests.rl_core.models.builders import Bench
 
 ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))
@@ -29,7 +28,7 @@ float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
     topology=st.sampled_from([TOPOLOGY_ALONE, "2 workers"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.ndarray, topology: str) -> None:
+def test_a_probe_is_read_back_to_the_bit(token_ids, log_probs, topology):
     prompt = replace(
         make_prompt("a"),
         token_ids=token_ids,
@@ -66,7 +65,7 @@ def test_a_probe_is_read_back_to_the_bit(token_ids: np.ndarray, log_probs: np.nd
     assert not differences(read, [log_probs]).any()
 
 
-def test_differences_are_found_and_nan_is_never_equal(merged: GetMerged) -> None:
+def test_differences_are_found_and_nan_is_never_equal(merged):
     probe = merged("qwen2_5").probe
     log_probs = [rollout.log_probs.copy() for rollout in probe.rollouts]
     log_probs[1][-1] += 0.25
@@ -75,7 +74,7 @@ def test_differences_are_found_and_nan_is_never_equal(merged: GetMerged) -> None
     assert np.isnan(differences(probe, log_probs).mean())
 
 
-def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: GetMerged) -> None:
+def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged):
     bench: Bench = merged("qwen2_5").bench
     before = bench.policy.logit_bias.clone()
     assert before.any()
@@ -84,7 +83,7 @@ def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged: GetMerg
     assert bench.policy.logit_bias.equal(before)
 
 
-def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path):
     folder = tmp_path / "probe"
     folder.mkdir()
     (tmp_path / "private.png").write_bytes(b"private")

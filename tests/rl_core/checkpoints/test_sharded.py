@@ -70,9 +70,7 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 @pytest.mark.parametrize("vision", [False, True])
 @pytest.mark.parametrize("trained_before_loading", [False, True])
-def test_training_continues_from_a_checkpoint_as_if_nothing_had_happened(
-    tmp_path: Path, *, vision: bool, trained_before_loading: bool
-) -> None:
+def test_training_continues_from_a_checkpoint_as_if_nothing_had_happened(tmp_path, *, vision, trained_before_loading):
     """Also when the new optimizer already had state that the checkpoint has not, and the other way round."""
     model = TwoPaths(1)
     optimizer = adamw(model)
@@ -91,7 +89,7 @@ def test_training_continues_from_a_checkpoint_as_if_nothing_had_happened(
     assert bits(resumed, resumed_optimizer) == bits(model, optimizer)
 
 
-def test_saving_an_optimizer_that_never_stepped_changes_nothing_and_loads_as_fresh(tmp_path: Path) -> None:
+def test_saving_an_optimizer_that_never_stepped_changes_nothing_and_loads_as_fresh(tmp_path):
     """torch's get_optimizer_state_dict takes a step to make the state that it saves."""
     model = TwoPaths(1)
     optimizer = adamw(model)
@@ -104,7 +102,7 @@ def test_saving_an_optimizer_that_never_stepped_changes_nothing_and_loads_as_fre
     assert not other_optimizer.state
 
 
-def test_equal_states_give_equal_files_wherever_they_lie(tmp_path: Path) -> None:
+def test_equal_states_give_equal_files_wherever_they_lie(tmp_path):
     for name in ("a", "another/folder"):
         model = TwoPaths(1)
         optimizer = adamw(model)
@@ -113,7 +111,7 @@ def test_equal_states_give_equal_files_wherever_they_lie(tmp_path: Path) -> None
     assert folder_records(tmp_path / "a") == folder_records(tmp_path / "another/folder")
 
 
-def test_every_number_format_and_plain_value_comes_back_equal(tmp_path: Path) -> None:
+def test_every_number_format_and_plain_value_comes_back_equal(tmp_path):
     odd = torch.tensor([float("nan"), float("inf"), -0.0, 1e-45], dtype=torch.float32)
     tensors = {str(dtype): odd.to(dtype) for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)}
     tensors["integers"] = torch.tensor([2**62, -1])
@@ -131,7 +129,7 @@ def test_every_number_format_and_plain_value_comes_back_equal(tmp_path: Path) ->
         assert loaded.contiguous().view(-1).view(torch.uint8).equal(value.contiguous().view(-1).view(torch.uint8)), name
 
 
-def test_a_state_that_does_not_fit_is_named_and_never_cast(tmp_path: Path) -> None:
+def test_a_state_that_does_not_fit_is_named_and_never_cast(tmp_path):
     save_sharded(tmp_path, {"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(1)})
     state = {"a": torch.zeros(2, dtype=torch.bfloat16), "b": torch.zeros(4), "d": torch.zeros(1)}
     with pytest.raises(MismatchedState) as mismatch:
@@ -152,7 +150,7 @@ def after_a_step() -> tuple[nn.Module, torch.optim.Optimizer]:
     return model, optimizer
 
 
-def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entries_came(tmp_path: Path) -> None:
+def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entries_came(tmp_path):
     """The entries of a state that several ranks have written come back in another order."""
     model, optimizer = after_a_step()
     for name in ("one", "other"):
@@ -163,7 +161,7 @@ def test_equal_optimizer_states_make_equal_files_in_whichever_order_their_entrie
     assert folder_records(tmp_path / "one") == folder_records(tmp_path / "other")
 
 
-def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_optimizer_state_of_another_model_is_refused(tmp_path):
     model, optimizer = after_a_step()
     save_sharded(tmp_path, optimizer_state(model, optimizer))
     other = TwoPaths(1)
@@ -171,7 +169,7 @@ def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
         load_optimizer_state(tmp_path, other, adamw(other))
 
 
-def test_code_in_the_metadata_or_in_a_plain_value_is_refused_and_not_run(tmp_path: Path) -> None:
+def test_code_in_the_metadata_or_in_a_plain_value_is_refused_and_not_run(tmp_path):
     target = tmp_path / "executed"
     save_sharded(tmp_path / "values", {"value": Bomb(target)})
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
@@ -183,7 +181,7 @@ def test_code_in_the_metadata_or_in_a_plain_value_is_refused_and_not_run(tmp_pat
     assert not target.exists()
 
 
-def test_metadata_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_metadata_that_names_a_file_elsewhere_is_refused(tmp_path):
     save_sharded(tmp_path / "state", {"weight": torch.ones(3)})
     (tmp_path / "state" / "__0_0.distcp").rename(tmp_path / "__0_0.distcp")
     metadata = tmp_path / "state" / ".metadata"

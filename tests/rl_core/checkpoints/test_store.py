@@ -3,7 +3,7 @@
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -47,11 +47,11 @@ def steps(store: CheckpointStore) -> list[int]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path) -> Path:
     return tmp_path / "checkpoints"
 
 
-def test_what_was_saved_is_read_back_equal(root: Path) -> None:
+def test_what_was_saved_is_read_back_equal(root):
     saved = CheckpointStore(root, save_limit=2).save(write_state("x"), info=info(3, 0.1 + 0.2))
     read = CheckpointStore(root, save_limit=2).latest()
     assert read is not None and read == saved
@@ -59,7 +59,7 @@ def test_what_was_saved_is_read_back_equal(root: Path) -> None:
     assert set(read.files) == {"shards/0.distcp", "probe.json"}
 
 
-def test_what_a_killed_save_left_over_is_removed_and_nothing_else(root: Path, tmp_path: Path) -> None:
+def test_what_a_killed_save_left_over_is_removed_and_nothing_else(root, tmp_path):
     store = CheckpointStore(root, save_limit=2)
     for step in (1, 2, 3):
         save(store, step)
@@ -72,14 +72,12 @@ def test_what_a_killed_save_left_over_is_removed_and_nothing_else(root: Path, tm
     assert (root / "step-000009").is_dir()
 
 
-def test_an_empty_root_has_no_checkpoint(root: Path) -> None:
+def test_an_empty_root_has_no_checkpoint(root):
     store = CheckpointStore(root, save_limit=1)
     assert (store.latest(), store.best(), store.complete()) == (None, None, [])
 
 
-def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(
-    root: Path, killed_before_each_call: Callable[..., int]
-) -> None:
+def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(root, killed_before_each_call):
     """Retention included: step 1 may go only when step 3 is safely there."""
     seen = set()
 
@@ -103,7 +101,7 @@ def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(
 
 
 @pytest.mark.parametrize("size_mib", [2, 64])
-def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_disk: Path, size_mib: int) -> None:
+def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_disk, size_mib):
     store = CheckpointStore(small_disk / "checkpoints", save_limit=2)
     save(store, 1)
 
@@ -144,7 +142,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_newest_checkpoint_is_reported_once_and_the_next_older_one_is_used(root: Path, damage: str) -> None:
+def test_a_damaged_newest_checkpoint_is_reported_once_and_the_next_older_one_is_used(root, damage):
     events: list[tuple[str, dict[str, object]]] = []
     store = CheckpointStore(root, save_limit=3, log_event=lambda kind, **facts: events.append((kind, facts)))
     for step in (4, 6, 8):
@@ -158,7 +156,7 @@ def test_a_damaged_newest_checkpoint_is_reported_once_and_the_next_older_one_is_
     assert events[0][1]["checkpoint"] in {"step-000008", "step-000009"}
 
 
-def test_a_damaged_later_checkpoint_never_pushes_out_the_one_just_saved(root: Path) -> None:
+def test_a_damaged_later_checkpoint_never_pushes_out_the_one_just_saved(root):
     """With save_limit 1 a step 8 that only looks complete would otherwise leave nothing to resume from."""
     store = CheckpointStore(root, save_limit=1)
     save(store, 8)
@@ -168,7 +166,7 @@ def test_a_damaged_later_checkpoint_never_pushes_out_the_one_just_saved(root: Pa
     assert steps(store) == [5]
 
 
-def test_an_interim_checkpoint_is_continued_from_and_leaves_no_trace(root: Path) -> None:
+def test_an_interim_checkpoint_is_continued_from_and_leaves_no_trace(root):
     store = CheckpointStore(root, save_limit=2)
     for step, score in [(2, 0.1), (4, 0.3), (6, 0.2)]:
         save(store, step, score)
@@ -181,7 +179,7 @@ def test_an_interim_checkpoint_is_continued_from_and_leaves_no_trace(root: Path)
     assert steps(store) == [4, 6, 8]
 
 
-def test_the_latest_until_a_step_is_the_newest_intact_one_before_it(root: Path) -> None:
+def test_the_latest_until_a_step_is_the_newest_intact_one_before_it(root):
     store = CheckpointStore(root, save_limit=4)
     for step in (2, 4, 6, 8):
         save(store, step)
@@ -195,9 +193,7 @@ scores = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, -1.0]))
 
 @given(history=st.lists(scores, min_size=1, max_size=9), save_limit=st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
-def test_after_any_history_the_newest_and_the_earliest_best_are_kept(
-    history: list[float | None], save_limit: int
-) -> None:
+def test_after_any_history_the_newest_and_the_earliest_best_are_kept(history, save_limit):
     with tempfile.TemporaryDirectory() as folder:
         store = CheckpointStore(Path(folder), save_limit=save_limit)
         for step, score in enumerate(history, start=1):
@@ -219,7 +215,7 @@ def write_kib(kib: int) -> WriteState:
     return write
 
 
-def test_a_checkpoint_that_would_not_fit_is_refused_before_a_byte_is_written(small_disk: Path) -> None:
+def test_a_checkpoint_that_would_not_fit_is_refused_before_a_byte_is_written(small_disk):
     store = CheckpointStore(small_disk, save_limit=3)
     store.save(write_kib(600), info=info(1))
     started = []
@@ -229,9 +225,7 @@ def test_a_checkpoint_that_would_not_fit_is_refused_before_a_byte_is_written(sma
     assert steps(store) == [1]
 
 
-def test_checkpoints_to_come_that_will_not_fit_are_warned_of_while_there_is_time(
-    small_disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_checkpoints_to_come_that_will_not_fit_are_warned_of_while_there_is_time(small_disk, caplog):
     store = CheckpointStore(small_disk, save_limit=3)
     store.save(write_kib(300), info=info(1))
     assert caplog.records == []

@@ -15,7 +15,7 @@ reward: {function: count}
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path

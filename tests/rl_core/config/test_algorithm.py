@@ -8,7 +8,7 @@ from rl_core.config.loading import ConfigError, load_config
 
 
 @pytest.fixture
-def clipped(small: Path) -> Path:
+def clipped(small) -> Path:
     """The small configuration with an option of a loss."""
     small.write_text(small.read_text() + "algorithm: {loss: {type: ppo, clip_ratio_high: 0.28}}\n")
     return small
@@ -23,13 +23,13 @@ def clipped(small: Path) -> Path:
         (["algorithm.loss.type=grpo"], "expected tags: 'cispo'"),
     ],
 )
-def test_an_option_of_another_kind_cannot_be_written(clipped: Path, overrides: list[str], refused: str) -> None:
+def test_an_option_of_another_kind_cannot_be_written(clipped, overrides, refused):
     with pytest.raises(ConfigError) as error:
         load_config(clipped, overrides)
     assert refused in str(error.value)
 
 
-def test_another_type_leaves_nothing_of_a_section_in_whatever_order(clipped: Path) -> None:
+def test_another_type_leaves_nothing_of_a_section_in_whatever_order(clipped):
     overrides = ["algorithm.loss.type=gspo", "algorithm.loss.clip_ratio_low=0.1"]
     for order in (overrides, overrides[::-1]):
         loss = load_config(clipped, order).algorithm.loss
@@ -38,7 +38,7 @@ def test_another_type_leaves_nothing_of_a_section_in_whatever_order(clipped: Pat
     assert same.clip_ratio_high == 0.28
 
 
-def test_the_type_of_a_section_without_one_is_the_default(clipped: Path, tmp_path: Path) -> None:
+def test_the_type_of_a_section_without_one_is_the_default(clipped, tmp_path):
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\nalgorithm: {loss: {clip_ratio_low: 0.1}, online_filtering: {}}\n")
     algorithm = load_config(child).algorithm

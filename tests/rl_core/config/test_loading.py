@@ -26,11 +26,11 @@ SHIPPED = sorted(path for path in (REPOSITORY / "configs").rglob("*.yaml") if pa
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_every_shipped_config_loads(path: Path) -> None:
+def test_every_shipped_config_loads(path):
     assert isinstance(load_config(path), RunConfig)
 
 
-def test_extends_lays_a_file_over_another_key_by_key(small: Path, tmp_path: Path) -> None:
+def test_extends_lays_a_file_over_another_key_by_key(small, tmp_path):
     child = tmp_path / "below" / "child.yaml"
     child.parent.mkdir()
     child.write_text("extends: ../small.yaml\nactor: {optim: {lr: 1e-4}}\ndata: {train: {size: 16}}\n")
@@ -41,13 +41,13 @@ def test_extends_lays_a_file_over_another_key_by_key(small: Path, tmp_path: Path
     assert config.data.validation == parent.data.validation
 
 
-def test_a_section_of_another_type_replaces_the_extended_one_whole(small: Path, tmp_path: Path) -> None:
+def test_a_section_of_another_type_replaces_the_extended_one_whole(small, tmp_path):
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\ndata: {train: {type: local, path: rows.jsonl}}\n")
     assert load_config(child).data.train.path == "rows.jsonl"
 
 
-def test_a_circle_of_extends_is_refused_with_its_path(tmp_path: Path) -> None:
+def test_a_circle_of_extends_is_refused_with_its_path(tmp_path):
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
     with pytest.raises(ConfigError, match=r"circle: .*a\.yaml -> .*b\.yaml -> .*a\.yaml"):
@@ -64,21 +64,21 @@ def test_a_circle_of_extends_is_refused_with_its_path(tmp_path: Path) -> None:
         ("a: [1\n", r"is not YAML that can be read: line 2, column 1: expected ',' or ']'"),
     ],
 )
-def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_config_is_named_with_the_reason(tmp_path, text, message):
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_config(path)
 
 
-def test_a_repeated_key_is_named_with_its_lines(small: Path) -> None:
+def test_a_repeated_key_is_named_with_its_lines(small):
     small.write_text(small.read_text() + "actor:\n  optim: {lr: 1e-6}\n  global_batch_size: 8\nactor: {}\n")
     with pytest.raises(ConfigError, match=r"small\.yaml .* line 11, column 1: the key `actor` .* first in line 8"):
         load_config(small)
 
 
 @pytest.fixture
-def odd_paths(tmp_path: Path) -> Path:
+def odd_paths(tmp_path) -> Path:
     """A folder with things that are no files, or lead to none."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "one.yaml").symlink_to("other.yaml")
@@ -97,9 +97,7 @@ def odd_paths(tmp_path: Path) -> Path:
     ],
 )
 @pytest.mark.parametrize("is_extended", [False, True])
-def test_what_is_no_config_file_is_named_with_the_reason(
-    odd_paths: Path, name: str, why: str, *, is_extended: bool
-) -> None:
+def test_what_is_no_config_file_is_named_with_the_reason(odd_paths, name, why, *, is_extended):
     path = odd_paths / name
     if is_extended:
         path = odd_paths / "child.yaml"
@@ -114,16 +112,14 @@ def test_what_is_no_config_file_is_named_with_the_reason(
 
 @pytest.mark.parametrize("written", ["1:30", "9" * 40, "~"])
 @pytest.mark.parametrize("is_override", [False, True])
-def test_what_is_no_seed_is_refused_with_its_key_or_place(
-    small: Path, tmp_path: Path, written: str, *, is_override: bool
-) -> None:
+def test_what_is_no_seed_is_refused_with_its_key_or_place(small, tmp_path, written, *, is_override):
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\n" + ("" if is_override else f"seed: {written}\n"))
     with pytest.raises(ConfigError, match=r"seed: |override 'seed=|line 2, column 7: "):
         load_config(child, [f"seed={written}"] if is_override else [])
 
 
-def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small: Path) -> None:
+def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small):
     with pytest.raises(ConfigError, match=r"data\.prompt_template: .* \(got 12\); a text that looks like a number"):
         load_config(small, ["data.prompt_template=12"])
 
@@ -138,7 +134,7 @@ def test_a_number_for_a_text_is_refused_with_the_way_to_write_it(small: Path) ->
         ("data.train={type: local, path: x.parquet}", "data.train.path", "x.parquet"),
     ],
 )
-def test_an_override_sets_one_key(small: Path, override: str, key: str, value: object) -> None:
+def test_an_override_sets_one_key(small, override, key, value):
     assert operator.attrgetter(key)(load_config(small, [override])) == value
 
 
@@ -152,7 +148,7 @@ def test_an_override_sets_one_key(small: Path, override: str, key: str, value: o
         ("seed=[1", "the value is not YAML that can be read"),
     ],
 )
-def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, message: str) -> None:
+def test_an_override_that_makes_no_sense_is_refused(small, override, message):
     with pytest.raises(ConfigError, match=message):
         load_config(small, ["seed=1", override])
 
@@ -185,14 +181,14 @@ def test_an_override_that_makes_no_sense_is_refused(small: Path, override: str, 
         ("model.gradient_checkpointing=often", "model.gradient_checkpointing: Input should be 'auto' (got 'often')"),
     ],
 )
-def test_a_refused_key_is_named_as_the_user_wrote_it(small: Path, override: str, message: str) -> None:
+def test_a_refused_key_is_named_as_the_user_wrote_it(small, override, message):
     with pytest.raises(ConfigError) as refusal:
         load_config(small, [override])
     assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES)
-def test_what_another_project_calls_so_is_a_key_here(small: Path, name: str) -> None:
+def test_what_another_project_calls_so_is_a_key_here(small, name):
     """The message of each key that the table names would be another one if there were no such key."""
     for key in re.findall(r"`([\w.]+)", OTHER_NAMES[name]):
         with pytest.raises(ConfigError) as refusal:
@@ -200,19 +196,19 @@ def test_what_another_project_calls_so_is_a_key_here(small: Path, name: str) -> 
         assert f"{key}: unknown key" not in str(refusal.value)
 
 
-def test_a_key_below_a_name_of_the_users_own_is_named_with_it(small: Path) -> None:
+def test_a_key_below_a_name_of_the_users_own_is_named_with_it(small):
     mixture = "{type: mixture, sources: {mine: {type: local, path: a.jsonl, pth: b}}}"
     with pytest.raises(ConfigError, match=r"data.train.sources.mine.pth: unknown key; did you mean `path`\?"):
         load_config(small, [f"data.train={mixture}"])
 
 
-def test_a_part_of_a_mixture_can_be_overridden(small: Path) -> None:
+def test_a_part_of_a_mixture_can_be_overridden(small):
     mixture = "{type: mixture, sources: {mine: {type: local, path: a.jsonl}}}"
     config = load_config(small, [f"data.train={mixture}", "data.train.sources.mine.limit=3"])
     assert config.data.train.sources["mine"].limit == 3
 
 
-def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
+def test_all_refused_keys_are_reported_at_once(small):
     with pytest.raises(ConfigError) as refusal:
         load_config(small, ["seed=-1", "rollout.n=0", "tracking.color=red"])
     lines = str(refusal.value).splitlines()
@@ -220,7 +216,7 @@ def test_all_refused_keys_are_reported_at_once(small: Path) -> None:
     assert sorted(line.split(":")[0].strip() for line in lines[1:]) == ["rollout.n", "seed", "tracking.color"]
 
 
-def test_a_digest_belongs_to_the_values_and_not_to_how_they_were_written(small: Path) -> None:
+def test_a_digest_belongs_to_the_values_and_not_to_how_they_were_written(small):
     config = load_config(small)
     reordered = dict(reversed(yaml.safe_load(small.read_text()).items())) | {"paths_from": [str(small.parent)]}
     assert digest_of(validate_config(reordered, "reordered")) == digest_of(config)
@@ -228,19 +224,19 @@ def test_a_digest_belongs_to_the_values_and_not_to_how_they_were_written(small: 
     assert digest_of(load_config(small, ["rollout.n=4"])) != digest_of(config)
 
 
-def test_a_digest_stays_the_same_for_ever() -> None:
+def test_a_digest_stays_the_same_for_ever():
     # Computed once by hand with sha256sum: a changed rule would orphan every run folder there is.
     assert digest_of({"b": [1, 2.5, None], "a": "ü"}) == "91ff63a7ddb1"
 
 
-def test_configuration_and_planning_load_no_model_library() -> None:
+def test_configuration_and_planning_load_no_model_library():
     code = "import sys, rl_core.config.loading, rl_core.planning.rules; print(*sys.modules)"
     loaded = set(printed_by(code).split())
     assert "rl_core.config.loading" in loaded
     assert not loaded & {"torch", "transformers", "vllm", "prefect", "mlflow"}
 
 
-def test_an_override_of_a_section_leaves_its_alias_as_it_is(small: Path) -> None:
+def test_an_override_of_a_section_leaves_its_alias_as_it_is(small):
     aliased = "actor: {optim: &rates {lr: 1.0e-4, betas: [0.9, 0.95]}}\ncritic: {optim: *rates}\n"
     small.write_text(small.read_text() + aliased)
     config = load_config(small, ["critic.optim.lr=3.0e-4"])
@@ -320,7 +316,7 @@ def validated(section: type[BaseModel], values: dict[str, Any]) -> BaseModel:
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(config=configs_of(RunConfig))
-def test_a_dumped_config_loads_to_an_equal_one_with_the_same_digest(config: RunConfig) -> None:
+def test_a_dumped_config_loads_to_an_equal_one_with_the_same_digest(config):
     again = validate_config(parse_yaml(dump_config(config)), "dumped")
     assert again == config
     assert digest_of(again) == digest_of(config)

@@ -14,11 +14,11 @@ LENGTH = {"function": "length", "weight": 0.5}
         ({"function": "math", "by_source": {"clevr": {"function": "count"}}}, "count (clevr), math (others)"),
     ],
 )
-def test_a_reward_describes_itself(reward: dict, description: str) -> None:
+def test_a_reward_describes_itself(reward, description):
     assert RewardConfig.model_validate(reward).description == description
 
 
-def test_every_function_has_its_key() -> None:
+def test_every_function_has_its_key():
     reward = RewardConfig.model_validate(
         {"function": "math", "by_source": {"clevr": {"mixture": [{"function": "count"}, LENGTH]}}}
     )

@@ -14,7 +14,7 @@ def configure(*overrides: str) -> RunConfig:
     return load_config(SMALL, overrides)
 
 
-def test_rollouts_that_wait_are_corrected_unless_the_config_says_how() -> None:
+def test_rollouts_that_wait_are_corrected_unless_the_config_says_how():
     algorithm = configure(STALE).algorithm
     assert algorithm.old_log_probs == "recompute" and algorithm.correction == TruncatedCorrection(type="tis")
     masked = configure(STALE, "algorithm.correction={type: mis}").algorithm
@@ -31,12 +31,12 @@ def test_rollouts_that_wait_are_corrected_unless_the_config_says_how() -> None:
         ("algorithm.online_filtering={filter_key: overall, surplus: keep}", "engine"),
     ],
 )
-def test_what_a_config_says_of_waiting_rollouts_holds(said: str, old_log_probs: str) -> None:
+def test_what_a_config_says_of_waiting_rollouts_holds(said, old_log_probs):
     algorithm = configure(STALE, said).algorithm
     assert algorithm.old_log_probs == old_log_probs and algorithm.correction is None
 
 
-def test_a_recorded_config_is_read_as_it_was() -> None:
+def test_a_recorded_config_is_read_as_it_was():
     """It names every setting, so that a later default changes nothing."""
     for said in ((), (STALE,), (STALE, "algorithm.old_log_probs=engine")):
         config = configure(*said)

@@ -18,8 +18,8 @@ SERVER = "http://weekly:geheim@mlflow:5000"
     ],
 )
 def test_the_environment_wins_over_an_address_but_does_not_turn_mlflow_on(
-    configured: str | None, environment: str | None, address: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    configured, environment, address, monkeypatch
+):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if environment is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", environment)

@@ -1,8 +1,6 @@
 """Temperatures that vLLM would replace or refuse are refused before it is asked; graphs are for GPUs; when it is
 validated."""
 
-from collections.abc import Callable
-
 import pytest
 from pydantic import ValidationError
 
@@ -15,7 +13,7 @@ from rl_core.config.training import (
     StopAt,
     TrainerConfig,
 )
-from rl_core.section import Section, problems_in
+from rl_core.section import problems_in
 
 
 @pytest.mark.parametrize(
@@ -25,9 +23,7 @@ from rl_core.section import Section, problems_in
         (EvaluationConfig, [0.0, 0.01, 0.6, 2.0], [-1.0, 0.001, 0.0099, 2.1]),
     ],
 )
-def test_a_temperature_is_one_that_vllm_samples_at(
-    section: Callable[..., Section], allowed: list[float], refused: list[float]
-) -> None:
+def test_a_temperature_is_one_that_vllm_samples_at(section, allowed, refused):
     for temperature in allowed:
         section(temperature=temperature)
     for temperature in refused:
@@ -39,7 +35,7 @@ def test_a_temperature_is_one_that_vllm_samples_at(
     ("val_freq", "before", "steps"),
     [(-1, True, []), (3, True, [0, 3, 6]), (3, False, [3, 6]), (1, False, [1, 2, 3, 4, 5, 6, 7])],
 )
-def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before: bool, steps: list[int]) -> None:
+def test_held_out_prompts_are_answered_every_so_many_steps(val_freq, before, steps):
     trainer = TrainerConfig(val_freq=val_freq, val_before_train=before)
     assert [step for step in range(8) if trainer.validates_at(step)] == steps
 
@@ -57,7 +53,7 @@ def test_held_out_prompts_are_answered_every_so_many_steps(val_freq: int, before
         ("valid/reward", 2, "did you mean `val/reward`?"),
     ],
 )
-def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric: str, val_freq: int, said: str | None) -> None:
+def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric, val_freq, said):
     trainer = TrainerConfig(val_freq=val_freq, stop_at=StopAt(metric=metric, value=0.9))
     found = [problem for problem in problems_in(trainer) if problem.fatal]
     assert [problem.where for problem in found] == ([] if said is None else ["stop_at.metric"])
@@ -65,7 +61,7 @@ def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric: str, va
 
 
 @pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])
-def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner: type[ActorConfig | CriticConfig]) -> None:
+def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner):
     """Digests of runs before `auto` was there rest on these numbers."""
     assert (owner().update_sequences, owner().experience_sequences) == (4, 16)
     given = owner(micro_batch_size_per_device_for_update=3, micro_batch_size_per_device_for_experience=5)
@@ -80,6 +76,6 @@ def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner: type[
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, "automatic"])
-def test_a_share_of_a_gpu_is_a_number_between_0_and_1_or_auto(share: float | str) -> None:
+def test_a_share_of_a_gpu_is_a_number_between_0_and_1_or_auto(share):
     with pytest.raises(ValidationError, match="gpu_memory_utilization"):
         RolloutConfig(gpu_memory_utilization=share)

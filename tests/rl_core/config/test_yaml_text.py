@@ -22,7 +22,7 @@ from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
         ("[" * 3000, "nested too deeply"),
     ],
 )
-def test_what_is_no_yaml_is_named_with_its_place(text: str, place: str) -> None:
+def test_what_is_no_yaml_is_named_with_its_place(text, place):
     with pytest.raises(NotYaml, match=place):
         parse_yaml(text)
 
@@ -43,7 +43,7 @@ def test_what_is_no_yaml_is_named_with_its_place(text: str, place: str) -> None:
         ("a: 010\nb: 0.5\nc: -0\nd: 0x1F\ne: 0o17\n", {"a": 10, "b": 0.5, "c": 0, "d": 31, "e": 15}),
     ],
 )
-def test_a_key_may_stand_again_elsewhere_and_beside_a_merge(text: str, value: object) -> None:
+def test_a_key_may_stand_again_elsewhere_and_beside_a_merge(text, value):
     assert parse_yaml(text) == value
 
 
@@ -57,6 +57,6 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_dumped_is_read_again(value: object) -> None:
+def test_what_is_dumped_is_read_again(value):
     again = parse_yaml(dump_yaml(value))
     assert again == value and repr(again) == repr(value)

@@ -16,7 +16,7 @@ CORPUS = [
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], Path]:
+def tiny_folder(tmp_path_factory) -> Callable[[Family], Path]:
     """`tiny_folder(family)`: a model folder, built once for the whole run of tests."""
     built: dict[str, Path] = {}
 

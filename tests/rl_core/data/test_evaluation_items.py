@@ -20,9 +20,7 @@ def render(tiny_folder, source: LocalSource, store: Path):
         return render_items(source, renderer, limits=LIMITS, images=images, progress=SilentProgress())
 
 
-def test_items_become_prompts_and_those_that_cannot_are_named(
-    tiny_folder, write_jsonl, write_image, tmp_path: Path
-) -> None:
+def test_items_become_prompts_and_those_that_cannot_are_named(tiny_folder, write_jsonl, write_image, tmp_path):
     """In the columns of R1-V's files: an image's path, a question without a place for it, a number as the truth."""
     write_image("0.png")
     path = write_jsonl(
@@ -42,7 +40,7 @@ def test_items_become_prompts_and_those_that_cannot_are_named(
     assert remark is not None and remark.startswith("left out: 1 item(s)") and "1.png" in remark
 
 
-def test_a_source_without_a_single_item_is_refused(tiny_folder, write_jsonl, tmp_path: Path) -> None:
+def test_a_source_without_a_single_item_is_refused(tiny_folder, write_jsonl, tmp_path):
     path = write_jsonl([{"problem": "", "answer": "3"}])
     with pytest.raises(ValueError, match=r"no item of rows can be asked; left out: 1 .*the question is missing"):
         render(tiny_folder, LocalSource(type="local", path=str(path)), tmp_path / "i.arrow")

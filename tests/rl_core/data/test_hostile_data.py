@@ -6,7 +6,6 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,7 +37,7 @@ drawn_rarely = settings(drawn, max_examples=max(1, settings.default.max_examples
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A folder with something of every kind in it."""
     folder = tmp_path_factory.mktemp("hostile")
     hostile.lay_special_files(folder)
@@ -46,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def renderer(tiny_folder: Any) -> ChatRenderer:
+def renderer(tiny_folder) -> ChatRenderer:
     return ChatRenderer(tiny_folder("qwen2_5_vl"), prompt_template=None, system_prompt=None)
 
 
@@ -98,7 +97,7 @@ def prepared(rows: list[Row | BadRow], renderer: ChatRenderer) -> list[PreparedR
 
 @drawn
 @given(data=st.data(), wrapping=st.sampled_from(sorted(hostile.WRAPPINGS)), ending=st.sampled_from(["jsonl", "json"]))
-def test_the_lines_of_a_file(folder: Path, data: st.DataObject, wrapping: str, ending: str) -> None:
+def test_the_lines_of_a_file(folder, data, wrapping, ending):
     written = b"\n".join(data.draw(st.lists(hostile.lines(folder), max_size=4))) + b"\n"
     path = folder / f"rows.{ending}"
     path.write_bytes(hostile.WRAPPINGS[wrapping](written))
@@ -108,7 +107,7 @@ def test_the_lines_of_a_file(folder: Path, data: st.DataObject, wrapping: str, e
 
 @drawn
 @given(data=st.data())
-def test_a_bad_row_costs_itself(folder: Path, renderer: ChatRenderer, data: st.DataObject) -> None:
+def test_a_bad_row_costs_itself(folder, renderer, data):
     """Two good rows survive whatever stands between them."""
     good = json.dumps(hostile.GOOD).encode()
     before, between = (data.draw(st.lists(hostile.lines(folder), max_size=2)) for _ in range(2))
@@ -123,7 +122,7 @@ def test_a_bad_row_costs_itself(folder: Path, renderer: ChatRenderer, data: st.D
 
 @drawn
 @given(data=st.data())
-def test_the_values_of_a_table(folder: Path, renderer: ChatRenderer, data: st.DataObject) -> None:
+def test_the_values_of_a_table(folder, renderer, data):
     """Parquet holds other values than JSON: bytes, and every row of a column in one type."""
     row = data.draw(hostile.rows(folder))
     row["images"] = data.draw(st.one_of(st.just(row.get("images")), st.lists(hostile.images, max_size=2)))
@@ -139,7 +138,7 @@ def test_the_values_of_a_table(folder: Path, renderer: ChatRenderer, data: st.Da
 
 @drawn
 @given(data=st.data())
-def test_the_bytes_of_a_table(folder: Path, data: st.DataObject) -> None:
+def test_the_bytes_of_a_table(folder, data):
     buffer = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist([hostile.GOOD] * 20), buffer)
     path = folder / "damaged.parquet"
@@ -155,7 +154,7 @@ def test_the_bytes_of_a_table(folder: Path, data: st.DataObject) -> None:
     quote=st.sampled_from(['"', "", "'"]),
     separator=st.sampled_from([",", ";", "\t"]),
 )
-def test_the_lines_of_a_csv(folder: Path, names: list[str], cells: list[list[str]], quote: str, separator: str) -> None:
+def test_the_lines_of_a_csv(folder, names, cells, quote, separator):
     lines = [separator.join(f"{quote}{cell}{quote}" for cell in line) for line in (names, *cells)]
     path = folder / "rows.csv"
     path.write_bytes("\n".join(lines).encode(errors="surrogatepass"))
@@ -165,7 +164,7 @@ def test_the_lines_of_a_csv(folder: Path, names: list[str], cells: list[list[str
 
 @drawn
 @given(encoded=hostile.images)
-def test_an_image(encoded: bytes) -> None:
+def test_an_image(encoded):
     with bounded():
         try:
             stored = prepare_image(encoded, min_pixels=784, max_pixels=10_000)
@@ -177,7 +176,7 @@ def test_an_image(encoded: bytes) -> None:
 
 @drawn
 @given(data=st.data())
-def test_a_video(folder: Path, data: st.DataObject) -> None:
+def test_a_video(folder, data):
     encoded = data.draw(hostile.videos(folder))
     with bounded():
         try:
@@ -200,7 +199,7 @@ def test_a_video(folder: Path, data: st.DataObject) -> None:
     ),
     pattern=st.sampled_from(["", "*.jsonl", "train-*", "train-*-of-00003.jsonl", "[t]*"]),
 )
-def test_the_shards_of_a_folder(names: list[str], pattern: str) -> None:
+def test_the_shards_of_a_folder(names, pattern):
     with TemporaryDirectory() as scratch, bounded():
         for name in names:
             (Path(scratch) / name).write_text(json.dumps(hostile.GOOD) + "\n")
@@ -212,9 +211,7 @@ def test_the_shards_of_a_folder(names: list[str], pattern: str) -> None:
 
 @drawn_rarely
 @given(data=st.data(), max_bad_share=st.sampled_from([0.0, 1.0]), overlong=st.sampled_from(["filter", "error"]))
-def test_a_whole_preparation(
-    folder: Path, tiny_folder: Any, data: st.DataObject, max_bad_share: float, overlong: str
-) -> None:
+def test_a_whole_preparation(folder, tiny_folder, data, max_bad_share, overlong):
     good = json.dumps(hostile.GOOD).encode()
     path = folder / "train.jsonl"
     path.write_bytes(b"\n".join([good, *data.draw(st.lists(hostile.lines(folder), max_size=3))]) + b"\n")

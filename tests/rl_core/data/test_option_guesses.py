@@ -39,7 +39,7 @@ def rows(answer: Any, **columns: Any) -> list[dict[str, Any]]:
         (lambda index: f"<answer> {'ABCD'[index]} </answer>", "letter"),
     ],
 )
-def test_every_layout_with_every_kind_of_answer(write_jsonl, columns, key, answer, way) -> None:
+def test_every_layout_with_every_kind_of_answer(write_jsonl, columns, key, answer, way):
     found = inspect_data(local(write_jsonl(rows(answer, **columns))))
     assert (found.source.columns.options_key, found.source.columns.answer_as) == (key, way)
     read = list(found.source.open())
@@ -48,13 +48,13 @@ def test_every_layout_with_every_kind_of_answer(write_jsonl, columns, key, answe
     assert any(f"is {NAMED_AS[way]} and becomes 'A'" in doubt for doubt in found.doubts)
 
 
-def test_whole_numbers_count_options_whose_texts_are_numbers(write_jsonl) -> None:
+def test_whole_numbers_count_options_whose_texts_are_numbers(write_jsonl):
     found = inspect_data(local(write_jsonl(rows(lambda index: index, choices=["3", "2", "1", "0"]))))
     assert [row.answer for row in found.source.open()] == ["A", "B", "C", "D"]
     assert any("text would fit too, and give other letters" in doubt for doubt in found.doubts)
 
 
-def test_columns_that_the_answers_do_not_name_are_not_used(write_jsonl) -> None:
+def test_columns_that_the_answers_do_not_name_are_not_used(write_jsonl):
     found = inspect_data(local(write_jsonl(rows(lambda index: f"word {index}", options=TEXTS))))
     assert found.source.columns.options_key is None
     assert any(doubt.startswith("not used: 'options' looks like options") for doubt in found.doubts)
@@ -66,7 +66,7 @@ def test_columns_that_the_answers_do_not_name_are_not_used(write_jsonl) -> None:
     assert (plain.source.columns.options_key, plain.doubts) == (None, ())
 
 
-def test_options_can_be_named_or_left_out(write_jsonl) -> None:
+def test_options_can_be_named_or_left_out(write_jsonl):
     path = write_jsonl(rows(lambda index: index, options=["w", "x", "y", "z"], mine=TEXTS))
     for named, key in (("mine", "mine"), ("", None), (None, "options")):
         assert inspect_data(local(path), NamedColumns(options_key=named)).source.columns.options_key == key
@@ -81,7 +81,7 @@ def test_options_can_be_named_or_left_out(write_jsonl) -> None:
         ("{}<|im_end|>", "before a control token"),
     ],
 )
-def test_the_form_of_answers_is_shown_and_written_down(write_jsonl, form: str, place: str) -> None:
+def test_the_form_of_answers_is_shown_and_written_down(write_jsonl, form, place):
     path = write_jsonl([{"question": f"{number}?", "answer": form.format(number)} for number in range(37, 47)])
     found = inspect_data(local(path))
     assert [row.answer for row in found.source.open()] == [str(number) for number in range(37, 47)]
@@ -92,7 +92,7 @@ def test_the_form_of_answers_is_shown_and_written_down(write_jsonl, form: str, p
     assert next(iter(mine.open())).answer == "7"
 
 
-def test_verls_layout_is_found_and_a_mapping_is_named(write_jsonl) -> None:
+def test_verls_layout_is_found_and_a_mapping_is_named(write_jsonl):
     turns = [{"role": "user", "content": "What?"}]
     truth = {"style": "rule", "ground_truth": "5"}
     path = write_jsonl([{"data_source": "d", "prompt": turns, "reward_model": truth, "extra_info": {"answer": "x"}}])
@@ -103,7 +103,7 @@ def test_verls_layout_is_found_and_a_mapping_is_named(write_jsonl) -> None:
         inspect_data(local(path), NamedColumns(answer_key="reward_model.groundtruth"))
 
 
-def test_the_first_of_several_accepted_answers_is_read(write_jsonl) -> None:
+def test_the_first_of_several_accepted_answers_is_read(write_jsonl):
     rows = [
         {"question": f"{number}?", "answers": [f"{number}", "other", "third"][: number % 3 + 1]} for number in range(6)
     ]

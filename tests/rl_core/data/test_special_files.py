@@ -28,7 +28,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.fixture(params=KINDS)
-def lay(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Path]:
+def lay(request, tmp_path) -> Callable[[str], Path]:
     """`lay(name)`: something of another kind under this name."""
 
     def make(name: str) -> Path:
@@ -42,7 +42,7 @@ def lay(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Path]
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_as_the_only_shard_it_is_no_data(lay, ending: str) -> None:
+def test_as_the_only_shard_it_is_no_data(lay, ending):
     path = lay(f"data/rows.{ending}")
     for source in (local(path, format=ending), local(path.parent), local(path.parent / "r*", format=ending)):
         if lay.kind == "a folder" and source.path == str(path):
@@ -53,7 +53,7 @@ def test_as_the_only_shard_it_is_no_data(lay, ending: str) -> None:
             source.fingerprint()
 
 
-def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl) -> None:
+def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl):
     path = lay("a.png")
     source = local(write_jsonl([{"problem": "<image>", "images": ["a.png"], "answer": "1"}]))
     assert source.fingerprint() == source.fingerprint()
@@ -61,14 +61,14 @@ def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl) -> No
         read_image(path)
 
 
-def test_as_a_video_it_costs_its_row(lay) -> None:
+def test_as_a_video_it_costs_its_row(lay):
     path = lay("a.mp4")
     with pytest.raises(ValueError, match=f"the video file {path} is {lay.kind}, not a file"):
         read_video(path, fps=1.0, max_frames=2)
 
 
 @pytest.mark.parametrize("name", ["x" * 5000 + ".png", "x/" * 3000 + "a.png", "\0.png", "a\0"])
-def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_jsonl, name: str) -> None:
+def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_jsonl, name):
     source = local(write_jsonl([{"problem": "<image>", "images": [name], "answer": "1"}]))
     assert source.fingerprint()
     (row,) = source.open()
@@ -79,7 +79,7 @@ def test_a_name_that_no_system_takes_costs_its_row_and_no_fingerprint(write_json
         read_image(row.images[0])
 
 
-def test_an_image_file_of_a_size_that_no_image_has_is_not_read(tmp_path: Path) -> None:
+def test_an_image_file_of_a_size_that_no_image_has_is_not_read(tmp_path):
     path = tmp_path / "a.png"
     with path.open("wb") as file:
         file.truncate(200 << 30)  # a hole: it takes no room on the disk
@@ -97,7 +97,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_video_that_names_other_files_is_none(tmp_path: Path, name: str) -> None:
+def test_a_video_that_names_other_files_is_none(tmp_path, name):
     shown = tmp_path / "shown.avi"
     write_video(shown, np.zeros((8, 32, 32, 3), np.uint8), fps=4)
     assert read_video(shown, fps=1.0, max_frames=2)

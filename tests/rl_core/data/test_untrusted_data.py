@@ -22,7 +22,7 @@ from tests.rl_core.data.samples import png_bytes
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch) -> None:
     import datasets.config
 
     for name in ("HF_DATASETS_CACHE", "DOWNLOADED_DATASETS_PATH", "EXTRACTED_DATASETS_PATH"):
@@ -30,12 +30,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def marker(tmp_path: Path) -> Path:
+def marker(tmp_path) -> Path:
     return tmp_path / "executed"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     return folder
@@ -46,7 +46,7 @@ def rows_of(folder: Path, **columns: str) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", ["script", "pandas", "pickle", "pkl", "pyd", "pth"])
-def test_neither_a_loading_script_runs_nor_a_pickle_of_any_kind(folder: Path, marker: Path, kind: str) -> None:
+def test_neither_a_loading_script_runs_nor_a_pickle_of_any_kind(folder, marker, kind):
     bomb = pickle.dumps(Bomb(marker))
     if kind == "script":
         (folder / f"{folder.name}.py").write_text(f"from pathlib import Path\nPath({str(marker)!r}).touch()\n")
@@ -64,7 +64,7 @@ def test_neither_a_loading_script_runs_nor_a_pickle_of_any_kind(folder: Path, ma
 
 
 @pytest.mark.parametrize("name", ["../../../../../../../../../..{victim}", "{victim}"])
-def test_an_archive_unpacks_nothing_outside_the_cache(folder: Path, tmp_path: Path, name: str) -> None:
+def test_an_archive_unpacks_nothing_outside_the_cache(folder, tmp_path, name):
     victim = tmp_path / "victim.png"
     with zipfile.ZipFile(folder / "train.zip", "w") as archive:
         archive.writestr("0.png", png_bytes())
@@ -75,7 +75,7 @@ def test_an_archive_unpacks_nothing_outside_the_cache(folder: Path, tmp_path: Pa
     assert not victim.exists()
 
 
-def test_a_table_cannot_name_a_file_of_this_machine_as_an_image(tmp_path: Path, folder: Path) -> None:
+def test_a_table_cannot_name_a_file_of_this_machine_as_an_image(tmp_path, folder):
     import datasets
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -91,7 +91,7 @@ def test_a_table_cannot_name_a_file_of_this_machine_as_an_image(tmp_path: Path, 
     assert "leads out of" in found.reason
 
 
-def test_an_image_that_is_a_program_is_not_run(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_a_program_is_not_run(tmp_path, marker, monkeypatch):
     """Pillow hands EPS to Ghostscript, whose interpreter has been broken out of more than once."""
     interpreter = tmp_path / "bin" / "gs"
     interpreter.parent.mkdir()
@@ -104,13 +104,13 @@ def test_an_image_that_is_a_program_is_not_run(tmp_path: Path, marker: Path, mon
     assert not marker.exists()
 
 
-def test_a_prompt_template_reaches_nothing_of_the_interpreter() -> None:
+def test_a_prompt_template_reaches_nothing_of_the_interpreter():
     with pytest.raises(ValueError, match="access to attribute '__class__' of 'str' object is unsafe"):
         PromptTemplate("{{ content.__class__.__mro__[1].__subclasses__() }}")
 
 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:pathlib.Path.touch", "!!python/name:os.system"])
-def test_a_config_is_data(tmp_path: Path, marker: Path, tag: str) -> None:
+def test_a_config_is_data(tmp_path, marker, tag):
     path = tmp_path / "config.yaml"
     path.write_text(f"experiment: {tag} ['{marker}']\n")
     with pytest.raises(

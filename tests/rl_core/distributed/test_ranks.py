@@ -1,7 +1,5 @@
 """Ranks meet, exchange values, fail together and part; a rank that is alone does none of it."""
 
-from pathlib import Path
-
 import pytest
 import torch.distributed as dist
 
@@ -11,7 +9,7 @@ from tests.rl_core.distributed.exchanges import exchange
 from tests.rl_core.distributed.spmd import run_ranks
 
 
-def test_two_ranks_exchange_values_and_errors(tmp_path: Path) -> None:
+def test_two_ranks_exchange_values_and_errors(tmp_path):
     ranks = run_ranks(exchange, tmp_path, size=2)
     assert [found["that cannot be sent"] for found in ranks] == ["Exception: FunnyError: funny", "FunnyError: funny"]
     for found in ranks:
@@ -24,7 +22,7 @@ def test_two_ranks_exchange_values_and_errors(tmp_path: Path) -> None:
         assert found["left"] is False
 
 
-def test_a_rank_that_is_alone_meets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_is_alone_meets_nobody(monkeypatch):
     monkeypatch.setattr(dist, "init_process_group", lambda *_args, **_kwargs: pytest.fail("it meets others"))
     monkeypatch.setattr(dist, "destroy_process_group", lambda *_: pytest.fail("it parts from others"))
     ranks = Ranks.join(ALONE, "full")

@@ -23,7 +23,7 @@ class TwoArguments(ValueError):
         super().__init__(f"{one} {other}")
 
 
-def test_an_error_that_pickles_is_sent_as_it_is() -> None:
+def test_an_error_that_pickles_is_sent_as_it_is():
     error = KeyError("a key")
     assert sendable(error) is error
 
@@ -36,6 +36,6 @@ def test_an_error_that_pickles_is_sent_as_it_is() -> None:
         (ExceptionGroup("both", [WithLock("full")]), Exception("ExceptionGroup: both (1 sub-exception)")),
     ],
 )
-def test_any_other_is_sent_as_its_nearest_built_in_class(error: Exception, sent: Exception) -> None:
+def test_any_other_is_sent_as_its_nearest_built_in_class(error, sent):
     found = pickle.loads(pickle.dumps(sendable(error)))
     assert (type(found), str(found)) == (type(sent), str(sent))

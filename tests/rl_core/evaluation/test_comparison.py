@@ -26,7 +26,7 @@ from rl_core.evaluation.statistics import (
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 
-def test_items_are_paired_by_uid_whatever_their_order() -> None:
+def test_items_are_paired_by_uid_whatever_their_order():
     first, second = make_items("++--+---"), make_items("+-+++++-")
     comparison = compare_items(first, second[::-1])
     counts = PairedCounts(both=2, only_first=1, only_second=4, neither=1)
@@ -48,7 +48,7 @@ def test_items_are_paired_by_uid_whatever_their_order() -> None:
         ([ITEM], [], "1 and 0 items, 1 of them on one side only, such as p0"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(first: list, second: list, named: str) -> None:
+def test_what_cannot_be_paired_is_refused(first, second, named):
     with pytest.raises(ValueError, match=named):
         compare_items(first, second)
 
@@ -63,7 +63,7 @@ groups = st.integers(1, 12).flatmap(
 )
 
 
-def test_the_interval_over_seeds_stays_within_the_accuracies_that_there_are() -> None:
+def test_the_interval_over_seeds_stays_within_the_accuracies_that_there_are():
     models = [{uid: float(place < right) for place, uid in enumerate("abcdefghij")} for right in (10, 9, 10, 6)]
     found = group_accuracy(models)
     assert found.sd == pytest.approx(0.1893, abs=1e-4)
@@ -72,7 +72,7 @@ def test_the_interval_over_seeds_stays_within_the_accuracies_that_there_are() ->
     assert (alone.sd, alone.over_seeds) == (None, None)
 
 
-def test_seeds_are_averaged_item_by_item() -> None:
+def test_seeds_are_averaged_item_by_item():
     seeds = [model("++--"), model("+-+-"), model("+---")]
     assert mean_shares(seeds) == {"p0": 1.0, "p1": 1 / 3, "p2": 1 / 3, "p3": 0.0}
     accuracy = group_accuracy(seeds)
@@ -85,7 +85,7 @@ def test_seeds_are_averaged_item_by_item() -> None:
 
 
 @given(groups)
-def test_the_other_way_round_everything_changes_its_sign(pair: tuple[list, list]) -> None:
+def test_the_other_way_round_everything_changes_its_sign(pair):
     first, second = pair
     there, back = compare_groups(first, second), compare_groups(second, first)
     assert there.difference == pytest.approx(-back.difference)
@@ -99,7 +99,7 @@ def test_the_other_way_round_everything_changes_its_sign(pair: tuple[list, list]
 
 
 @given(st.integers(1, 30).flatmap(lambda n: st.tuples(*[st.text("+-", min_size=n, max_size=n)] * 2)))
-def test_single_answers_and_groups_of_one_see_the_same_difference(pair: tuple[str, str]) -> None:
+def test_single_answers_and_groups_of_one_see_the_same_difference(pair):
     first, second = map(model, pair)
     items = compare_answers(*({uid: share == 1 for uid, share in one.items()} for one in (first, second)))
     shares = compare_groups([first], [second])
@@ -117,13 +117,13 @@ def test_single_answers_and_groups_of_one_see_the_same_difference(pair: tuple[st
         ([model("+"), model("++")], [model("+")], "the items differ: 1 and 2"),
     ],
 )
-def test_groups_that_cannot_be_compared_are_refused(first: list, second: list, named: str) -> None:
+def test_groups_that_cannot_be_compared_are_refused(first, second, named):
     with pytest.raises(ValueError, match=named):
         compare_groups(first, second)
 
 
 @given(st.integers(1, 12).flatmap(lambda n: st.tuples(*[st.text("+-?", min_size=n, max_size=n)] * 2)))
-def test_only_items_with_a_score_on_both_sides_are_compared(pair: tuple[str, str]) -> None:
+def test_only_items_with_a_score_on_both_sides_are_compared(pair):
     first, second = map(make_items, pair)
     both = [place for place, signs in enumerate(zip(*pair, strict=True)) if "?" not in signs]
     if not both:
@@ -137,7 +137,7 @@ def test_only_items_with_a_score_on_both_sides_are_compared(pair: tuple[str, str
     assert {one.uid for one, _ in pick_gallery(first, second, count=12)} == {f"p{place}" for place in both}
 
 
-def test_a_seed_without_a_score_leaves_the_item_to_the_others() -> None:
+def test_a_seed_without_a_score_leaves_the_item_to_the_others():
     seeds = [item_shares(make_items("+?-")), item_shares(make_items("++?"))]
     assert mean_shares(seeds) == {"p0": 1.0, "p1": 1.0, "p2": 0.0}
     assert group_accuracy(seeds).by_seed == (0.5, 1.0)
@@ -155,7 +155,7 @@ def kinds(rows: list[ItemPair]) -> Counter:
     return Counter("+-"[not base.is_right] + "+-"[not trained.is_right] for base, trained in rows)
 
 
-def test_flips_come_first_and_failures_are_not_hidden() -> None:
+def test_flips_come_first_and_failures_are_not_hidden():
     pairs = ["-+"] * 30 + ["+-"] * 3 + ["--"] * 5 + ["++"] * 20
     rows = gallery(pairs, 12)
     assert kinds(rows) == {"-+": 5, "+-": 3, "--": 2, "++": 2}
@@ -163,7 +163,7 @@ def test_flips_come_first_and_failures_are_not_hidden() -> None:
 
 
 @given(grades, st.integers(0, 50))
-def test_as_many_rows_as_asked_for_as_long_as_there_are_items(pairs: list[str], count: int) -> None:
+def test_as_many_rows_as_asked_for_as_long_as_there_are_items(pairs, count):
     rows = gallery(pairs, count)
     assert len(rows) == len({base.uid for base, _ in rows}) == min(count, len(pairs))
     flips = sum(pair in ("+-", "-+") for pair in pairs)
@@ -171,7 +171,7 @@ def test_as_many_rows_as_asked_for_as_long_as_there_are_items(pairs: list[str], 
 
 
 @given(grades, st.randoms(use_true_random=False))
-def test_the_order_of_the_items_does_not_matter(pairs: list[str], shuffle) -> None:
+def test_the_order_of_the_items_does_not_matter(pairs, shuffle):
     base, trained = make_items("".join(p[0] for p in pairs)), make_items("".join(p[1] for p in pairs))
     expected = pick_gallery(base, trained, count=9)
     shuffle.shuffle(base)

@@ -70,7 +70,7 @@ def right(request: GenerationRequest) -> str:
     return f"<answer>{request.prompt.answer}</answer>"
 
 
-def test_both_modes_ask_and_judge_every_prompt(pool: RewardPool) -> None:
+def test_both_modes_ask_and_judge_every_prompt(pool):
     engine = TableEngine(lambda request: right(request) if request.sample_index != 1 else "")
     items = evaluate(engine, pool, n=3)
     assert [len(requests) for requests, _ in engine.asked] == [6, 18]
@@ -91,7 +91,7 @@ def test_both_modes_ask_and_judge_every_prompt(pool: RewardPool) -> None:
     )
 
 
-def test_the_bar_moves_while_no_response_has_finished(pool: RewardPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_moves_while_no_response_has_finished(pool, monkeypatch):
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
     shown: list[Now] = []
     moved = threading.Event()
@@ -119,14 +119,14 @@ def test_the_bar_moves_while_no_response_has_finished(pool: RewardPool, monkeypa
     assert re.fullmatch(r"36 tokens, [\d,]+ tokens/s", shown[0].words)
 
 
-def test_an_item_records_prompt_response_and_grade(pool: RewardPool) -> None:
+def test_an_item_records_prompt_response_and_grade(pool):
     (item,) = evaluate(TableEngine(right), pool, PROMPTS[2:3], modes=("greedy",))["greedy"]
     assert (item.answer, item.response, item.parsed, item.parse_failed) == ("2", "<answer>2</answer>", "2", False)
     assert (item.is_right, item.components["overall"], item.error) == (True, 1.0, None)
     assert (item.length, item.finish_reason, item.image_uids) == (19, "stop", ("i2",))
 
 
-def test_seeds_are_keyed_by_mode_prompt_and_sample(pool: RewardPool) -> None:
+def test_seeds_are_keyed_by_mode_prompt_and_sample(pool):
     engine = TableEngine(right)
     evaluate(engine, pool, n=2)
     seeds = [request.seed for requests, _ in engine.asked for request in requests]
@@ -134,7 +134,7 @@ def test_seeds_are_keyed_by_mode_prompt_and_sample(pool: RewardPool) -> None:
     assert engine.asked[1][0][3].seed == keyed_seed(3, "evaluation", "sampled", "p1", 1)
 
 
-def test_a_response_without_a_score_is_left_out_and_named(pool: RewardPool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_response_without_a_score_is_left_out_and_named(pool, caplog):
     prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
     with caplog.at_level(logging.WARNING):
         items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",))["greedy"]
@@ -146,7 +146,7 @@ def test_a_response_without_a_score_is_left_out_and_named(pool: RewardPool, capl
     assert "1 of 4 greedy responses have no score and are left out of the accuracy; the first: p3" in caplog.text
 
 
-def test_an_unknown_accuracy_key_is_an_error(pool: RewardPool) -> None:
+def test_an_unknown_accuracy_key_is_an_error(pool):
     with pytest.raises(
         ValueError, match="'correct' is not a component of the reward; it has accuracy, format, overall"
     ):

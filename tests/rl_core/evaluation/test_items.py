@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 from rl_core.evaluation.items import graded_item, read_items, write_items
 from rl_core.types import Score
@@ -11,7 +10,7 @@ FAILED = replace(
 )
 
 
-def test_items_come_back_from_parquet_as_they_were(tmp_path: Path) -> None:
+def test_items_come_back_from_parquet_as_they_were(tmp_path):
     items = [
         *make_items("+-"),
         FAILED,
@@ -22,14 +21,14 @@ def test_items_come_back_from_parquet_as_they_were(tmp_path: Path) -> None:
     assert read_items(tmp_path / "items.parquet") == items
 
 
-def test_equal_items_give_equal_bytes(tmp_path: Path) -> None:
+def test_equal_items_give_equal_bytes(tmp_path):
     turned = replace(ITEM, components=dict(reversed(ITEM.components.items())))
     for name, item in (("a", ITEM), ("b", turned)):
         write_items(tmp_path / name, [item, FAILED])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_columns_of_a_row_become_categories() -> None:
+def test_columns_of_a_row_become_categories():
     extra = {"type": ["Triangle", "Line"], "level": 3, "none": None, "other": "x"}
     item = graded_item(
         replace(make_prompt(), extra=extra),

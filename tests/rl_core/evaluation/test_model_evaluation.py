@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -41,17 +40,17 @@ Found = list[tuple[ProtocolResult, list[EvaluationItem]]]
 
 
 @pytest.fixture(scope="module")
-def model(prepared_run: RunDirectory) -> FoundModel:
+def model(prepared_run) -> FoundModel:
     return FoundModel(folder=prepared_run.initial_model, origin="the test's")
 
 
 @pytest.fixture(scope="module")
-def found(shared_worker, model: FoundModel) -> Iterator[Found]:
+def found(shared_worker, model) -> Iterator[Found]:
     shared_worker.close()  # vLLM runs once in a process at a time
     return list(evaluate_model(model, MEASUREMENTS, dtype="float32", seed=4, progress=SilentProgress()))
 
 
-def test_every_protocol_gets_its_result(found: Found) -> None:
+def test_every_protocol_gets_its_result(found):
     (greedy, greedy_items), (sampled, sampled_items), (own, own_items) = found
     assert (own.name, own.result.n, own.result.samples) == ("small-sampled", 3, 6)
     assert all("inside <answer>" in item.prompt for item in own_items)
@@ -67,7 +66,7 @@ def test_every_protocol_gets_its_result(found: Found) -> None:
     assert all("First" not in item.prompt and "Think first" in item.prompt for item in greedy_items)
 
 
-def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundModel, tmp_path: Path) -> None:
+def test_the_answers_are_those_of_the_models_weights(found, model, tmp_path):
     """The same prompts, decoded greedily by transformers."""
     (questions,) = _render_all(model, MEASUREMENTS[:1], tmp_path / "images.arrow", SilentProgress())
     processor = load_processor(model.folder)
@@ -84,14 +83,14 @@ def test_the_answers_are_those_of_the_models_weights(found: Found, model: FoundM
     assert {item.uid: item.response for item in found[0][1]} == expected
 
 
-def test_items_that_cannot_be_asked_are_told(model: FoundModel, tmp_path: Path) -> None:
+def test_items_that_cannot_be_asked_are_told(model, tmp_path):
     short = replace(GREEDY, max_prompt_length=8)
     with pytest.raises(ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"):
         _render_all(model, [Measurement(protocol=short, source=SOURCE)], tmp_path / "images.arrow", SilentProgress())
 
 
 @pytest.fixture
-def own_run(prepared_run: RunDirectory, config, tmp_path: Path) -> RunDirectory:
+def own_run(prepared_run, config, tmp_path) -> RunDirectory:
     """A copy to write into."""
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(prepared_run.root, run.root)
@@ -99,7 +98,7 @@ def own_run(prepared_run: RunDirectory, config, tmp_path: Path) -> RunDirectory:
     return run
 
 
-def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
+def test_a_run_is_its_merged_model(own_run):
     with (
         pytest.raises(ValueError, match="a run without a merged model: sightline merge"),
         find_model(str(own_run.root)),
@@ -110,7 +109,7 @@ def test_a_run_is_its_merged_model(own_run: RunDirectory) -> None:
         assert model.folder == own_run.merged_model
 
 
-def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, worker, train_groups) -> None:
+def test_a_checkpoint_is_exported_with_its_own_weights(own_run, worker, train_groups):
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     expected = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     probe = groups_of(train_groups[:1])
@@ -137,12 +136,12 @@ def test_a_checkpoint_is_exported_with_its_own_weights(own_run: RunDirectory, wo
         ({}, "bfloat16"),
     ],
 )
-def test_the_number_format_is_the_checkpoints_own(tmp_path: Path, named: dict, dtype: str) -> None:
+def test_the_number_format_is_the_checkpoints_own(tmp_path, named, dtype):
     (tmp_path / "config.json").write_text(json.dumps(named))
     assert FoundModel(folder=tmp_path, origin="").own_dtype() == dtype
 
 
-def test_what_is_no_model_is_named(tmp_path: Path) -> None:
+def test_what_is_no_model_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"is not a model: it has no config\.json"), find_model(str(tmp_path)):
         pass
     with (

@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ def result_on(items: list, protocol: Protocol = SUPERCLEVR_R1V) -> ProtocolResul
     return summarise_by_protocol(protocol, items, subject=SUBJECT, was_asked_here=True)
 
 
-def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_result_comes_back_as_it_was_written(tmp_path):
     items = make_items("+-+")
     result = result_on(items)
     write_protocol_result(tmp_path / "v", result, items)
@@ -32,12 +31,12 @@ def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert written["protocol"]["judging"]["rule"] == SUPERCLEVR_R1V.judging.rule
 
 
-def test_a_folder_without_a_result_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_result_is_named(tmp_path):
     with pytest.raises(ValueError, match="holds no result of a protocol"):
         read_protocol_result(tmp_path)
 
 
-def test_remarks_tell_whose_words_asked_and_how_many_items_there_were(tmp_path: Path) -> None:
+def test_remarks_tell_whose_words_asked_and_how_many_items_there_were(tmp_path):
     items = make_items("+" * 200)
     assert result_on(items).remarks == (
         "prompt: the project's own words, in the published format, not the published text",
@@ -53,7 +52,7 @@ def test_remarks_tell_whose_words_asked_and_how_many_items_there_were(tmp_path: 
     assert saved.remarks == ("prompt: not known, the responses were saved elsewhere", "2 left out")
 
 
-def test_two_results_compare_item_by_item() -> None:
+def test_two_results_compare_item_by_item():
     first, second = make_items("++--+"), make_items("+--++")
     found = compare_protocol_results((result_on(first), first), (result_on(second), second))
     assert (found.n, found.first, found.second, found.difference, found.p_value) == (5, 0.6, 0.6, 0.0, 1.0)
@@ -62,7 +61,7 @@ def test_two_results_compare_item_by_item() -> None:
     assert low < 0 < high
 
 
-def test_what_does_not_compare_is_refused() -> None:
+def test_what_does_not_compare_is_refused():
     items = make_items("+-")
     other_words = replace(SUPERCLEVR_R1V, prompt="{{ content }} Count.", max_pixels=10)
     with pytest.raises(ValueError, match="differ in max_pixels, prompt of their protocols"):

@@ -10,7 +10,6 @@ from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import GroupAccuracy, Shares, group_accuracy
 from rl_core.evaluation.reproduction import (
     Drift,
-    Outcome,
     Reproduction,
     baseline_status,
     drift_from,
@@ -46,7 +45,7 @@ def judge(*right: int, published: PublishedConfig = PUBLISHED, before: float = 2
     ("right", "outcome"),
     [(288, "reproduced"), (264, "reproduced"), (259, "below"), (320, "above"), (313, "reproduced")],
 )
-def test_a_run_within_the_published_numbers_own_error_reproduces_it(right: int, outcome: str) -> None:
+def test_a_run_within_the_published_numbers_own_error_reproduces_it(right, outcome):
     found = judge(right)
     assert found.outcome == outcome
     assert found.obstacles == ()
@@ -67,14 +66,12 @@ def test_a_run_within_the_published_numbers_own_error_reproduces_it(right: int, 
         ((250, 250, 250), "below", "regressed"),  # seeds without spread have an interval without width
     ],
 )
-def test_outside_the_band_the_whole_interval_over_seeds_decides(
-    right: tuple[int, ...], outcome: str, status: str
-) -> None:
+def test_outside_the_band_the_whole_interval_over_seeds_decides(right, outcome, status):
     found = judge(*right)
     assert (found.outcome, baseline_status(found, [])) == (outcome, status)
 
 
-def test_more_than_a_number_is_reproduced_by_anything_above_it() -> None:
+def test_more_than_a_number_is_reproduced_by_anything_above_it():
     lower_bound = PUBLISHED.model_copy(update={"at_least": True, "accuracy_before": None})
     assert judge(601, published=lower_bound).outcome == "reproduced"
     assert judge(310, 350, published=lower_bound).outcome == "reproduced"
@@ -89,13 +86,13 @@ def test_more_than_a_number_is_reproduced_by_anything_above_it() -> None:
         (PUBLISHED, 0.135, model(288), "before training the accuracy is 0.135 here, 0.37 in the publication"),
     ],
 )
-def test_what_does_not_compare_says_why(published, before: float, trained: Shares, reason: str) -> None:
+def test_what_does_not_compare_says_why(published, before, trained, reason):
     found = judge_reproduction(published, seeds=[1], before=before, trained=group_accuracy([trained]))
     assert found.outcome == "not comparable"
     assert any(reason in obstacle for obstacle in found.obstacles)
 
 
-def test_obstacles_from_outside_count_and_without_a_base_number_none_is_asked_for() -> None:
+def test_obstacles_from_outside_count_and_without_a_base_number_none_is_asked_for():
     found = judge(288, obstacles=["other prompt"])
     assert (found.outcome, found.obstacles) == ("not comparable", ("other prompt",))
     assert found.to_json()["band"] == pytest.approx(found.band)
@@ -121,7 +118,7 @@ def drift_of(before: Sequence[str], now: Sequence[str]) -> Drift:
     return drift_from({f"run-{seed}": item_shares(make_items(signs)) for seed, signs in enumerate(before)}, models)
 
 
-def test_twenty_answers_lost_and_none_gained_are_a_drop() -> None:
+def test_twenty_answers_lost_and_none_gained_are_a_drop():
     drift = drift_of([GOOD], ["+" * 40 + "-" * 60])
     assert drift.comparison.difference == pytest.approx(-0.2)
     assert drift.ci95[1] < 0 and drift.p_value < 0.001 and drift.is_drop
@@ -136,7 +133,7 @@ def test_twenty_answers_lost_and_none_gained_are_a_drop() -> None:
     }
 
 
-def test_an_improvement_is_no_drop_however_certain() -> None:
+def test_an_improvement_is_no_drop_however_certain():
     drift = drift_of([GOOD], ["+" * 90 + "-" * 10])
     assert drift.p_value < 0.001 and not drift.is_drop
 
@@ -145,7 +142,7 @@ def signs(right: int) -> str:
     return "+" * right + "-" * (100 - right)
 
 
-def test_seeds_decide_where_both_sides_have_several() -> None:
+def test_seeds_decide_where_both_sides_have_several():
     """The items alone would call both a drop: their models differ without doubt."""
     luck = drift_of([signs(70), signs(50)], [signs(60), signs(30)])
     assert luck.comparison.p_value < 0.001 and not luck.is_drop
@@ -155,7 +152,7 @@ def test_seeds_decide_where_both_sides_have_several() -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [([60], [40, 41, 42]), ([60, 61], [40]), ([60, 60], [40, 40])])
-def test_items_decide_where_a_side_has_one_seed_or_no_seed_differs(before: list[int], now: list[int]) -> None:
+def test_items_decide_where_a_side_has_one_seed_or_no_seed_differs(before, now):
     drift = drift_of([signs(right) for right in before], [signs(right) for right in now])
     assert (drift.p_value, drift.to_json()["over"]) == (drift.comparison.p_value, "items")
     assert drift.is_drop
@@ -181,7 +178,7 @@ LUCK = drift_of([GOOD], ["+" * 57 + "-" * 43])
         ("undecided", 0.38, DROP, "regressed"),
     ],
 )
-def test_what_a_run_says_of_its_baseline(outcome: Outcome, published: float | None, drift, status: str) -> None:
+def test_what_a_run_says_of_its_baseline(outcome, published, drift, status):
     found = replace(FOUND, outcome=outcome, published=published)
     assert baseline_status(found, [] if drift is None else [drift]) == status
     assert baseline_status(found, [LUCK, DROP]) == "regressed"

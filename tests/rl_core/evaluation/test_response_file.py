@@ -55,7 +55,7 @@ def drawn(path: Path, engine: Engine, *, key: str = "k", requests: Sequence[Gene
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "evaluations" / "base.answers.jsonl"
 
 
@@ -64,7 +64,7 @@ def interrupted(path: Path, alive: int) -> None:
         drawn(path, Engine(alive))
 
 
-def test_the_rest_alone_is_drawn_and_nothing_differs(path: Path) -> None:
+def test_the_rest_alone_is_drawn_and_nothing_differs(path):
     interrupted(path, 3)
     engine = Engine()
     assert drawn(path, engine) == EXPECTED
@@ -72,9 +72,7 @@ def test_the_rest_alone_is_drawn_and_nothing_differs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("unreadable", [b"\0\0\0", b"\0\0\0\n", b"7\n", b"[]\n", b'{"seed": 1}\n', b'{"key": "k"}\n'])
-def test_what_comes_after_the_last_readable_line_is_drawn_again(
-    path: Path, unreadable: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_comes_after_the_last_readable_line_is_drawn_again(path, unreadable, caplog):
     """A power cut leaves blocks of NULs where the last lines were."""
     interrupted(path, 4)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -87,7 +85,7 @@ def test_what_comes_after_the_last_readable_line_is_drawn_again(
 
 
 @pytest.mark.parametrize("end", [b"", b'{"seed": 10'])
-def test_a_full_disk_takes_no_kept_answer(path: Path, end: bytes) -> None:
+def test_a_full_disk_takes_no_kept_answer(path, end):
     interrupted(path, 3)
     kept = path.read_bytes()
     path.write_bytes(kept + end)
@@ -107,7 +105,7 @@ def no_file_can_grow_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_answers_of_other_weights_or_settings_are_not_taken(path: Path) -> None:
+def test_answers_of_other_weights_or_settings_are_not_taken(path):
     interrupted(path, 3)
     engine = Engine()
     drawn(path, engine, key="another")
@@ -115,7 +113,7 @@ def test_answers_of_other_weights_or_settings_are_not_taken(path: Path) -> None:
     assert json.loads(path.read_text().splitlines()[0]) == {"key": "another"}
 
 
-def test_an_evaluation_that_is_written_leaves_no_file(path: Path) -> None:
+def test_an_evaluation_that_is_written_leaves_no_file(path):
     drawn(path, Engine())
     ResponseFile(path, key="k").remove()
     assert not path.exists()

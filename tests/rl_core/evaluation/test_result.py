@@ -1,6 +1,5 @@
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -23,7 +22,7 @@ from rl_core.evaluation.statistics import bootstrap_interval, wilson_interval
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 
-def test_figures_of_a_greedy_pass() -> None:
+def test_figures_of_a_greedy_pass():
     items = make_items("+++-?")
     items[1] = replace(items[1], length=9, finish_reason="length")
     items[2] = replace(items[2], parsed=None, parse_failed=True, components={"overall": 0.5})
@@ -47,7 +46,7 @@ def test_figures_of_a_greedy_pass() -> None:
     assert EvaluationResult.model_validate_json(result.model_dump_json()) == result
 
 
-def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json() -> None:
+def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json():
     items = [
         replace(item, mode="sampled", sample_index=index, parsed="3" if item.is_right else f"wrong {index}")
         for index, signs in enumerate(("+--", "+-+", "-++", "---"))
@@ -70,13 +69,13 @@ def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json()
         ([replace(ITEM, error="no model server", components={})], "none of 1 responses has a score.*no model server"),
     ],
 )
-def test_what_cannot_be_summed_up_is_refused(items: list, named: str) -> None:
+def test_what_cannot_be_summed_up_is_refused(items, named):
     with pytest.raises(ValueError, match=named):
         summarise(items)
 
 
 @given(st.integers(1, 5).flatmap(lambda n: st.lists(st.text("+-?", min_size=n, max_size=n), min_size=1, max_size=6)))
-def test_responses_without_a_score_count_nowhere(items: list[str]) -> None:
+def test_responses_without_a_score_count_nowhere(items):
     scored = [signs.replace("?", "") for signs in items if signs.strip("?")]
     assume(scored)
     result = summarise(
@@ -98,7 +97,7 @@ def test_responses_without_a_score_count_nowhere(items: list[str]) -> None:
         assert share == pytest.approx(fmean(map(fmean, chances)))
 
 
-def test_an_item_counts_in_each_of_its_categories() -> None:
+def test_an_item_counts_in_each_of_its_categories():
     one, two, three = make_items("+-+")
     table = category_table(
         [
@@ -115,7 +114,7 @@ def test_an_item_counts_in_each_of_its_categories() -> None:
     assert table[2].ci95 == wilson_interval(1, 2)
 
 
-def test_each_of_several_data_sources_is_a_category_and_one_alone_is_none() -> None:
+def test_each_of_several_data_sources_is_a_category_and_one_alone_is_none():
     items = make_items("+-+--")
     assert category_table(items) == ()
     sources = [replace(item, data_source=name) for item, name in zip(items, "aaabb", strict=True)]
@@ -133,7 +132,7 @@ EVALUATION = {
 }
 
 
-def test_an_evaluation_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_an_evaluation_comes_back_as_it_was_written(tmp_path):
     folder = tmp_path / "evaluations" / "base"
     results = write_evaluation(folder, EVALUATION)
     assert results == read_results(folder) == {mode: summarise(items) for mode, items in EVALUATION.items()}
@@ -147,7 +146,7 @@ small = st.integers(1, 7).flatmap(
 
 
 @given(small, st.data())
-def test_pass_at_k_is_the_mean_over_all_choices_of_k_responses(items: tuple, data: st.DataObject) -> None:
+def test_pass_at_k_is_the_mean_over_all_choices_of_k_responses(items, data):
     grades, n = items
     k = data.draw(st.integers(1, n))
     expected = fmean(fmean(any(chosen) for chosen in combinations(item, k)) for item in grades)
@@ -173,10 +172,10 @@ def votes(text: str, right: str) -> list[Vote]:
         ("ab", 1, 0.5),
     ],
 )
-def test_majorities_by_hand(answers: str, k: int, share: float) -> None:
+def test_majorities_by_hand(answers, k, share):
     assert majority_at_k([votes(answers, "a")], k=k) == share
 
 
 @pytest.mark.parametrize(("n", "counts"), [(1, [1]), (2, [1, 2]), (5, [1, 2, 4, 5]), (8, [1, 2, 4, 8])])
-def test_the_counts_reported_are_powers_of_two_and_n(n: int, counts: list[int]) -> None:
+def test_the_counts_reported_are_powers_of_two_and_n(n, counts):
     assert sample_counts(n) == counts

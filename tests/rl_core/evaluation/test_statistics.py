@@ -24,7 +24,7 @@ counts = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.
 
 
 @given(counts)
-def test_wilson_equals_scipy(count: tuple[int, int]) -> None:
+def test_wilson_equals_scipy(count):
     successes, n = count
     expected = stats.binomtest(successes, n).proportion_ci(0.95, method="wilson")
     assert wilson_interval(successes, n) == pytest.approx(expected, abs=1e-9)
@@ -34,15 +34,15 @@ def test_wilson_equals_scipy(count: tuple[int, int]) -> None:
     ("successes", "n", "interval"),
     [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
 )
-def test_wilson_gives_the_published_examples(successes: int, n: int, interval: tuple[float, float]) -> None:
+def test_wilson_gives_the_published_examples(successes, n, interval):
     """Newcombe, Statistics in Medicine 17, 1998, pages 857-872, table I, method 3."""
     assert wilson_interval(successes, n) == pytest.approx(interval, abs=5e-5)
 
 
 @given(st.integers(1, 8).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(0, k), min_size=1))))
 def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_items(
-    answers: tuple[int, list[int]],
-) -> None:
+    answers,
+):
     samples, right = answers
     n, total = len(right), sum(right)
     low, high = clustered_wilson_interval([r / samples for r in right], samples_per_item=samples)
@@ -52,7 +52,7 @@ def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_ite
     assert tight_high - 1e-9 <= high <= wide_high + 1e-9
 
 
-def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says():
     """100 items whose chance of a right answer is 0.1 or 0.9, four answers each: the mean's truth is 0.5. The interval
     of 400 independent answers, the control, covers it far too seldom."""
     draw = random.Random(7)
@@ -69,7 +69,7 @@ def test_the_clustered_interval_covers_the_truth_about_as_often_as_it_says() -> 
     assert naive < 850
 
 
-def test_mcnemar_by_hand_and_for_many_items() -> None:
+def test_mcnemar_by_hand_and_for_many_items():
     assert mcnemar(0, 5) == float(Fraction(2, 32))
     assert mcnemar(1, 9) == float(Fraction(2 * 11, 1024))
     assert mcnemar(0, 0) == mcnemar(7, 7) == 1.0
@@ -81,16 +81,14 @@ def test_mcnemar_by_hand_and_for_many_items() -> None:
     ("both", "only_first", "only_second", "neither", "interval"),
     [(36, 12, 2, 0, (0.0569, 0.3404)), (20, 12, 2, 16, (0.0562, 0.3292)), (20, 14, 0, 16, (0.1441, 0.3966))],
 )
-def test_the_paired_interval_gives_the_published_examples(
-    both: int, only_first: int, only_second: int, neither: int, interval: tuple[float, float]
-) -> None:
+def test_the_paired_interval_gives_the_published_examples(both, only_first, only_second, neither, interval):
     """Newcombe, Statistics in Medicine 17, 1998, pages 2635-2650, method 10, which takes first minus second."""
     counts = PairedCounts(both=both, only_first=only_first, only_second=only_second, neither=neither)
     low, high = paired_difference_interval(counts)
     assert (-high, -low) == pytest.approx(interval, abs=5e-5)
 
 
-def test_welch_against_a_worked_example() -> None:
+def test_welch_against_a_worked_example():
     """Two samples, t and degrees of freedom by hand: means 3 and 6, variances 1 and 4, n = 3 each: t = 3 / sqrt(5/3),
     df = (5/3)^2 / ((1/3)^2/2 + (4/3)^2/2) = 2.941; the p-value is that of Student's distribution with it."""
     found = welch_test([2, 3, 4], [4, 6, 8])
@@ -101,18 +99,18 @@ def test_welch_against_a_worked_example() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [([0.5], [0.6, 0.7]), ([0.5, 0.6], [0.7]), ([0.5, 0.5], [0.7, 0.7])])
-def test_without_repetition_or_variance_seeds_say_nothing(first: list[float], second: list[float]) -> None:
+def test_without_repetition_or_variance_seeds_say_nothing(first, second):
     assert welch_test(first, second) is None
 
 
-def test_the_interval_of_a_mean_is_that_of_students_own_example() -> None:
+def test_the_interval_of_a_mean_is_that_of_students_own_example():
     """Hours of sleep gained by one drug over the other (Biometrika 6, 1908)."""
     hours = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
     assert mean_interval(hours) == pytest.approx((0.7001142, 2.4598858))
     assert mean_interval([0.9]) is None
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
@@ -122,7 +120,7 @@ shares = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=6
 
 
 @given(shares, st.randoms(use_true_random=False))
-def test_the_interval_does_not_depend_on_the_order_and_lies_within_the_values(values: list, shuffle) -> None:
+def test_the_interval_does_not_depend_on_the_order_and_lies_within_the_values(values, shuffle):
     low, high = interval = bootstrap_interval(values, resamples=500)
     shuffled = list(values)
     shuffle.shuffle(shuffled)
@@ -130,12 +128,12 @@ def test_the_interval_does_not_depend_on_the_order_and_lies_within_the_values(va
     assert min(values) - 1e-12 <= low <= high <= max(values) + 1e-12
 
 
-def test_with_many_items_it_is_wilsons() -> None:
+def test_with_many_items_it_is_wilsons():
     values = [1.0] * 300 + [0.0] * 300
     assert bootstrap_interval(values) == pytest.approx(wilson_interval(300, 600), abs=0.004)
 
 
 @pytest.mark.parametrize(("lost", "gained"), [(0, 5), (3, 12), (20, 22), (40, 15)])
-def test_flipped_signs_of_single_answers_are_mcnemars_test(lost: int, gained: int) -> None:
+def test_flipped_signs_of_single_answers_are_mcnemars_test(lost, gained):
     differences = [-1.0] * lost + [1.0] * gained + [0.0] * 30
     assert sign_flip_p_value(differences, resamples=40_000) == pytest.approx(mcnemar(lost, gained), abs=0.01)

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -52,7 +51,7 @@ def hub() -> Iterator[LittleHub]:
 
 
 @pytest.fixture
-def push(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def push(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
     model = tmp_path / "model"
     model.mkdir()
     (model / "README.md").write_text("---\nlibrary_name: transformers\n---\n")
@@ -68,9 +67,7 @@ def push(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-def test_a_push_makes_a_private_repository_and_sends_every_file(
-    hub: LittleHub, push: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_a_push_makes_a_private_repository_and_sends_every_file(hub, push):
     done = push(HF_ENDPOINT=hub.endpoint)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{hub.endpoint}/owner/counter/commit/{'c' * 40}"
@@ -80,16 +77,14 @@ def test_a_push_makes_a_private_repository_and_sends_every_file(
     assert sorted(line["value"]["path"] for line in lines if line["key"] == "file") == ["README.md", "config.json"]
 
 
-def test_nothing_is_sent_to_a_repository_that_is_public(
-    hub: LittleHub, push: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_nothing_is_sent_to_a_repository_that_is_public(hub, push):
     hub.private = False
     done = push(HF_ENDPOINT=hub.endpoint)
     assert "owner/counter is public" in done.stderr
     assert not [path for path, _ in hub.requests if "commit" in path or "preupload" in path]
 
 
-def test_no_network_is_said_with_what_to_do(push: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_no_network_is_said_with_what_to_do(push):
     done = push(HF_HUB_OFFLINE="1")
     assert done.returncode == 1
     assert "was not uploaded to owner/counter" in done.stderr

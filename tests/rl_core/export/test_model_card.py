@@ -3,7 +3,6 @@
 import io
 import shlex
 from contextlib import redirect_stdout
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +10,6 @@ from PIL import Image
 
 from rl_core.export.model_card import AccuracyRow, CardFacts, model_card, usage_lines, write_model_card
 from rl_core.export.verification import Verification
-from tests.rl_core.merged_models import GetMerged
 
 FACTS = CardFacts(
     run="quickstart-abc",
@@ -31,9 +29,7 @@ FACTS = CardFacts(
 
 
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen2_5"])
-def test_the_transformers_lines_run(
-    merged: GetMerged, family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_transformers_lines_run(merged, family, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (84, 84), "red").save("image.png")
     printed = io.StringIO()
@@ -42,7 +38,7 @@ def test_the_transformers_lines_run(
     assert "generated_text" in printed.getvalue()
 
 
-def test_the_card_tells_what_the_run_knows(merged: GetMerged, tmp_path: Path) -> None:
+def test_the_card_tells_what_the_run_knows(merged, tmp_path):
     folder = merged("qwen2_5_vl").folder
     card = model_card(folder, FACTS)
     run = ("quickstart-abc, step 64", "tiny qwen2_5_vl, random", "advantage grpo")
@@ -58,7 +54,7 @@ def test_the_card_tells_what_the_run_knows(merged: GetMerged, tmp_path: Path) ->
     assert (tmp_path / "README.md").read_text().startswith("---\n")
 
 
-def test_a_model_on_the_hub_is_called_by_its_name(merged: GetMerged) -> None:
+def test_a_model_on_the_hub_is_called_by_its_name(merged):
     usage = usage_lines(merged("qwen2_5").folder, hub_name="owner/counter")
     assert usage["With vLLM"] == "vllm serve owner/counter"
     assert "model='owner/counter'" in usage["With transformers"]

@@ -14,7 +14,7 @@ from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
 from rl_core.export.verification import MergeNotVerified, verify_merged
 from tests.processes import printed_by
-from tests.rl_core.merged_models import GetMerged, Merged
+from tests.rl_core.merged_models import Merged
 from tests.rl_core.models.builders import FAMILIES
 
 TOLERANCE = Tolerance(largest=1e-4, mean=1e-5)
@@ -30,14 +30,14 @@ def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_
     return folder
 
 
-def test_a_process_that_verifies_keeps_its_own_environment() -> None:
+def test_a_process_that_verifies_keeps_its_own_environment():
     """A run imports this, and the cache of its generator would be as large as that of the check."""
     code = "import os; before = dict(os.environ); import rl_core.export.verification; print(os.environ == before)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM", "HF_HUB"))}
     assert printed_by(code, variables=environment) == "True\n"
 
 
-def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged, tmp_path: Path) -> None:
+def test_a_layer_that_is_off_fails_and_the_message_says_where(merged, tmp_path):
     family = merged("qwen2_5_vl")
     folder = perturbed(family, tmp_path / "perturbed")
     with pytest.raises(MergeNotVerified) as error:
@@ -50,9 +50,7 @@ def test_a_layer_that_is_off_fails_and_the_message_says_where(merged: GetMerged,
 
 @pytest.mark.parametrize("share", [0.5, 0.0])
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl", "llama"])
-def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(
-    merged: GetMerged, family: str, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(merged, family, share, monkeypatch):
     """What has no room is read from the folder, layer by layer."""
     one = merged(family)
     items, dtype = merged_check.read_items(one.probe_folder)
@@ -72,9 +70,7 @@ def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(
         (145, 1, 1, 85, 0.9),
     ],
 )
-def test_vllm_takes_as_many_gpus_as_the_weights_need(
-    weights: int, gpus: int, count: int, beside: float, utilisation: float
-) -> None:
+def test_vllm_takes_as_many_gpus_as_the_weights_need(weights, gpus, count, beside, utilisation):
     assert merged_check.spread(weights << 30, 80 << 30, gpus) == {
         "tensor_parallel_size": count,
         "cpu_offload_gb": pytest.approx(beside),
@@ -82,14 +78,14 @@ def test_vllm_takes_as_many_gpus_as_the_weights_need(
     }
 
 
-def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged: GetMerged, tmp_path: Path) -> None:
+def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged, tmp_path):
     with pytest.raises(
         MergeNotVerified, match=r"vllm cannot load or run (.|\n)*No such file or directory: .*probe\.json"
     ):
         verify_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
 
 
-def test_what_ends_the_verification_ends_its_processes(merged: GetMerged) -> None:
+def test_what_ends_the_verification_ends_its_processes(merged):
     """As Ctrl-C does, which is raised wherever the verification waits."""
     one, children = merged("qwen2_5_vl"), psutil.Process().children
     before = {*children(recursive=True)}
@@ -108,7 +104,7 @@ def test_what_ends_the_verification_ends_its_processes(merged: GetMerged) -> Non
     assert {*children(recursive=True)} <= before
 
 
-def test_the_checking_process_imports_nothing_of_sightline() -> None:
+def test_the_checking_process_imports_nothing_of_sightline():
     tree = ast.parse(Path(merged_check.__file__).read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -116,7 +112,7 @@ def test_the_checking_process_imports_nothing_of_sightline() -> None:
     assert "transformers" in imported
 
 
-def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_difference() -> None:
+def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_difference():
     items = [
         {"name": "a/0", "response_ids": [7, 8], "log_probs": [-1.0, -2.0]},
         {"name": "b/1", "response_ids": [9], "log_probs": [-3.0]},
@@ -138,9 +134,7 @@ def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_differenc
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_proven_and_a_perturbed_layer_refused_by_vllm(
-    merged: GetMerged, tmp_path: Path, family: str
-) -> None:
+def test_every_family_is_proven_and_a_perturbed_layer_refused_by_vllm(merged, tmp_path, family):
     it = merged(family)
     verified = verify_merged(it.folder, it.probe_folder, TOLERANCE)
     assert max(verified.largest_difference.values()) < 2e-5

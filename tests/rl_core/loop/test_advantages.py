@@ -18,7 +18,7 @@ def estimate(config: AlgorithmConfig, inputs: AdvantageInputs) -> Grouped:
     return config.advantage.advantages(inputs)
 
 
-def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
+def test_a_rollout_without_a_score_leaves_its_groups_statistics():
     group = make_group(lengths=(2, 2, 2))
     scores = {("p0", 0): GOOD, ("p0", 1): BAD, ("p0", 2): ZERO}
     (kept,) = scored_groups([group], scores, config=GRPO)
@@ -29,7 +29,7 @@ def test_a_rollout_without_a_score_leaves_its_groups_statistics() -> None:
     assert second == pytest.approx(-first)
 
 
-def test_a_group_left_with_one_score_is_dropped_where_it_has_nothing_to_compare_with() -> None:
+def test_a_group_left_with_one_score_is_dropped_where_it_has_nothing_to_compare_with():
     scores = {("p0", 0): GOOD, ("p0", 1): BAD}
     group = make_group(lengths=(1, 1))
     assert scored_groups([group], scores, config=GRPO) == []
@@ -37,7 +37,7 @@ def test_a_group_left_with_one_score_is_dropped_where_it_has_nothing_to_compare_
     assert len(kept.rollouts) == 1
 
 
-def test_every_token_carries_its_own_numbers() -> None:
+def test_every_token_carries_its_own_numbers():
     group = make_group(lengths=(3, 1))
     log_probs = [[rollout.log_probs for rollout in group.rollouts]]
     advantages = [[np.array([1.0, 2.0, 3.0]), np.array([4.0])]]
@@ -50,7 +50,7 @@ def test_every_token_carries_its_own_numbers() -> None:
     assert train.samples[0].values is None and train.samples[0].returns is None
 
 
-def test_the_greedy_reward_belongs_to_its_prompt() -> None:
+def test_the_greedy_reward_belongs_to_its_prompt():
     groups = [make_group("p0", lengths=(1,)), make_group("p1", lengths=(2,))]
     scores = {("p0", 0): GOOD, ("p1", 0): GOOD}
     remax = AlgorithmConfig(advantage=ReMax())
@@ -59,7 +59,7 @@ def test_the_greedy_reward_belongs_to_its_prompt() -> None:
     assert [group[0].tolist() for group in estimate(remax, inputs)] == [[0.75], [0.0, 0.0]]
 
 
-def test_a_critics_numbers_belong_to_their_tokens() -> None:
+def test_a_critics_numbers_belong_to_their_tokens():
     group = make_group(lengths=(3, 1))
     scores = {("p0", 0): GOOD, ("p0", 1): ZERO}
     values = [[np.array([0.5, 0.25, 0.75], np.float32), np.array([0.125], np.float32)]]

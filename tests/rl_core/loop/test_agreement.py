@@ -20,7 +20,7 @@ def sampled_now(prompts, config, worker, rewards) -> Sequence[Group]:
     return groups
 
 
-def test_what_the_present_weights_have_sampled_agrees(sampled_now, config, worker) -> None:
+def test_what_the_present_weights_have_sampled_agrees(sampled_now, config, worker):
     timer = PhaseTimer()
     gap = compare_with_generator(sampled_now, config=config, workers=worker, timer=timer)
     compared = sampled_now[:COMPARED_GROUPS]
@@ -30,7 +30,7 @@ def test_what_the_present_weights_have_sampled_agrees(sampled_now, config, worke
 
 def test_older_rollouts_are_learned_from_where_newer_ones_agree_and_not_where_these_are_older_too(
     prompts, config, worker, rewards
-) -> None:
+):
     """Their own log-probs are those of other weights, which the update alone would take for a fault."""
     older = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards).collected
     newer = take_step(prompts, step=2, config=config, workers=worker, rewards=rewards).collected

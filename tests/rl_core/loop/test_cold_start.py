@@ -2,12 +2,10 @@
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rl_core.config.run import RunConfig
 from rl_core.config.training import ColdStartConfig, OptimConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import PreparedDataset
@@ -37,18 +35,18 @@ def start(worker: LocalWorker, run: RunDirectory) -> dict[str, float]:
 
 
 @pytest.fixture
-def cold_worker(worker: LocalWorker, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> LocalWorker:
+def cold_worker(worker, config, monkeypatch) -> LocalWorker:
     monkeypatch.setattr(worker.trainer, "config", config.model_copy(update={"cold_start": COLD_START}))
     return worker
 
 
-def test_it_says_what_the_last_step_was(cold_worker: LocalWorker, prepared_run: RunDirectory) -> None:
+def test_it_says_what_the_last_step_was(cold_worker, prepared_run):
     metrics = start(cold_worker, prepared_run)
     assert metrics["cold_start/nonfinite_streak"] == 0.0
     assert metrics["cold_start/final_loss"] > 0.0
 
 
-def test_gradients_that_are_never_finite_end_it(cold_worker: LocalWorker, prepared_run: RunDirectory) -> None:
+def test_gradients_that_are_never_finite_end_it(cold_worker, prepared_run):
     def spoil(gradient: Any) -> Any:
         return gradient * float("nan")
 
@@ -58,7 +56,7 @@ def test_gradients_that_are_never_finite_end_it(cold_worker: LocalWorker, prepar
         start(cold_worker, prepared_run)
 
 
-def test_a_target_ends_with_a_token_that_stops_the_generator(prepared_run: RunDirectory, tmp_path: Path) -> None:
+def test_a_target_ends_with_a_token_that_stops_the_generator(prepared_run, tmp_path):
     folder = shutil.copytree(prepared_run.initial_model, tmp_path / "model")
     prompt = PreparedDataset.open(prepared_run.data, "train")[0]
 

@@ -64,7 +64,7 @@ def sample(worker, parity, config, prepared_run) -> Sample:
     return draw
 
 
-def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config) -> None:
+def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sample, config):
     batch = sample(SPREAD)
     assert len(batch.batch.groups) == config.data.rollout_batch_size
     assert all(int(group.prompt.answer) % 2 == 1 for group in batch.batch.groups)
@@ -85,9 +85,7 @@ def odd(size: int | None, **more: object) -> BoundsFilter:
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
-def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_the_batch(
-    sample, config, size: int
-) -> None:
+def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_the_batch(sample, config, size):
     """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
     wanted = config.data.rollout_batch_size
     batch = sample(odd(size))
@@ -100,7 +98,7 @@ def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_th
     assert sum(int(group.prompt.answer) % 2 for group in earlier) < wanted, "the draw before had not filled it"
 
 
-def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypatch):
     """The engine decodes few sequences at a time, so that most of the draw still waits in it by then. A fast reward
     scores up to 64 rollouts at once (rl_core/rewards/sample_queue.py)."""
     n, size = 16, config.data.rollout_batch_size
@@ -122,12 +120,12 @@ def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypa
     assert size * n <= len(finished) < 12 * n
 
 
-def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample) -> None:
+def test_the_allowed_draws_are_counted_in_draws_of_that_size(sample):
     with pytest.raises(TooFewInformativeGroups, match=r"2 draws .* of 4 different prompts gave [0-3] of 4 groups"):
         sample(odd(2, max_try_make_batch=2, filter_low=2.0))
 
 
-def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None:
+def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config):
     """Engine and trainer are compared on the groups of the step itself."""
     batch = sample(odd(12, surplus="keep"))
     assert len(batch.surplus.groups) <= config.data.rollout_batch_size - 1
@@ -135,7 +133,7 @@ def test_a_kept_surplus_never_fills_the_next_batch_alone(sample, config) -> None
     assert len(batch.surplus.groups) == min(passed, 2 * config.data.rollout_batch_size - 1) - len(batch.batch.groups)
 
 
-def test_an_unknown_component_is_named_with_those_there_are(sample) -> None:
+def test_an_unknown_component_is_named_with_those_there_are(sample):
     with pytest.raises(
         ValueError,
         match=r"filter_key is 'accuracy', but for a response to prompt \S+ the reward returned \['odd', 'overall'\]",
@@ -154,7 +152,7 @@ def two_steps(worker, parity, config, loader) -> list[StepRecord]:
     return records
 
 
-def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_steps, config) -> None:
+def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_steps, config):
     first, second = two_steps
     size = config.data.rollout_batch_size
     learned = [{group.prompt.uid for group in record.learned.groups} for record in two_steps]
@@ -171,7 +169,7 @@ def test_groups_above_the_batchs_size_are_learned_from_in_the_next_step(two_step
     assert second.metrics["filter/dropped_groups"] == len(waiting) - used
 
 
-def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker) -> None:
+def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_it(two_steps, worker):
     first, second = two_steps
     drawn = {rollout.key: rollout for group in first.collected.generated.groups for rollout in group.rollouts}
     stale = [
@@ -184,7 +182,7 @@ def test_a_kept_group_has_the_version_and_the_log_probs_of_the_engine_that_drew_
     assert fresh == {1} and worker.policy_version == 2
 
 
-def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps) -> None:
+def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, config, loader, two_steps):
     drawn = two_steps[0].collected.generated
     kept = RolloutBatch.of(drawn.groups[:1], drawn.scores)
     collector = collector_of(worker, parity, filtering(config, KEEP), step=3)
@@ -196,7 +194,7 @@ def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, 
     assert batch.stale.groups == [] and batch.metrics["filter/dropped_groups"] == 1.0
 
 
-def test_recorded_rollouts_are_taken_if_the_same_weights_sampled_them(worker, parity, config, loader) -> None:
+def test_recorded_rollouts_are_taken_if_the_same_weights_sampled_them(worker, parity, config, loader):
     prompts = loader.next_batch()
 
     def collect(recorded: RolloutBatch, timer: PhaseTimer) -> RolloutBatch:
@@ -220,7 +218,7 @@ def test_recorded_rollouts_are_taken_if_the_same_weights_sampled_them(worker, pa
     assert "generate" in without_one.seconds
 
 
-def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader) -> None:
+def test_the_greedy_response_is_judged_as_the_others_and_is_the_same_each_time(worker, parity, config, loader):
     remax = changed(filtering(config, None), {"algorithm.advantage": ReMax()})
     prompts = loader.next_batch()
     with awake_generator(worker):

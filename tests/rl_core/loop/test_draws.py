@@ -99,7 +99,7 @@ def scored(draw: Draw, quota: Quota) -> tuple[DrawScores, list[RolloutKey]]:
 
 
 @given(draws())
-def test_a_draw_ends_with_the_group_that_meets_the_quota_whatever_comes_first(draw: Draw) -> None:
+def test_a_draw_ends_with_the_group_that_meets_the_quota_whatever_comes_first(draw):
     scores, _ = scored(draw, Quota(missing=draw.missing, is_informative=is_informative))
     batch = scores.wait()
     uids = [str(place) for place in range(draw.end)]
@@ -109,7 +109,7 @@ def test_a_draw_ends_with_the_group_that_meets_the_quota_whatever_comes_first(dr
 
 
 @given(draws())
-def test_nothing_is_taken_after_the_last_score_that_is_needed(draw: Draw) -> None:
+def test_nothing_is_taken_after_the_last_score_that_is_needed(draw):
     quota = Quota(missing=draw.missing, is_informative=is_informative)
     _, taken = scored(draw, quota)
     needed = [key for key in draw.arrivals if int(key[0]) < draw.end]
@@ -119,19 +119,19 @@ def test_nothing_is_taken_after_the_last_score_that_is_needed(draw: Draw) -> Non
 
 
 @given(draws())
-def test_without_a_quota_every_group_is_needed(draw: Draw) -> None:
+def test_without_a_quota_every_group_is_needed(draw):
     scores, taken = scored(draw, EVERY_GROUP)
     assert len(scores.wait().groups) == len(draw.informative) and taken == draw.arrivals
 
 
-def test_a_rollout_that_the_generator_left_out_is_missed() -> None:
+def test_a_rollout_that_the_generator_left_out_is_missed():
     draw = Draw(informative=[True], arrivals=[("0", 1)], lags={("0", 1): 0}, missing=1)
     scores, _ = scored(draw, EVERY_GROUP)
     with pytest.raises(RuntimeError, match=r"the generator left out \[\('0', 0\)\]"):
         scores.wait()
 
 
-def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order() -> None:
+def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order():
     groups = [make_group(uid) for uid in ("solved", "half", "failed", "other")]
     accuracy = {"solved": (1.0, 1.0), "half": (0.0, 1.0), "failed": (0.0, 0.0), "other": (1.0, 0.0)}
     scores = {

@@ -13,7 +13,7 @@ from rl_core.config.training import CriticConfig
 from rl_core.loop.experience import Experience, build_experience
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import split_by_optimizer_step
-from rl_core.types import Group, RolloutKey, Score, TrainGroup
+from rl_core.types import Group, RolloutKey, Score
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import changed, collected_of
 
@@ -21,7 +21,7 @@ Scored = tuple[list[Group], dict[RolloutKey, Score]]
 
 
 @pytest.fixture(scope="session")
-def scored(train_groups: list[TrainGroup]) -> Scored:
+def scored(train_groups) -> Scored:
     groups = groups_of(train_groups)
     generator = np.random.default_rng(3)
     keys = [rollout.key for group in groups for rollout in group.rollouts]
@@ -57,7 +57,7 @@ def advantages(experience: Experience) -> list[np.ndarray]:
     return [sample.advantages for group in experience.groups for sample in group.samples]
 
 
-def test_recomputed_log_probs_are_the_trainers(worker, scored, use) -> None:
+def test_recomputed_log_probs_are_the_trainers(worker, scored, use):
     groups, _ = scored
     config = use(old_log_probs="recompute")
     experience = build(worker, scored, config)
@@ -70,7 +70,7 @@ def test_recomputed_log_probs_are_the_trainers(worker, scored, use) -> None:
     assert experience.groups[0].samples[0].importance_weights is None
 
 
-def test_the_engines_log_probs_cost_no_pass_and_have_no_mismatch(worker, scored, use) -> None:
+def test_the_engines_log_probs_cost_no_pass_and_have_no_mismatch(worker, scored, use):
     experience = build(worker, scored, use())
     sample = experience.groups[0].samples[0]
     assert sample.old_log_probs is sample.rollout.log_probs
@@ -98,7 +98,7 @@ def shifted(scored: Scored, first: float) -> Scored:
         (MaskedCorrection(type="mis", level="sequence"), 1.0, 0.0),
     ],
 )
-def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, weight, worker, scored, use) -> None:
+def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, weight, worker, scored, use):
     config = use(old_log_probs="recompute", correction=correction)
     on_policy = [
         [replace(r, log_probs=mine) for r, mine in zip(g.rollouts, log_probs, strict=True)]
@@ -113,7 +113,7 @@ def test_a_token_that_the_engine_sees_otherwise_is_weighed(correction, shift, we
     assert 0.0 < experience.metrics["off_policy/ess"] < 1.0
 
 
-def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, use) -> None:
+def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, use):
     plain = build(worker, scored, use(advantage=RLOO()))
     penalised = build(worker, scored, use(advantage=RLOO(), kl=KLConfig(coef=0.5, penalty="kl", use_kl_loss=False)))
     groups, _ = scored
@@ -129,7 +129,7 @@ def test_kl_in_the_reward_lowers_the_advantage_of_what_strayed(worker, scored, u
     assert penalised.mean_kl == penalised.metrics["kl/reference"]
 
 
-def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None:
+def test_the_full_kl_is_measured_and_never_negative(worker, scored, use):
     groups, _ = scored
     config = use(kl=KLConfig(coef=0.1))
     full = np.concatenate([values for group in worker.compute("full_kl", [groups])[0] for values in group])
@@ -139,7 +139,7 @@ def test_the_full_kl_is_measured_and_never_negative(worker, scored, use) -> None
     assert experience.groups[0].samples[0].ref_log_probs is None
 
 
-def test_overlong_filtering_leaves_cut_responses_out_of_the_loss_and_nothing_else(worker, scored, use) -> None:
+def test_overlong_filtering_leaves_cut_responses_out_of_the_loss_and_nothing_else(worker, scored, use):
     groups, scores = scored
     cut = groups[0].rollouts[0].key
     ended = [

@@ -53,7 +53,7 @@ def cause(record: StepRecord, config: RunConfig, *, parses: bool = True) -> str:
     return f"{missing_signal(record, config, has_parser=lambda source: parses)}"
 
 
-def test_each_way_to_teach_nothing_has_its_cause(record, config) -> None:
+def test_each_way_to_teach_nothing_has_its_cause(record, config):
     assert cause(record, config) == "None"
     wrong = with_scores(record, lambda key: right_if(False))
     unread = with_scores(record, lambda key: right_if(False, parsed=None))
@@ -69,13 +69,13 @@ def test_each_way_to_teach_nothing_has_its_cause(record, config) -> None:
     assert "all responses to a prompt have one reward" in cause(with_advantages(easy_and_hard, 0.0), config)
 
 
-def test_responses_that_overlong_filtering_leaves_out_are_named(record, config) -> None:
+def test_responses_that_overlong_filtering_leaves_out_are_named(record, config):
     cut = with_metrics(with_advantages(record, 1.0, in_loss=False), {"response_length/clip_ratio": 1.0})
     found = cause(cut, changed(config, {"algorithm.overlong_filtering": True}))
     assert "and algorithm.overlong_filtering leaves such responses out" in found
 
 
-def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(record, config, caplog) -> None:
+def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(record, config, caplog):
     events: list[dict[str, Any]] = []
     watch = SignalWatch(
         changed(config, {"trainer.stop_without_signal": 4}),

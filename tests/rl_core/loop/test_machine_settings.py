@@ -20,7 +20,7 @@ QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
     with RunLock(run.lock):
@@ -28,7 +28,7 @@ def run(tmp_path: Path):
 
 
 @pytest.fixture
-def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float | None], None]:
+def on_machine(monkeypatch) -> Callable[[float | None], None]:
     """Lets the machine have a GPU of so many GiB, or none."""
     monkeypatch.setattr(machine_settings, "read_sizes", lambda path: SEVEN_BILLION)
 
@@ -46,7 +46,7 @@ def events(run: RunDirectory) -> list[dict]:
     return [event for event in read(run.events) if event["kind"] == "settings"]
 
 
-def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, on_machine, caplog) -> None:
+def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, on_machine, caplog):
     on_machine(None)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -57,7 +57,7 @@ def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, o
     assert not caplog.records
 
 
-def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, caplog) -> None:
+def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, caplog):
     on_machine(79.6)
     settled_for_this_machine(config(), run)
     before = last_choices(run)
@@ -72,7 +72,7 @@ def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, capl
     assert len(caplog.records) == len(event["changed"])
 
 
-def test_a_setting_that_the_config_names_is_no_choice(run, on_machine) -> None:
+def test_a_setting_that_the_config_names_is_no_choice(run, on_machine):
     on_machine(None)
     given = ["model.gradient_checkpointing=true", "trainer.offload=all", "rollout.gpu_memory_utilization=0.5"]
     micro = "actor.micro_batch_size_per_device_for_experience=2"

@@ -16,7 +16,7 @@ Kept = tuple[list[Group], dict[RolloutKey, Score]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("checkpoint")
 
 
@@ -54,14 +54,14 @@ def plain(surplus: RolloutBatch) -> list[list[object]]:
 
 
 @given(surplus=surpluses())
-def test_what_was_kept_comes_back_equal_to_the_bit(folder: Path, surplus: RolloutBatch) -> None:
+def test_what_was_kept_comes_back_equal_to_the_bit(folder, surplus):
     surplus.write(folder / "surplus.parquet", step=3)
     found = read_batch(folder / "surplus.parquet", lambda uids: {uid: make_prompt(uid) for uid in uids})
     assert plain(found) == plain(surplus)
     assert found.scores.keys() == surplus.scores.keys()
 
 
-def test_a_prompt_that_comes_round_again_drops_its_group_and_its_scores() -> None:
+def test_a_prompt_that_comes_round_again_drops_its_group_and_its_scores():
     groups = [make_group(uid) for uid in ("a", "b")]
     kept = RolloutBatch.of(groups, {r.key: Score(components={"overall": 1.0}) for g in groups for r in g.rollouts})
     left = kept.without([make_prompt("a"), make_prompt("c")])

@@ -1,10 +1,7 @@
 """A session ends what it started, whatever happens on the way."""
 
-from pathlib import Path
-
 import pytest
 
-from rl_core.config.run import RunConfig
 from rl_core.loop.session import Session
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
@@ -27,7 +24,7 @@ class Owner:
         self.close()
 
 
-def test_workers_that_cannot_be_ended_keep_nothing_else_alive(config: RunConfig, tmp_path: Path) -> None:
+def test_workers_that_cannot_be_ended_keep_nothing_else_alive(config, tmp_path):
     """Another try must not go on with the loop of the failed one, whose loader has moved on."""
     session = Session(config, RunDirectory(tmp_path), progress=SilentProgress(), stop=StopRequest())
     workers, rewards = Owner(refuses=True), Owner(refuses=False)

@@ -12,7 +12,7 @@ from rl_core.types import Sampling
 from tests.rl_core.steps import changed, optimizer_batch, save_state, take_step
 
 
-def test_engine_and_trainer_agree_over_several_steps(prompts, config, worker, rewards) -> None:
+def test_engine_and_trainer_agree_over_several_steps(prompts, config, worker, rewards):
     for number in (1, 2, 3):
         record = take_step(prompts, step=number, config=config, workers=worker, rewards=rewards)
         assert record.metrics["agreement/log_prob_gap_max"] < 2e-5
@@ -21,7 +21,7 @@ def test_engine_and_trainer_agree_over_several_steps(prompts, config, worker, re
         assert all(len(group.rollouts) == config.rollout.n for group in record.collected.generated.groups)
 
 
-def test_a_step_whose_responses_were_all_cut_and_filtered_changes_nothing(prompts, config, worker, rewards) -> None:
+def test_a_step_whose_responses_were_all_cut_and_filtered_changes_nothing(prompts, config, worker, rewards):
     config = changed(config, {"algorithm.overlong_filtering": True, "rollout.max_response_length": 1})
     record = take_step(prompts, step=1, config=config, workers=worker, rewards=rewards)
     assert record.metrics["filter/overlong_share"] == 1.0
@@ -29,7 +29,7 @@ def test_a_step_whose_responses_were_all_cut_and_filtered_changes_nothing(prompt
     assert not any(name.startswith("actor/") for name in record.metrics)
 
 
-def test_a_missed_weight_sync_stops_the_run(prompts, config, worker, rewards, monkeypatch) -> None:
+def test_a_missed_weight_sync_stops_the_run(prompts, config, worker, rewards, monkeypatch):
     take_step(prompts, step=1, config=config, workers=worker, rewards=rewards)
     monkeypatch.setattr(worker, "_sync_weights", lambda: None)
     with pytest.raises(StaleWeights, match="policy version"):
@@ -38,7 +38,7 @@ def test_a_missed_weight_sync_stops_the_run(prompts, config, worker, rewards, mo
 
 def test_a_sync_that_moves_the_version_and_not_the_weights_stops_the_run(
     prompts, config, worker, rewards, train_groups, monkeypatch
-) -> None:
+):
     stale = [(name, weight.clone()) for name, weight in worker.trainer.named_weights()]
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)]))
     monkeypatch.setattr(worker.trainer, "named_weights", lambda: iter(stale))
@@ -46,7 +46,7 @@ def test_a_sync_that_moves_the_version_and_not_the_weights_stops_the_run(
         take_step(prompts, step=2, config=config, workers=worker, rewards=rewards)
 
 
-def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worker, rewards, monkeypatch) -> None:
+def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worker, rewards, monkeypatch):
     before = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     wrong = Sampling(temperature=0.9, max_tokens=config.rollout.max_response_length)
     monkeypatch.setattr(collecting, "training_sampling", lambda config: wrong)
@@ -56,7 +56,7 @@ def test_the_weights_do_not_move_when_the_agreement_fails(prompts, config, worke
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_trainer_and_generator_never_have_the_device_together(prompts, config, worker, tmp_path) -> None:
+def test_trainer_and_generator_never_have_the_device_together(prompts, config, worker, tmp_path):
     worker.wake()
     try:
         with pytest.raises(RuntimeError, match="while the generator has the device: call sleep first"):

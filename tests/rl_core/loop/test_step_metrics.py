@@ -24,7 +24,7 @@ def scores_of(*components: dict[str, float] | None) -> dict[RolloutKey, Score]:
     }
 
 
-def test_a_component_that_only_some_responses_have_is_no_mean_over_those() -> None:
+def test_a_component_that_only_some_responses_have_is_no_mean_over_those():
     metrics = reward_metrics([], scores_of({"a": 1.0, "bonus": 4.0}, {"a": 0.0}, None, {"a": 0.0, "bonus": 2.0}))
     assert metrics["reward/a"] == pytest.approx(1 / 3)
     assert "reward/bonus" not in metrics
@@ -33,7 +33,7 @@ def test_a_component_that_only_some_responses_have_is_no_mean_over_those() -> No
     assert metrics["reward/failed"] == 1.0
 
 
-def test_a_component_with_the_name_of_an_own_metric_is_not_lost() -> None:
+def test_a_component_with_the_name_of_an_own_metric_is_not_lost():
     named = {"failed": 0.25, "greedy": 0.5, "group_std": 0.75, "zero_std_groups": 2.0}
     metrics = reward_metrics([], scores_of(named, named, None))
     assert {name: metrics[f"reward/{name}/mean"] for name in named} == named
@@ -45,7 +45,7 @@ HUGE = st.floats(-LARGEST, LARGEST) | st.sampled_from([LARGEST, -LARGEST])
 
 
 @given(st.lists(HUGE, min_size=2, max_size=8), st.sampled_from(sorted(ESTIMATORS)))
-def test_no_sum_of_huge_rewards_overflows(rewards: list[float], estimator: str) -> None:
+def test_no_sum_of_huge_rewards_overflows(rewards, estimator):
     group = make_group(lengths=tuple(1 for _ in rewards))
     scores = scores_of(*({"overall": reward} for reward in rewards))
     inputs = advantage_inputs(
@@ -75,18 +75,18 @@ def part(chosen: list[tuple[float, float, float]]) -> TokenSums:
 
 
 @given(drawn=GROUPS, data=st.data())
-def test_neither_order_nor_cut_changes_a_mean(drawn: list[tuple[float, float, float]], data: st.DataObject) -> None:
+def test_neither_order_nor_cut_changes_a_mean(drawn, data):
     shuffled = data.draw(st.permutations(drawn))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
     pieces = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
     assert token_means(part(piece) for piece in pieces) == token_means([part(drawn)])
 
 
-def test_a_mean_is_weighted_as_the_loss_is() -> None:
+def test_a_mean_is_weighted_as_the_loss_is():
     means = token_means([TokenSums(sums={"a": [0.5, 0.75]}, weights=[0.5, 0.25])])
     assert means == {"a": pytest.approx(1.25 / 0.75)}
 
 
-def test_a_step_that_diverges_has_a_mean_that_is_no_number() -> None:
+def test_a_step_that_diverges_has_a_mean_that_is_no_number():
     means = token_means([TokenSums(sums={"a": [math.inf, -math.inf], "b": [math.inf, 1.0]}, weights=[0.5, 0.5])])
     assert math.isnan(means["a"]) and means["b"] == math.inf

@@ -19,7 +19,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch) -> Clock:
     clock = Clock()
     for module in ("rl_core.timing", "rl_core.loop.step_timer"):
         monkeypatch.setattr(f"{module}.time", clock)
@@ -60,7 +60,7 @@ def first_step(clock: Clock) -> StepTimer:
     return StepTimer(0).next(validates=False, saves=False)
 
 
-def test_the_first_step_says_what_is_done_and_nothing_of_the_time(clock: Clock) -> None:
+def test_the_first_step_says_what_is_done_and_nothing_of_the_time(clock):
     timer = first_step(clock)
     assert timer.now() == Now()
     with timer.phase("generate", 8):
@@ -74,7 +74,7 @@ def test_the_first_step_says_what_is_done_and_nothing_of_the_time(clock: Clock) 
     assert timer.last_seconds is None
 
 
-def test_what_the_step_before_took_for_a_token_says_what_is_left(clock: Clock) -> None:
+def test_what_the_step_before_took_for_a_token_says_what_is_left(clock):
     first = first_step(clock)
     a_whole_step(first, clock)
     timer = first.next(validates=False, saves=False)
@@ -100,7 +100,7 @@ def test_what_the_step_before_took_for_a_token_says_what_is_left(clock: Clock) -
         assert timer.now().words == "step 2: update, 100 %, 18 tokens/s"
 
 
-def test_a_draw_that_is_repeated_takes_what_the_first_one_left(clock: Clock) -> None:
+def test_a_draw_that_is_repeated_takes_what_the_first_one_left(clock):
     first = first_step(clock)
     a_whole_step(first, clock)
     timer = first.next(validates=False, saves=False)
@@ -111,7 +111,7 @@ def test_a_draw_that_is_repeated_takes_what_the_first_one_left(clock: Clock) -> 
         assert timer.now().words == "step 2: generating, 0 of 4 responses, 100 tokens/s, 15 s left"
 
 
-def test_validation_and_save_count_in_the_steps_that_have_them(clock: Clock) -> None:
+def test_validation_and_save_count_in_the_steps_that_have_them(clock):
     first = first_step(clock)
     a_whole_step(first, clock)
     with first.phase("validate"):
@@ -131,7 +131,7 @@ def test_validation_and_save_count_in_the_steps_that_have_them(clock: Clock) -> 
         assert timer.now().words == "step 3: validation, 50 s left", "it is remembered over a step that had none"
 
 
-def test_what_only_the_end_of_a_step_keeps_begins_with_its_responses(clock: Clock) -> None:
+def test_what_only_the_end_of_a_step_keeps_begins_with_its_responses(clock):
     before = StepTimer(0)
     assert not before.has_begun
     with before.phase("validate"):
@@ -146,7 +146,7 @@ def test_what_only_the_end_of_a_step_keeps_begins_with_its_responses(clock: Cloc
         assert timer.has_begun
 
 
-def test_the_records_of_a_step_have_no_more_than_its_seconds(clock: Clock) -> None:
+def test_the_records_of_a_step_have_no_more_than_its_seconds(clock):
     timer = first_step(clock)
     a_whole_step(timer, clock)
     seconds = timer.result()

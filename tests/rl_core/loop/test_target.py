@@ -1,6 +1,5 @@
 """The step at which `trainer.stop_at` ends a training follows from the recorded metrics alone."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +14,7 @@ from tests.rl_core.evaluation.builders import make_items
     patience=st.integers(1, 3),
     cut=st.integers(0, 12),
 )
-def test_the_value_has_to_be_reached_by_so_many_measurements_in_a_row(
-    measured: list[float | None], patience: int, cut: int
-) -> None:
+def test_the_value_has_to_be_reached_by_so_many_measurements_in_a_row(measured, patience, cut):
     lines = [{"step": step} | ({} if value is None else {"val/accuracy": value}) for step, value in enumerate(measured)]
     seen = [line for line in lines[1:] if "val/accuracy" in line]
     windows = (seen[end - patience : end] for end in range(patience, len(seen) + 1))
@@ -29,16 +26,16 @@ def test_the_value_has_to_be_reached_by_so_many_measurements_in_a_row(
     assert target.reached_at == expected
 
 
-def test_a_name_that_no_metric_has_is_said_after_the_first_step(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_no_metric_has_is_said_after_the_first_step(caplog):
     target = Target(StopAt(metric="actor/entropi", value=1), [])
     assert target.see(1, {"actor/entropy": 2.0, "reward/overall": 2.0}) is None
     assert "step 1 has no actor/entropi; did you mean `actor/entropy`?" in caplog.text
 
 
-def test_a_validation_measures_what_a_plan_expects() -> None:
+def test_a_validation_measures_what_a_plan_expects():
     assert tuple(Validation(make_items("+-?")).metrics) == VALIDATION_METRICS
 
 
-def test_the_accuracy_of_one_of_several_validation_sets_may_be_the_target() -> None:
+def test_the_accuracy_of_one_of_several_validation_sets_may_be_the_target():
     assert not list(StopAt(metric="val/charts/accuracy", value=1.0).problems())
     assert list(StopAt(metric="val/charts/reward", value=1.0).problems())

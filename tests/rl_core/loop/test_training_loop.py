@@ -49,7 +49,7 @@ OpenLoop = Callable[..., TrainingLoop]
 
 
 @pytest.fixture
-def validating(config: RunConfig) -> RunConfig:
+def validating(config) -> RunConfig:
     return changed(config, {"trainer.val_freq": 3, "trainer.save_freq": 2})
 
 
@@ -103,7 +103,7 @@ def steps_repeated(run: RunDirectory) -> list[int]:
     return [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
 
 
-def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path) -> None:
+def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     loop = open_loop(whole)
     loop.train_epoch(1)
@@ -122,7 +122,7 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     assert (resumed.first_step, resumed.last_step) == (4, 6)
 
 
-def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prepared_run, tmp_path) -> None:
+def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prepared_run, tmp_path):
     open_loop(tmp_path).train_epoch(1)
     run = RunDirectory(tmp_path)
     prompts = PreparedDataset.open(prepared_run.data, "validation")[:]
@@ -135,7 +135,7 @@ def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prep
         assert mean(item.components["overall"] for item in items) == pytest.approx(lines[step]["val/reward"])
 
 
-def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_path) -> None:
+def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_path):
     """A kill between two checkpoints costs the updates, not the generation, and nothing else differs."""
     run = trained_again(open_loop, tmp_path, lost=(2, 3))
     assert not run.repeated_rollouts(0).parent.exists()
@@ -160,7 +160,7 @@ def cut_after_a_model_only_checkpoint(config, open_loop, worker, monkeypatch, fo
 
 def test_without_moments_only_the_next_step_takes_recorded_rollouts(
     open_loop, validating, worker, monkeypatch, tmp_path
-) -> None:
+):
     """The steps after it come to other weights than the interrupted attempt had, which do not agree with its
     rollouts."""
     run = cut_after_a_model_only_checkpoint(validating, open_loop, worker, monkeypatch, tmp_path)
@@ -168,7 +168,7 @@ def test_without_moments_only_the_next_step_takes_recorded_rollouts(
     assert not run.repeated_rollouts(0).parent.exists()
 
 
-def test_damaged_rollouts_are_generated_again(open_loop, tmp_path, caplog) -> None:
+def test_damaged_rollouts_are_generated_again(open_loop, tmp_path, caplog):
     run = RunDirectory(tmp_path)
     open_loop(tmp_path).train_epoch(1)
     before = results(tmp_path, last=3)
@@ -181,7 +181,7 @@ def test_damaged_rollouts_are_generated_again(open_loop, tmp_path, caplog) -> No
 
 def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
     open_loop, validating, worker, monkeypatch, tmp_path
-) -> None:
+):
     optim = OptimConfig(lr=1e-3, lr_warmup_steps=10)
     config = changed(validating, {"actor.optim": optim, "trainer.save_model_only": True, "trainer.val_freq": -1})
     monkeypatch.setattr(worker.trainer, "config", config)
@@ -207,7 +207,7 @@ def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig
     return config
 
 
-def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path) -> None:
+def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path):
     whole, _ = whole_and_cut(open_loop, tmp_path, config=with_every_state)
     coefs = [line["kl/coef"] for line in read(whole.metrics) if "kl/coef" in line]
     assert len(coefs) == len(set(coefs)) == 6
@@ -230,7 +230,7 @@ FILTERS = {
 )
 def test_group_filtering_continues_where_it_was_in_the_data(
     open_loop, validating, parity, tmp_path, filtering, staleness
-) -> None:
+):
     """A step takes as many prompts as it needs, so the place in the data is no function of the step; and what it keeps
     of them is learned from in the next one."""
     never_validating = changed(validating, {"trainer.val_freq": -1, "rollout.staleness": staleness})
@@ -253,7 +253,7 @@ def versions(run: RunDirectory) -> list[set[int]]:
     return [{record.policy_version for record in read_rollouts(path)} for _, path in step_files(run.rollouts(0).parent)]
 
 
-def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, one_step_off, tmp_path) -> None:
+def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, one_step_off, tmp_path):
     """Steps 1 and 2 learn from what the first weights sample, and every later one from what was sampled before the
     update of the step before it; the batch that waits is part of the checkpoint."""
     whole, cut = whole_and_cut(open_loop, tmp_path, config=one_step_off)
@@ -264,7 +264,7 @@ def test_one_step_off_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_l
     assert all(line["agreement/log_prob_gap_max"] < 2e-5 for line in lines)
 
 
-def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, one_step_off, tmp_path) -> None:
+def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, one_step_off, tmp_path):
     """Step 3 was recorded, and the rollouts of step 4 were not: the weights after step 2 sample them again."""
     run = trained_again(open_loop, tmp_path, lost=(2, 3), config=one_step_off)
     assert steps_repeated(run) == [1, 2, 3]
@@ -273,13 +273,13 @@ def test_one_step_off_rollouts_after_the_checkpoint_are_not_generated_again(open
 
 def test_one_step_off_without_moments_what_the_saved_weights_sample_is_repeated(
     open_loop, one_step_off, worker, monkeypatch, tmp_path
-) -> None:
+):
     run = cut_after_a_model_only_checkpoint(one_step_off, open_loop, worker, monkeypatch, tmp_path)
     assert steps_repeated(run) == [5], "the batch of step 4 is in the checkpoint of step 3"
     assert not run.repeated_rollouts(0).parent.exists()
 
 
-def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop, one_step_off, tmp_path) -> None:
+def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop, one_step_off, tmp_path):
     whole, longer = tmp_path / "whole", tmp_path / "longer"
     short = changed(one_step_off, {"trainer.max_steps": 2})
     open_loop(whole, config=one_step_off).train_epoch(1)
@@ -288,7 +288,7 @@ def test_one_step_off_a_longer_run_is_the_one_that_it_would_have_been(open_loop,
     assert differences(results(whole, last=3), results(longer, last=3)) == []
 
 
-def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path) -> None:
+def test_policy_and_critic_continue_where_they_were(open_loop, validating, worker, monkeypatch, tmp_path):
     """With KL in the reward; the run is cut before the critic's warm-up ends."""
     algorithm = AlgorithmConfig(advantage=GAE(lam=0.95), kl=KLConfig(coef=0.05, use_kl_loss=False))
     config = changed(
@@ -308,7 +308,7 @@ def test_policy_and_critic_continue_where_they_were(open_loop, validating, worke
     assert ["actor/grad_norm" in line for line in lines] == [False] * 4 + [True] * 2
 
 
-def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path) -> None:
+def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path):
     stop = StopRequest()
     with pytest.raises(Interrupted) as caught, stopped_in_a_step(stop):
         open_loop(tmp_path, stop=stop).train_epoch(1)
@@ -331,7 +331,7 @@ class StopsAfterTheSave(SilentProgress):
         yield advance
 
 
-def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path) -> None:
+def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path):
     stop = StopRequest()
     with pytest.raises(Interrupted):
         open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
@@ -353,7 +353,7 @@ class Listening(SilentProgress):
         yield advance
 
 
-def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_path, monkeypatch) -> None:
+def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_path, monkeypatch):
     """And every token that is recorded was counted."""
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
     listening, before = Listening(), TALLY.copy()
@@ -375,9 +375,7 @@ def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_pa
     assert (done.responses, done.under_way) == (len(rollouts) + len(items), 0)
 
 
-def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(
-    open_loop, worker, monkeypatch, tmp_path
-) -> None:
+def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(open_loop, worker, monkeypatch, tmp_path):
     stop, wake = StopRequest(), worker.wake
 
     def stopped_in_the_start() -> None:
@@ -390,7 +388,7 @@ def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(
     assert not (tmp_path / "rollouts").exists() and not worker.generator.is_awake
 
 
-def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker, monkeypatch, tmp_path) -> None:
+def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker, monkeypatch, tmp_path):
     """The write of step 2 goes on only when step 3 learns."""
     learning = threading.Event()
     original_write, original_learn = worker.write_snapshot, training_loop.learn
@@ -413,7 +411,7 @@ def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker
 
 def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_record(
     open_loop, worker, monkeypatch, tmp_path
-) -> None:
+):
     def write(folder: Path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -428,7 +426,7 @@ def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_re
     assert (tmp_path / "checkpoints/step-000003/manifest.json").is_file()
 
 
-def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path) -> None:
+def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path):
     loop = open_loop(tmp_path)
     first = loop.train_epoch(1)
     loop.train_epoch(2)
@@ -437,7 +435,7 @@ def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_
     assert (tmp_path / "metrics.jsonl").read_bytes() == lines
 
 
-def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_path) -> None:
+def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_path):
     open_loop(tmp_path).train_epoch(1)
     scores = {
         path.parent.name: json.loads(path.read_text())["info"]["validation_score"]
@@ -447,7 +445,7 @@ def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_p
     assert scores == {"step-000002": None, "step-000003": lines[3]["val/accuracy"]}
 
 
-def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating) -> None:
+def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating):
     original = training_loop.learn
 
     def never_finite(*args: object, **kwargs: object):
@@ -460,7 +458,7 @@ def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypa
 
 def test_a_run_whose_rewards_are_all_equal_says_so_and_ends_where_it_is_asked_to(
     open_loop, tmp_path, validating, caplog
-) -> None:
+):
     (tmp_path / "constant.py").write_text("def score(sample):\n    return {'overall': 0.25, 'accuracy': 0.0}\n")
     never_validating = changed(validating, {"trainer.val_freq": -1, "trainer.stop_without_signal": 3})
     config = changed(never_validating, {"reward.function": f"{tmp_path / 'constant.py'}:score"})
@@ -471,7 +469,7 @@ def test_a_run_whose_rewards_are_all_equal_says_so_and_ends_where_it_is_asked_to
     assert "the reward is 0.25 for every response" in event["why"] or "cut at rollout" in event["why"]
 
 
-def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open_loop, tmp_path, validating) -> None:
+def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open_loop, tmp_path, validating):
     (tmp_path / "constant.py").write_text("def score(sample):\n    return {'overall': 1.0, 'accuracy': 1.0}\n")
     reward = validating.reward.model_copy(update={"function": f"{tmp_path / 'constant.py'}:score"})
     stop_at = StopAt(metric="reward/accuracy", value=1.0, patience=3)
@@ -484,7 +482,7 @@ def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open
     assert event["step"] == 3 and event["why"] == "reward/accuracy is 1 (trainer.stop_at)"
 
 
-def test_too_many_failed_rewards_name_the_first_reasons() -> None:
+def test_too_many_failed_rewards_name_the_first_reasons():
     good, bad = Score(components={"overall": 1.0}), Score(components={}, error="ValueError: no number")
     scores = {("p", index): bad if index < 2 else good for index in range(10)}
     check_failed_share(scores, max_failed_share=0.2)
@@ -493,7 +491,7 @@ def test_too_many_failed_rewards_name_the_first_reasons() -> None:
 
 
 @pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])
-def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) -> None:
+def test_epochs_are_cut_at_the_last_step(config, max_steps, spans):
     cut = changed(config, {"trainer.total_epochs": 2, "trainer.max_steps": max_steps})
     assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans
 
@@ -508,9 +506,7 @@ def test_epochs_are_cut_at_the_last_step(config: RunConfig, max_steps, spans) ->
         (2, False, [2]),
     ],
 )
-def test_the_ends_of_epochs_are_saved_if_asked_for_and_the_last_step_always(
-    config: RunConfig, max_steps: int | None, epoch_ends: bool, saved: list[int]
-) -> None:
+def test_the_ends_of_epochs_are_saved_if_asked_for_and_the_last_step_always(config, max_steps, epoch_ends, saved):
     update = {"total_epochs": 3, "max_steps": max_steps, "save_freq": 3, "save_on_epoch_end": epoch_ends}
     chosen = config.model_copy(update={"trainer": config.trainer.model_copy(update=update)})
     steps = range(1, (max_steps or 12) + 1)

@@ -36,7 +36,7 @@ def validate(worker, rewards, held_out) -> Validate:
     return run
 
 
-def test_each_of_several_validation_sets_has_an_accuracy() -> None:
+def test_each_of_several_validation_sets_has_an_accuracy():
     items = [replace(item, data_source=name) for item, name in zip(make_items("+-++"), "aabb", strict=True)]
     metrics = Validation(items).metrics
     found = {name: value for name, value in metrics.items() if name.endswith("accuracy")}
@@ -45,9 +45,7 @@ def test_each_of_several_validation_sets_has_an_accuracy() -> None:
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sampled"])
-def test_validation_answers_as_the_evaluation_does_in_that_mode(
-    validate, worker, rewards, held_out, config, mode
-) -> None:
+def test_validation_answers_as_the_evaluation_does_in_that_mode(validate, worker, rewards, held_out, config, mode):
     validated = validate(told(config, mode, **SAMPLED))
     evaluation = told(config, mode, **SAMPLED, modes=(mode,)).evaluation
     with awake_generator(worker):

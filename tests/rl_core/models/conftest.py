@@ -18,7 +18,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def model_folder(tmp_path_factory) -> Callable[[str], Path]:
     """Family -> Hugging Face folder."""
     folders: dict[str, Path] = {}
 

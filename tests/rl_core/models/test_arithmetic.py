@@ -10,7 +10,6 @@ from rl_core.models.value import load_value_model
 from tests.rl_core.models.builders import (
     VISION_FAMILIES,
     Bench,
-    ModelFolder,
     model_config,
     relative_difference,
     take_gradients,
@@ -39,7 +38,7 @@ def output_formats(model: nn.Module, run: Callable[[], object]) -> dict[str, tor
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layers_compute_in_bfloat16_and_distributions_in_float32(family: str, model_folder: ModelFolder) -> None:
+def test_layers_compute_in_bfloat16_and_distributions_in_float32(family, model_folder):
     bench = Bench.load(model_folder(family), dtype="bfloat16")
     outputs = []
     packed = bench.two_trees()
@@ -55,7 +54,7 @@ def test_layers_compute_in_bfloat16_and_distributions_in_float32(family: str, mo
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_buffers_are_float32(family: str, model_folder: ModelFolder) -> None:
+def test_buffers_are_float32(family, model_folder):
     """A rotary angle of a late position needs all its bits."""
     policy = Bench.load(model_folder(family), dtype="bfloat16").policy
     formats = {name: buffer.dtype for name, buffer in policy.named_buffers() if buffer.is_floating_point()}
@@ -64,7 +63,7 @@ def test_buffers_are_float32(family: str, model_folder: ModelFolder) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(family: str, model_folder: ModelFolder) -> None:
+def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(family, model_folder):
     """From equal weights; three digits of each product are lost, and errors partly cancel."""
     gradients = []
     half, whole = (Bench.load(model_folder(family), dtype=dtype) for dtype in ("bfloat16", "float32"))
@@ -76,7 +75,7 @@ def test_the_gradient_is_that_of_float32_to_bfloat16s_precision(family: str, mod
     assert 1e-4 < relative_difference(*gradients) < 0.05
 
 
-def test_a_critics_values_and_head_are_float32_on_a_bfloat16_body(model_folder: ModelFolder) -> None:
+def test_a_critics_values_and_head_are_float32_on_a_bfloat16_body(model_folder):
     folder = model_folder("qwen2_5_vl")
     bench = Bench.load(folder, dtype="bfloat16")
     critic = load_value_model(folder, model_config(folder, dtype="bfloat16"))

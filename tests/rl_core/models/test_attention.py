@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,17 +10,17 @@ import torch
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.planning.gpu import attention_choice
-from tests.rl_core.models.builders import Bench, ModelFolder, model_config, varlen_attention
+from tests.rl_core.models.builders import Bench, model_config, varlen_attention
 
 
 @pytest.fixture
-def gpu_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu_machine(monkeypatch) -> None:
     """A machine that answers as one with a GPU would."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
 
 @pytest.fixture
-def install_flash_attn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def install_flash_attn(tmp_path, monkeypatch) -> Callable[[str], None]:
     """Installs a package flash_attn with this content."""
 
     def install(content: str) -> None:
@@ -32,7 +31,7 @@ def install_flash_attn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     return install
 
 
-def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert attention_backend(model_config(tmp_path)) == "sdpa"
     with pytest.raises(ValueError, match=r"no NVIDIA GPU.*'auto' or 'sdpa'"):
@@ -40,9 +39,7 @@ def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(
-    tmp_path: Path, install_flash_attn: Callable[[str], None]
-) -> None:
+def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path, install_flash_attn) -> None:
     install_flash_attn("def flash_attn_varlen_func(): ...")
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "flash"
     assert attention_backend(model_config(tmp_path, dtype="bfloat16", attention="sdpa")) == "sdpa"
@@ -52,9 +49,7 @@ def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(
-    tmp_path: Path, install_flash_attn: Callable[[str], None]
-) -> None:
+def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(tmp_path, install_flash_attn) -> None:
     install_flash_attn("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
     half = model_config(tmp_path, dtype="bfloat16")
     error = "not for this Python and PyTorch: ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10"
@@ -65,20 +60,20 @@ def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_that_is_not_installed_is_named(tmp_path: Path) -> None:
+def test_flash_that_is_not_installed_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(tmp_path: Path) -> None:
+def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(tmp_path) -> None:
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "varlen"
     assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
     with pytest.raises(ValueError, match="no float32 kernels"):
         attention_backend(model_config(tmp_path, dtype="float32", attention="varlen"))
 
 
-def test_the_choice_says_why(tmp_path: Path) -> None:
+def test_the_choice_says_why(tmp_path):
     half, full = model_config(tmp_path, dtype="bfloat16"), model_config(tmp_path, dtype="float32")
     assert attention_choice(half, has_gpu=True) == ("varlen", "auto: flash-attn is not installed (extra `flash`)")
     assert attention_choice(half, has_gpu=False) == ("sdpa", "auto: there is no NVIDIA GPU")
@@ -87,9 +82,7 @@ def test_the_choice_says_why(tmp_path: Path) -> None:
     assert attention_choice(named, has_gpu=True) == ("sdpa", "as configured")
 
 
-def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(
-    model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(model_folder, monkeypatch):
     """The kernel itself needs a GPU; here a function of its documented meaning stands in its place."""
     monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
     bench = Bench.load(model_folder("llama"))
@@ -100,13 +93,13 @@ def test_the_flash_form_runs_in_the_model_and_agrees_with_sdpa(
     torch.testing.assert_close(bench.policy(packed, temperature=1.0).log_probs, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_forward_without_trees_is_refused(model_folder: ModelFolder) -> None:
+def test_a_forward_without_trees_is_refused(model_folder):
     model = load_model(model_folder("llama"), model_config(model_folder("llama")))
     with pytest.raises(ValueError, match="tree_layout"):
         model(input_ids=torch.arange(4)[None])
 
 
-def test_a_sliding_window_is_refused(model_folder: ModelFolder) -> None:
+def test_a_sliding_window_is_refused(model_folder):
     bench = Bench.load(model_folder("qwen2_5"))
     packed = bench.pack([bench.tree([3], [], [2])])
     bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2

@@ -19,7 +19,7 @@ def layout_of(prompts: list[int], responses: list[list[int]]) -> TreeLayout:
     return TreeLayout(TreeSpans(prompts, responses), device=torch.device("cpu"))
 
 
-def outputs(  # type: ignore[no-untyped-def]
+def outputs(
     form,
     trees: tuple[list[int], list[list[int]]],
     dtype: torch.dtype,
@@ -43,7 +43,7 @@ def as_bytes(tensors: list[torch.Tensor]) -> tuple[bytes, ...]:
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2e-2)])
-def test_products_come_to_what_the_kernel_computes(key_heads: int, dtype: torch.dtype, tolerance: float) -> None:
+def test_products_come_to_what_the_kernel_computes(key_heads, dtype, tolerance):
     """The kernel in float64, because in bfloat16 its sums over responses are rounded once more."""
     expected = outputs(tree_shared_prompt, SHORT, dtype, key_heads=key_heads, computed_in=torch.float64)
     actual = [part.double() for part in outputs(tree_products, SHORT, dtype, key_heads=key_heads)]
@@ -53,13 +53,13 @@ def test_products_come_to_what_the_kernel_computes(key_heads: int, dtype: torch.
 @pytest.mark.parametrize(
     ("trees", "dtype"), [(SHORT, torch.bfloat16), (ALONE, torch.float32), (QUICKSTART, torch.float32)]
 )
-def test_products_have_equal_bits_in_every_run_on_a_busy_machine(trees, dtype: torch.dtype) -> None:  # type: ignore[no-untyped-def]
+def test_products_have_equal_bits_in_every_run_on_a_busy_machine(trees, dtype):
     with threads_of_torch(8), busy_cores():
         assert len({as_bytes(outputs(tree_products, trees, dtype)) for _ in range(40)}) == 1
 
 
 @pytest.mark.parametrize(("trees", "dtype"), [(SHORT, torch.float32), (LONG, torch.bfloat16)])
-def test_the_kernel_gives_equal_bits_with_any_number_of_threads(trees, dtype: torch.dtype) -> None:  # type: ignore[no-untyped-def]
+def test_the_kernel_gives_equal_bits_with_any_number_of_threads(trees, dtype):
     with threads_of_torch(1):
         expected = as_bytes(outputs(tree_shared_prompt, trees, dtype))
     with threads_of_torch(8), busy_cores():
@@ -70,7 +70,5 @@ def test_the_kernel_gives_equal_bits_with_any_number_of_threads(trees, dtype: to
     ("prompts", "responses", "short"),
     [([35, 128], [[32, 0], [1]], True), ([129], [[4]], False), ([35], [[33, 1]], False), ([35], [[0]], True)],
 )
-def test_trees_are_short_by_their_longest_prompt_and_response(
-    prompts: list[int], responses: list[list[int]], short: bool
-) -> None:
+def test_trees_are_short_by_their_longest_prompt_and_response(prompts, responses, short):
     assert is_short(layout_of(prompts, responses)) == short

@@ -11,7 +11,6 @@ from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,
     Bench,
-    ModelFolder,
     relative_difference,
     take_gradients,
 )
@@ -28,9 +27,7 @@ def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor,
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_switched_off_a_model_computes_the_same_up_to_rounding(
-    family: str, model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_switched_off_a_model_computes_the_same_up_to_rounding(family, model_folder, monkeypatch):
     mine = Bench.load(model_folder(family))
     monkeypatch.setenv(CPU_MODEL, "0")
     plain = Bench.load(model_folder(family))
@@ -46,7 +43,7 @@ def test_switched_off_a_model_computes_the_same_up_to_rounding(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_attention_layer_of_a_float32_model_rotates_with_them(family: str, model_folder: ModelFolder) -> None:
+def test_every_attention_layer_of_a_float32_model_rotates_with_them(family, model_folder):
     model = Bench.load(model_folder(family)).policy
     attentions = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
     assert attentions
@@ -56,7 +53,7 @@ def test_every_attention_layer_of_a_float32_model_rotates_with_them(family: str,
     assert not any(value in (rotate_heads, rotate_tokens) for value in vars(stock).values()), "transformers has its own"
 
 
-def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder: ModelFolder) -> None:
+def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder):
     """The rounding of every step is part of the model: transformers computes norms in float32 and rounds once."""
     model = AutoModelForCausalLM.from_pretrained(model_folder("llama"), dtype=torch.bfloat16)
     classes = [type(module) for module in model.modules()]

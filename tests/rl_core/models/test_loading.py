@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,13 +15,13 @@ from rl_core.models.loading import (
     stop_token_ids,
     write_hf_folder,
 )
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, ModelFolder, model_config
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, model_config
 
 TIED = {"qwen2_vl", "qwen3_vl", "qwen2_5"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_vision_padding_and_tokenless_ids_are_banned_and_nothing_else(family: str, model_folder: ModelFolder) -> None:
+def test_vision_padding_and_tokenless_ids_are_banned_and_nothing_else(family, model_folder):
     folder = model_folder(family)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     vocab_size = load_model(folder, model_config(folder)).config.get_text_config().vocab_size
@@ -34,7 +33,7 @@ def test_vision_padding_and_tokenless_ids_are_banned_and_nothing_else(family: st
     assert len(tokenizer) < vocab_size
 
 
-def test_padding_that_ends_a_response_is_not_banned(model_folder: ModelFolder, tmp_path: Path) -> None:
+def test_padding_that_ends_a_response_is_not_banned(model_folder, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(model_folder("llama"), folder)
     path = folder / "generation_config.json"
@@ -45,7 +44,7 @@ def test_padding_that_ends_a_response_is_not_banned(model_folder: ModelFolder, t
     assert fields["pad_token_id"] not in banned_token_ids(folder)
 
 
-def test_a_folder_whose_ends_were_lost_is_written_with_all_of_them(model_folder: ModelFolder, tmp_path: Path) -> None:
+def test_a_folder_whose_ends_were_lost_is_written_with_all_of_them(model_folder, tmp_path):
     folder = shutil.copytree(model_folder("llama"), tmp_path / "model")
     (folder / "generation_config.json").unlink()
     config = json.loads((folder / "config.json").read_text())
@@ -58,7 +57,7 @@ def test_a_folder_whose_ends_were_lost_is_written_with_all_of_them(model_folder:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_weight_is_named_once_and_a_tied_head_is_left_out(family: str, model_folder: ModelFolder) -> None:
+def test_every_weight_is_named_once_and_a_tied_head_is_left_out(family, model_folder):
     model = load_model(model_folder(family), model_config(model_folder(family)))
     weights = dict(named_hf_weights(model))
     state = model.state_dict()
@@ -69,7 +68,7 @@ def test_every_weight_is_named_once_and_a_tied_head_is_left_out(family: str, mod
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_written_folder_loads_and_equals_the_model(family: str, model_folder: ModelFolder, tmp_path: Path) -> None:
+def test_a_written_folder_loads_and_equals_the_model(family, model_folder, tmp_path):
     folder = model_folder(family)
     model = load_model(folder, model_config(folder))
     with torch.no_grad():
@@ -85,7 +84,7 @@ def test_a_written_folder_loads_and_equals_the_model(family: str, model_folder: 
     assert type(load_processor(tmp_path / "out")) is type(load_processor(folder))
 
 
-def test_damaged_weights_are_an_error_that_names_the_folder(model_folder: ModelFolder, tmp_path: Path) -> None:
+def test_damaged_weights_are_an_error_that_names_the_folder(model_folder, tmp_path):
     folder = shutil.copytree(model_folder("llama"), tmp_path / "model")
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -95,9 +94,7 @@ def test_damaged_weights_are_an_error_that_names_the_folder(model_folder: ModelF
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_its_weights_a_model_is_the_same_in_all_else(
-    family: str, dtype: str, model_folder: ModelFolder
-) -> None:
+def test_without_its_weights_a_model_is_the_same_in_all_else(family, dtype, model_folder):
     config = model_config(model_folder(family), dtype=dtype)
     expected, found = (load_model(model_folder(family), config, with_weights=read) for read in (True, False))
     for of_model in (torch.nn.Module.named_parameters, torch.nn.Module.named_modules):

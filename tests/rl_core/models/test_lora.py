@@ -1,7 +1,6 @@
 """Adapters: they start as nothing, they alone are trained, and merged weights compute what they compute."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,18 +11,18 @@ from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import load_policy
 from rl_core.models.trained_part import UnadaptedPolicy, adapters_off, attach_lora
-from tests.rl_core.models.builders import FAMILIES, Bench, ModelFolder, model_config, take_gradients, trained_parameters
+from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients, trained_parameters
 
 LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
 @pytest.fixture(params=FAMILIES)
-def family(request: pytest.FixtureRequest) -> str:
+def family(request) -> str:
     return request.param
 
 
 @pytest.fixture
-def bench(family: str, model_folder: ModelFolder) -> Bench:
+def bench(family, model_folder) -> Bench:
     return Bench.load(model_folder(family))
 
 
@@ -40,7 +39,7 @@ def trained(bench: Bench, *, run_seed: int = 1, **options: object) -> Bench:
     return bench
 
 
-def test_new_adapters_change_nothing(bench: Bench) -> None:
+def test_new_adapters_change_nothing(bench):
     packed = bench.two_trees()
     before = log_probs(bench, packed)
     weights = {name: weight.clone() for name, weight in named_hf_weights(bench.policy.model)}
@@ -51,7 +50,7 @@ def test_new_adapters_change_nothing(bench: Bench) -> None:
     assert all(torch.equal(merged[name], weight) for name, weight in weights.items())
 
 
-def test_the_language_models_adapters_alone_get_a_gradient(bench: Bench) -> None:
+def test_the_language_models_adapters_alone_get_a_gradient(bench):
     trained(bench)
     log_probs(bench, bench.two_trees()).sum().backward()
     with_gradient = {name for name, p in bench.policy.model.named_parameters() if p.grad is not None}
@@ -60,9 +59,7 @@ def test_the_language_models_adapters_alone_get_a_gradient(bench: Bench) -> None
     assert not any("visual" in name for name in with_gradient)
 
 
-def test_merged_weights_compute_what_the_adapters_compute(
-    bench: Bench, family: str, model_folder: ModelFolder, tmp_path: Path
-) -> None:
+def test_merged_weights_compute_what_the_adapters_compute(bench, family, model_folder, tmp_path):
     packed = bench.two_trees()
     before = log_probs(bench, packed).detach()
     expected = log_probs(trained(bench, exclude_modules=None), packed).detach()
@@ -73,7 +70,7 @@ def test_merged_weights_compute_what_the_adapters_compute(
     assert (before - expected).abs().max() > 1e-2  # the control: the adapters matter
 
 
-def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench: Bench) -> None:
+def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench):
     packed = bench.two_trees()
     before = log_probs(bench, packed).detach()
     trained(bench)
@@ -84,7 +81,7 @@ def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench: Bench) -> Non
         assert len(trained_parameters(bench.policy)) == 2 * len(LAYERS) * 2
 
 
-def test_recomputed_activations_give_the_same_gradient(family: str, model_folder: ModelFolder) -> None:
+def test_recomputed_activations_give_the_same_gradient(family, model_folder):
     gradients = []
     for checkpointing in (False, True):
         bench = trained(Bench.load(model_folder(family), gradient_checkpointing=checkpointing))
@@ -94,9 +91,7 @@ def test_recomputed_activations_give_the_same_gradient(family: str, model_folder
     assert gradients[0].any()
 
 
-def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recomputed(
-    family: str, model_folder: ModelFolder
-) -> None:
+def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recomputed(family, model_folder):
     """Nor does it keep what only such a pass would need."""
     bench = trained(Bench.load(model_folder(family), gradient_checkpointing=True))
     needed: list[bool] = []
@@ -108,7 +103,7 @@ def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recom
 
 
 @pytest.fixture
-def vision_model(model_folder: ModelFolder) -> Iterator[Callable[..., torch.nn.Module]]:
+def vision_model(model_folder) -> Iterator[Callable[..., torch.nn.Module]]:
     folder = model_folder("qwen2_5_vl")
 
     def adapt(*, run_seed: int = 1, dtype: str = "float32", **options: object) -> torch.nn.Module:
@@ -119,7 +114,7 @@ def vision_model(model_folder: ModelFolder) -> Iterator[Callable[..., torch.nn.M
     return adapt
 
 
-def test_the_draw_depends_on_the_runs_seed_and_leaves_the_process_generator(vision_model) -> None:
+def test_the_draw_depends_on_the_runs_seed_and_leaves_the_process_generator(vision_model):
     torch.manual_seed(5)
     state = torch.get_rng_state()
     first, again, other = (trained_parameters(vision_model(run_seed=seed)) for seed in (1, 1, 2))
@@ -129,14 +124,14 @@ def test_the_draw_depends_on_the_runs_seed_and_leaves_the_process_generator(visi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_adapters_compute_in_the_models_number_format(dtype: torch.dtype, vision_model) -> None:
+def test_adapters_compute_in_the_models_number_format(dtype, vision_model):
     """Whatever a product is wider in would also be kept wider for the backward pass."""
     model = vision_model(dtype=str(dtype).removeprefix("torch."))
     assert {parameter.dtype for parameter in trained_parameters(model)} == {dtype}
     assert {weight.dtype for _, weight in named_hf_weights(model)} == {dtype}
 
 
-def test_merged_bfloat16_weights_are_rounded_once(vision_model) -> None:
+def test_merged_bfloat16_weights_are_rounded_once(vision_model):
     model = vision_model(dtype="bfloat16", target_modules=("q_proj",), alpha=6)
     generator = torch.Generator().manual_seed(3)
     for parameter in trained_parameters(model):
@@ -159,7 +154,7 @@ def test_merged_bfloat16_weights_are_rounded_once(vision_model) -> None:
         ({"exclude_modules": r".*(visual|mlp).*"}, {"q_proj", "k_proj", "v_proj", "o_proj"}),
     ],
 )
-def test_layers_are_chosen_by_name(options: dict[str, object], layers: set[str], vision_model) -> None:
+def test_layers_are_chosen_by_name(options, layers, vision_model):
     named = vision_model(**options).named_parameters()
     adapted = [name.partition(".lora_")[0] for name, parameter in named if parameter.requires_grad]
     assert {name.rpartition(".")[2] for name in adapted} == layers

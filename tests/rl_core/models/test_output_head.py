@@ -39,7 +39,7 @@ def make_rows(generator: torch.Generator) -> HeadRows:
 
 @settings(deadline=None)
 @given(chunk_tokens=st.integers(1, ROWS + 1))
-def test_chunks_change_neither_values_nor_gradients(chunk_tokens: int) -> None:
+def test_chunks_change_neither_values_nor_gradients(chunk_tokens):
     whole, whole_head, whole_hidden = run(ROWS)
     output, head, hidden = run(chunk_tokens)
     torch.testing.assert_close(output.log_probs, whole.log_probs)
@@ -51,7 +51,7 @@ def test_chunks_change_neither_values_nor_gradients(chunk_tokens: int) -> None:
     torch.testing.assert_close(hidden.grad, whole_hidden.grad)
 
 
-def test_log_probs_are_those_of_the_banned_and_tempered_distribution() -> None:
+def test_log_probs_are_those_of_the_banned_and_tempered_distribution():
     output, head, hidden = run(4, temperature=0.5)
     probabilities = torch.softmax(head(hidden).double() / 0.5, dim=-1)
     probabilities[:, [2, 7]] *= torch.tensor(BANNED_LOGIT_BIAS / 0.5, dtype=torch.float64).exp()
@@ -63,14 +63,14 @@ def test_log_probs_are_those_of_the_banned_and_tempered_distribution() -> None:
     torch.testing.assert_close(output.entropy.double(), entropy, rtol=1e-5, atol=1e-5)
 
 
-def test_entropy_is_made_on_request_and_carries_no_gradient() -> None:
+def test_entropy_is_made_on_request_and_carries_no_gradient():
     assert run(ROWS, entropy="none")[0].entropy is None
     entropy = run(4)[0].entropy
     assert entropy is not None and not entropy.requires_grad
 
 
 @pytest.mark.parametrize("chunk_tokens", [4, ROWS])
-def test_the_gradient_of_the_entropy_is_that_of_its_definition(chunk_tokens: int) -> None:
+def test_the_gradient_of_the_entropy_is_that_of_its_definition(chunk_tokens):
     output, head, hidden = run(chunk_tokens, entropy="gradient")
     assert output.entropy is not None
     output.entropy.sum().backward()
@@ -81,7 +81,7 @@ def test_the_gradient_of_the_entropy_is_that_of_its_definition(chunk_tokens: int
     torch.testing.assert_close(head.weight.grad, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_logits_of_all_rows_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_all_rows_never_exist_at_once(monkeypatch):
     sizes: list[int] = []
     forward = nn.Linear.forward
 
@@ -96,7 +96,7 @@ def test_logits_of_all_rows_never_exist_at_once(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("chunk_tokens", [4, ROWS])
-def test_the_full_kl_and_its_gradient_are_those_of_the_definition(chunk_tokens: int) -> None:
+def test_the_full_kl_and_its_gradient_are_those_of_the_definition(chunk_tokens):
     output, head, hidden = run(chunk_tokens, with_reference=True)
     assert output.full_kl is not None
     output.full_kl.sum().backward()
@@ -112,7 +112,7 @@ def test_the_full_kl_and_its_gradient_are_those_of_the_definition(chunk_tokens: 
     )
 
 
-def test_no_gradient_flows_to_the_reference() -> None:
+def test_no_gradient_flows_to_the_reference():
     policy, reference = make_rows(torch.Generator().manual_seed(0)), make_rows(torch.Generator().manual_seed(1))
     targets = torch.zeros(ROWS, dtype=torch.int64)
     output = token_log_probs(

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rl_core.models.packing import TreeInput
-from tests.rl_core.models.builders import Bench, ModelFolder
+from tests.rl_core.models.builders import Bench
 
 
-def test_a_prompt_whose_tokens_do_not_fit_its_image_is_named(model_folder: ModelFolder) -> None:
+def test_a_prompt_whose_tokens_do_not_fit_its_image_is_named(model_folder):
     bench = Bench.load(model_folder("qwen2_5_vl"))
     good = bench.tree([1, 1], ["tall-1"], [1], seed=7)
     prompt = bench.prompt([1, 1], ["wide-1"], seed=7)

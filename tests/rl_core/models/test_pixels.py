@@ -9,12 +9,12 @@ from PIL import Image
 from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from tests.rl_core.busy import threads_of_torch
-from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, RenderedImages
+from tests.rl_core.models.builders import VISION_FAMILIES, RenderedImages
 
 SQUARES = [f"square-{number}" for number in range(40)]
 
 
-def test_an_image_is_made_once_until_cleared(model_folder: ModelFolder) -> None:
+def test_an_image_is_made_once_until_cleared(model_folder):
     images = RenderedImages()
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), images)
     first = cache.get(["square-1", "wide-1", "square-1"])
@@ -26,7 +26,7 @@ def test_an_image_is_made_once_until_cleared(model_folder: ModelFolder) -> None:
     assert images.rendered == ["square-1", "wide-1", "wide-1"]
 
 
-def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_folder: ModelFolder) -> None:
+def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_folder):
     """The update would slow down if the background had teams of threads too."""
     with threads_of_torch(2):
         cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages())
@@ -36,7 +36,7 @@ def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_
             assert later.submit(torch.get_num_threads).result() == 2
 
 
-def test_what_was_prepared_is_not_made_again(model_folder: ModelFolder) -> None:
+def test_what_was_prepared_is_not_made_again(model_folder):
     images = RenderedImages()
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), images)
     cache.prepare(SQUARES)
@@ -49,7 +49,7 @@ def test_what_was_prepared_is_not_made_again(model_folder: ModelFolder) -> None:
 
 
 @pytest.mark.parametrize("family", VISION_FAMILIES)
-def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_folder: ModelFolder) -> None:
+def test_normalised_patches_are_the_processors_to_the_bit(family, model_folder):
     """RenderedImages draws sizes that the processor has to scale, too."""
     processor = load_processor(model_folder(family))
     images = RenderedImages()
@@ -64,7 +64,7 @@ def test_normalised_patches_are_the_processors_to_the_bit(family: str, model_fol
         assert [list(found.grid_thw)] == expected["image_grid_thw"].tolist()
 
 
-def test_the_least_recently_used_are_forgotten_first(model_folder: ModelFolder) -> None:
+def test_the_least_recently_used_are_forgotten_first(model_folder):
     images = RenderedImages()
     processor = load_processor(model_folder("qwen2_5_vl"))
     (one,) = PixelCache(processor, images).get(["square-0"])
@@ -79,12 +79,12 @@ def test_the_least_recently_used_are_forgotten_first(model_folder: ModelFolder) 
     assert images.rendered == ["square-1"]
 
 
-def test_more_than_the_limit_is_still_given(model_folder: ModelFolder) -> None:
+def test_more_than_the_limit_is_still_given(model_folder):
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), RenderedImages(), limit_bytes=0)
     assert [pixels.grid_thw for pixels in cache.get(SQUARES)] == [(1, 6, 6)] * len(SQUARES)
 
 
-def test_an_image_that_failed_is_tried_again(model_folder: ModelFolder) -> None:
+def test_an_image_that_failed_is_tried_again(model_folder):
     given = _Given({})
     cache = PixelCache(load_processor(model_folder("qwen2_5_vl")), given)
     with pytest.raises(KeyError, match="late"):

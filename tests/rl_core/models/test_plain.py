@@ -15,7 +15,6 @@ from tests.rl_core.models.builders import (
     IMAGE_SIZES,
     VISION_FAMILIES,
     Bench,
-    ModelFolder,
     clip,
     relative_difference,
     take_gradients,
@@ -30,7 +29,7 @@ BenchLoader = Callable[..., Bench]
 
 
 @pytest.fixture(scope="module")
-def bench_of(model_folder: ModelFolder) -> BenchLoader:
+def bench_of(model_folder) -> BenchLoader:
     @cache
     def load(family: str, *, gradient_checkpointing: bool = False) -> Bench:
         return Bench.load(
@@ -98,7 +97,7 @@ def differences(bench: Bench, trees: list[TreeInput], *, parts: int = 1) -> tupl
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(
-    family: str, gradient_checkpointing: bool, data: st.DataObject, bench_of: BenchLoader
+    family, gradient_checkpointing, data, bench_of
 ) -> None:
     bench = bench_of(family, gradient_checkpointing=gradient_checkpointing)
     shapes = tree_shapes(max_images=2 if family in VISION_FAMILIES else 0)
@@ -110,7 +109,7 @@ def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_image_images_videos_single_tokens_and_a_split_group_agree(family: str, bench_of: BenchLoader) -> None:
+def test_no_image_images_videos_single_tokens_and_a_split_group_agree(family, bench_of):
     bench = bench_of(family, gradient_checkpointing=False)
     trees = [
         bench.tree([5], [], [1, 4, 7], seed=0),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, ModelFolder
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench
 
 
 def saved_bytes(bench: Bench, images: list[str]) -> int:
@@ -22,9 +22,7 @@ def saved_bytes(bench: Bench, images: list[str]) -> int:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_activation_checkpointing_keeps_less_in_the_policy_as_the_trainer_loads_it(
-    family: str, model_folder: ModelFolder
-) -> None:
+def test_activation_checkpointing_keeps_less_in_the_policy_as_the_trainer_loads_it(family, model_folder):
     images = ["square-1"] if family in VISION_FAMILIES else []
     stored = saved_bytes(Bench.load(model_folder(family)), images)
     recomputed = saved_bytes(Bench.load(model_folder(family), gradient_checkpointing=True), images)

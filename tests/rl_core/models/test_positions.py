@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from rl_core.models.loading import load_model
 from rl_core.models.positions import VisionRun, mrope_positions
-from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, model_config
+from tests.rl_core.models.builders import VISION_FAMILIES, model_config
 
 IMAGE, VIDEO, TEXT = 9, 8, 1
 MERGE = 2
@@ -23,16 +23,14 @@ grids = st.tuples(
 
 
 @pytest.fixture(scope="module")
-def backbone_of(model_folder: ModelFolder) -> Callable[[str], PreTrainedModel]:
+def backbone_of(model_folder) -> Callable[[str], PreTrainedModel]:
     return cache(lambda family: load_model(model_folder(family), model_config(model_folder(family))).base_model)
 
 
 @pytest.mark.parametrize("family", VISION_FAMILIES)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(images=st.lists(grids, max_size=3), texts=st.lists(st.integers(1, 5), min_size=4, max_size=4))
-def test_positions_are_those_of_transformers(
-    family: str, images: list[tuple[int, int, int]], texts: list[int], backbone_of: Callable[[str], PreTrainedModel]
-) -> None:
+def test_positions_are_those_of_transformers(family, images, texts, backbone_of) -> None:
     expected = np.tile(np.arange(texts[0]), (3, 1))
     token_ids = np.array([TEXT] * texts[0], np.int32)
     for grid, length in zip(images, texts[1:], strict=False):
@@ -52,7 +50,7 @@ def test_positions_are_those_of_transformers(
 
 
 @pytest.mark.parametrize("images", [[], [(1, 2, 2)], [(1, 4, 4), (1, 2, 2)]])
-def test_image_tokens_that_no_image_explains_are_refused(images: list[tuple[int, int, int]]) -> None:
+def test_image_tokens_that_no_image_explains_are_refused(images):
     with pytest.raises(ValueError, match=r"4 placeholders .token 9."):
         mrope_positions(
             np.array([TEXT] + [IMAGE] * 4 + [TEXT], np.int32),
@@ -61,7 +59,7 @@ def test_image_tokens_that_no_image_explains_are_refused(images: list[tuple[int,
         )
 
 
-def test_a_video_counts_its_steps_in_intervals_and_the_text_goes_on_after_the_last() -> None:
+def test_a_video_counts_its_steps_in_intervals_and_the_text_goes_on_after_the_last():
     """Qwen2.5-VL's own example: two steps of time, a second apart, at two positions a second."""
     token_ids = np.array([TEXT, VIDEO, VIDEO, VIDEO, VIDEO, TEXT, IMAGE, TEXT], np.int32)
     runs = {IMAGE: [VisionRun((1, 2, 2))], VIDEO: [VisionRun((4, 2, 2), interval=2.5)]}

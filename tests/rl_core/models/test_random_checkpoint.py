@@ -1,7 +1,6 @@
 """A random checkpoint of a known model's form loads as a published one does: its tokens, its ban, its weights."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def smaller(fields: Mapping[str, Any]) -> dict[str, Any]:
         "Qwen/Qwen2.5-7B-Instruct",
     ],
 )
-def test_a_known_model_with_random_weights_loads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_model_with_random_weights_loads(name, tmp_path, monkeypatch):
     monkeypatch.setattr(random_checkpoint, "_SHARD_BYTES", 100_000)  # several files
     fields, cpu = smaller(KNOWN_MODELS[name]), torch.device("cpu")
     write_random_checkpoint(fields, tmp_path, corpus=CORPUS, dtype=torch.bfloat16, device=cpu)

@@ -10,12 +10,11 @@ from torch import nn
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.models.loading import load_model
 from rl_core.models.replaced_layers import Float32Head, PatchProjection, float32_product
-from tests.rl_core.models.builders import ModelFolder
 
 WIDTH, VOCABULARY = 64, 300
 
 
-def test_a_patch_projection_is_the_convolution_over_a_whole_patch() -> None:
+def test_a_patch_projection_is_the_convolution_over_a_whole_patch():
     generator = torch.Generator().manual_seed(0)
     convolution = nn.Conv3d(3, 8, kernel_size=(2, 4, 4), stride=(2, 4, 4)).double()
     projection = PatchProjection(convolution)
@@ -38,7 +37,7 @@ def states_and_head() -> tuple[torch.Tensor, nn.Linear]:
 
 
 @pytest.fixture(params=["none", "ieee"])
-def precision(request: pytest.FixtureRequest) -> Iterator[str]:
+def precision(request) -> Iterator[str]:
     """That of all float32 products, which torch has no other way to put back."""
     products = torch.backends.mkldnn.matmul
     before, products.fp32_precision = products.fp32_precision, request.param
@@ -47,9 +46,7 @@ def precision(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("words", [4095, 4096, 9001])
-def test_the_float32_product_of_a_large_vocabulary_is_exact_and_leaves_other_products_as_they_are(
-    words: int, precision: str
-) -> None:
+def test_the_float32_product_of_a_large_vocabulary_is_exact_and_leaves_other_products_as_they_are(words, precision):
     generator = torch.Generator().manual_seed(words)
     hidden, weight = (torch.randn(count, 576, generator=generator).bfloat16() for count in (33, words))
     product = float32_product(hidden, weight)
@@ -57,7 +54,7 @@ def test_the_float32_product_of_a_large_vocabulary_is_exact_and_leaves_other_pro
     torch.testing.assert_close(product.double(), hidden.double() @ weight.double().t(), rtol=1e-5, atol=1e-4)
 
 
-def test_gradients_are_those_of_the_ordinary_layer() -> None:
+def test_gradients_are_those_of_the_ordinary_layer():
     hidden, head = states_and_head()
     weight = torch.randn(7, VOCABULARY, generator=torch.Generator().manual_seed(1))
     found = []
@@ -70,13 +67,13 @@ def test_gradients_are_those_of_the_ordinary_layer() -> None:
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
-def test_what_is_added_to_the_logits_in_place_costs_no_copy_of_their_gradient() -> None:
+def test_what_is_added_to_the_logits_in_place_costs_no_copy_of_their_gradient():
     hidden, head = states_and_head()
     logits = Float32Head(head.weight)(hidden)
     assert not logits._is_view()  # to whose base autograd would copy the gradient
 
 
-def test_a_frozen_weight_gets_no_gradient() -> None:
+def test_a_frozen_weight_gets_no_gradient():
     hidden, head = states_and_head()
     head.weight.requires_grad_(False)
     leaf = hidden.requires_grad_()
@@ -85,7 +82,7 @@ def test_a_frozen_weight_gets_no_gradient() -> None:
     assert head.weight.grad is None
 
 
-def test_bfloat16_models_have_it_with_the_same_parameter_names(model_folder: ModelFolder) -> None:
+def test_bfloat16_models_have_it_with_the_same_parameter_names(model_folder):
     for family in ("qwen2_5_vl", "qwen2_5"):
         folder, source = model_folder(family), TinyModel(type="tiny")
         half = load_model(folder, ModelConfig(source=source, dtype="bfloat16"))

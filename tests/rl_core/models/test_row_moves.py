@@ -20,7 +20,7 @@ def slots_of_rows(draw: st.DrawFn) -> tuple[list[int], int]:
 
 
 @given(drawn=slots_of_rows())
-def test_rows_come_back_from_their_slots_with_their_gradient(drawn: tuple[list[int], int]) -> None:
+def test_rows_come_back_from_their_slots_with_their_gradient(drawn):
     slots, num_slots = drawn
     row_slot = torch.tensor(slots)
     slot_rows = torch.zeros(num_slots, dtype=torch.int64)
@@ -39,7 +39,7 @@ def test_rows_come_back_from_their_slots_with_their_gradient(drawn: tuple[list[i
 
 
 @given(owners=st.lists(st.integers(0, 5), min_size=1, max_size=20))
-def test_copies_have_the_values_and_the_gradient_of_indexing(owners: list[int]) -> None:
+def test_copies_have_the_values_and_the_gradient_of_indexing(owners):
     copies = Copies.of(np.array(owners, np.int64), device=CPU)
     rows = torch.randn(6, 2, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(len(owners), 2, dtype=torch.float64)
@@ -67,13 +67,13 @@ def gradients(copy, keys: torch.Tensor, weight: torch.Tensor, *, repeats: int = 
 
 
 @pytest.mark.parametrize("threads", [2, 8])
-def test_shared_keys_have_one_gradient_on_a_busy_machine(shared_keys, threads: int) -> None:
+def test_shared_keys_have_one_gradient_on_a_busy_machine(shared_keys, threads):
     keys, weight, copies = shared_keys
     with threads_of_torch(threads), busy_cores():
         assert len(gradients(lambda tensor: copy_rows(tensor, copies), keys, weight)) == 1
 
 
-def test_plain_indexing_has_several_there(shared_keys) -> None:
+def test_plain_indexing_has_several_there(shared_keys):
     """The control: without it the test above would show nothing."""
     keys, weight, copies = shared_keys
     with threads_of_torch(8), busy_cores():

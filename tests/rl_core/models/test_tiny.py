@@ -20,7 +20,7 @@ def folder_digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
-def test_equal_arguments_give_equal_files_whatever_the_global_generator_holds(tmp_path: Path) -> None:
+def test_equal_arguments_give_equal_files_whatever_the_global_generator_holds(tmp_path):
     source = tiny_source("qwen2_5_vl", num_layers=1, vision_depth=1)
     for number, name in enumerate(("first", "second")):
         torch.manual_seed(number)
@@ -31,7 +31,7 @@ def test_equal_arguments_give_equal_files_whatever_the_global_generator_holds(tm
     assert first["model.safetensors"] != folder_digests(tmp_path / "other_seed")["model.safetensors"]
 
 
-def test_bfloat16_holds_the_rounded_float32_weights(tmp_path: Path) -> None:
+def test_bfloat16_holds_the_rounded_float32_weights(tmp_path):
     source = tiny_source("llama", num_layers=1)
     build_tiny_model(source, tmp_path / "exact", corpus=CORPUS, seed=1)
     build_tiny_model(source, tmp_path / "rounded", corpus=CORPUS, seed=1, dtype="bfloat16")

@@ -3,16 +3,14 @@
 import pytest
 
 from rl_core.models.trained_part import choose_trained_part
-from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench, ModelFolder, model_config
+from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench, model_config
 
 FROZEN = {"freeze_vision_tower": True}
 
 
 @pytest.mark.parametrize("family", VISION_FAMILIES)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["stored", "recomputed"])
-def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(
-    family: str, checkpointing: bool, model_folder: ModelFolder
-) -> None:
+def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(family, checkpointing, model_folder):
     gradients = []
     for options in ({}, FROZEN):
         bench = Bench.load(model_folder(family), gradient_checkpointing=checkpointing)
@@ -29,7 +27,7 @@ def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(
 
 
 @pytest.mark.parametrize("family", TEXT_FAMILIES)
-def test_a_model_without_a_vision_tower_is_named(family: str, model_folder: ModelFolder) -> None:
+def test_a_model_without_a_vision_tower_is_named(family, model_folder):
     bench = Bench.load(model_folder(family))
     with pytest.raises(ValueError, match=r"a \w+ model has no vision tower"):
         choose_trained_part(bench.policy.model, model_config(model_folder(family), **FROZEN), run_seed=1)

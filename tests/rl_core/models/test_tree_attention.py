@@ -38,7 +38,7 @@ trees = st.lists(
 )
 
 
-def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:  # type: ignore[no-untyped-def]
+def sdpa_as_on_cuda(*args, **options) -> torch.Tensor:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_attention, "_needs_every_head", lambda query, mask: mask is not None)
         return tree_sdpa(*args, **options)
@@ -56,7 +56,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @settings(max_examples=30)
 @given(drawn=trees, key_heads=st.sampled_from([KEY_HEADS, HEADS]))
-def test_tree_attention_is_attention_with_the_full_mask(form, drawn, key_heads) -> None:  # type: ignore[no-untyped-def]
+def test_tree_attention_is_attention_with_the_full_mask(form, drawn, key_heads):
     prompts, responses = [prompt for prompt, _ in drawn], [inputs for _, inputs in drawn]
     mask = full_mask(prompts, responses)
     layout = TreeLayout(TreeSpans(prompts, responses), device=torch.device("cpu"))

@@ -34,12 +34,12 @@ LOADERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture
-def marker(tmp_path: Path) -> Path:
+def marker(tmp_path) -> Path:
     return tmp_path / "executed"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, marker, monkeypatch) -> Path:
     """A model whose config, tokenizer and processor name classes in a file of the folder."""
     folder = write_small_model(tmp_path / "model", "qwen2_5_vl")
     (folder / "stranger.py").write_text(CODE.format(marker=str(marker)))
@@ -63,17 +63,13 @@ def change(path: Path, **fields: object) -> None:
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
-def test_a_known_architecture_loads_by_the_librarys_own_code(
-    folder: Path, marker: Path, loader: Callable[[Path], object]
-) -> None:
+def test_a_known_architecture_loads_by_the_librarys_own_code(folder, marker, loader):
     loader(folder)
     assert not marker.exists()
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
-def test_an_architecture_that_is_code_in_the_folder_is_refused(
-    folder: Path, marker: Path, loader: Callable[[Path], object]
-) -> None:
+def test_an_architecture_that_is_code_in_the_folder_is_refused(folder, marker, loader):
     change(folder / "config.json", model_type="stranger")
     change(folder / "tokenizer_config.json", tokenizer_class="StrangerTokenizer")
     with pytest.raises(ValueError, match="trust_remote_code"):
@@ -81,14 +77,14 @@ def test_an_architecture_that_is_code_in_the_folder_is_refused(
     assert not marker.exists()
 
 
-def test_the_same_folder_would_run_its_code_for_who_trusts_it(folder: Path, marker: Path) -> None:
+def test_the_same_folder_would_run_its_code_for_who_trusts_it(folder, marker):
     """The control: the folder's code is where transformers finds it."""
     change(folder / "config.json", model_type="stranger")
     AutoConfig.from_pretrained(folder, trust_remote_code=True)
     assert marker.exists()
 
 
-def test_weights_that_are_a_program_are_refused(folder: Path, marker: Path) -> None:
+def test_weights_that_are_a_program_are_refused(folder, marker):
     (folder / "model.safetensors").unlink()
     torch.save({"model.weight": Bomb(marker)}, folder / "pytorch_model.bin")
     with pytest.raises(Exception, match=r"[Ww]eights.only"):
@@ -96,7 +92,7 @@ def test_weights_that_are_a_program_are_refused(folder: Path, marker: Path) -> N
     assert not marker.exists()
 
 
-def test_every_load_says_that_it_does_not_trust() -> None:
+def test_every_load_says_that_it_does_not_trust():
     """Left out, transformers asks at the terminal."""
     root = Path(__file__).parents[3]
     silent = [

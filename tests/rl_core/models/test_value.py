@@ -13,7 +13,6 @@ from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,
     Bench,
-    ModelFolder,
     model_config,
     relative_difference,
     roughen,
@@ -21,12 +20,12 @@ from tests.rl_core.models.builders import (
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, model_folder: ModelFolder) -> Bench:
+def bench(request, model_folder) -> Bench:
     return Bench.load(model_folder(request.param))
 
 
 @pytest.fixture
-def critic(bench: Bench, model_folder: ModelFolder, request: pytest.FixtureRequest) -> ValueModel:
+def critic(bench, model_folder, request) -> ValueModel:
     folder = model_folder(request.node.callspec.params["bench"])
     critic = load_value_model(folder, model_config(folder))
     roughen(critic)
@@ -44,7 +43,7 @@ def values_of(critic: ValueModel, trees: Sequence[TreeInput], pixels: PixelCache
 
 
 @pytest.mark.parametrize("bench", FAMILIES, indirect=True)
-def test_a_packed_tree_has_the_values_of_its_rollouts_by_themselves(bench: Bench, critic: ValueModel) -> None:
+def test_a_packed_tree_has_the_values_of_its_rollouts_by_themselves(bench, critic):
     trees = trees_of(bench)
     packed = values_of(critic, trees, bench.pixels)
     alone = [
@@ -58,7 +57,7 @@ def test_a_packed_tree_has_the_values_of_its_rollouts_by_themselves(bench: Bench
 
 
 @pytest.mark.parametrize("bench", ["qwen2_5_vl"], indirect=True)
-def test_a_value_knows_nothing_of_its_own_token_and_those_after_it(bench: Bench, critic: ValueModel) -> None:
+def test_a_value_knows_nothing_of_its_own_token_and_those_after_it(bench, critic):
     (tree, _) = trees_of(bench)
     first, *others = tree.responses
     changed = first.copy()
@@ -70,7 +69,7 @@ def test_a_value_knows_nothing_of_its_own_token_and_those_after_it(bench: Bench,
 
 
 @pytest.mark.parametrize("bench", ["qwen2_5_vl"], indirect=True)
-def test_a_new_critic_expects_nothing_and_learns_with_its_whole_body(bench: Bench, model_folder: ModelFolder) -> None:
+def test_a_new_critic_expects_nothing_and_learns_with_its_whole_body(bench, model_folder):
     folder = model_folder("qwen2_5_vl")
     critic = load_value_model(folder, model_config(folder))
     trees = trees_of(bench)

@@ -17,7 +17,6 @@ from tests.rl_core.models.builders import (
     FAMILIES,
     VISION_FAMILIES,
     Bench,
-    ModelFolder,
     relative_difference,
     take_gradients,
 )
@@ -52,12 +51,12 @@ def documented_varlen(*args: object, **options: object) -> torch.Tensor:
 
 
 @pytest.fixture
-def kernel_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def kernel_on_a_cpu(monkeypatch) -> None:
     monkeypatch.setattr(attention, "varlen_attn", documented_varlen)
 
 
 @pytest.mark.parametrize("head_size", [8, 12, 18])
-def test_heads_of_any_size_are_padded_and_cut(kernel_on_a_cpu: None, head_size: int) -> None:
+def test_heads_of_any_size_are_padded_and_cut(kernel_on_a_cpu, head_size):
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(5, heads, head_size, generator=generator) for heads in (4, 2, 2))
     bounds = torch.tensor([0, 2, 5], dtype=torch.int32)
@@ -74,7 +73,7 @@ def test_heads_of_any_size_are_padded_and_cut(kernel_on_a_cpu: None, head_size: 
 
 
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_segments_of_a_tower_attend_within_themselves(lengths: list[int]) -> None:
+def test_segments_of_a_tower_attend_within_themselves(lengths):
     generator = torch.Generator().manual_seed(0)
     states = [torch.randn(1, 2, sum(lengths), 8, generator=generator) for _ in range(3)]
     bounds = torch.tensor([0, *lengths]).cumsum(0).int()
@@ -89,9 +88,7 @@ def test_segments_of_a_tower_attend_within_themselves(lengths: list[int]) -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_whole_model_agrees_with_the_padded_form(
-    family: str, model_folder: ModelFolder, kernel_on_a_cpu: None
-) -> None:
+def test_the_whole_model_agrees_with_the_padded_form(family, model_folder, kernel_on_a_cpu):
     bench = Bench.load(model_folder(family))
     shown = [["wide-1", "square-1"], ["small-2"]] if family in VISION_FAMILIES else [[], []]
     trees = [

@@ -5,12 +5,12 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from rl_core.models.cpu.layers import attend_patches
-from rl_core.models.vision_tower import Attend, vision_attention
+from rl_core.models.vision_tower import vision_attention
 
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, attend_patches])
 @pytest.mark.parametrize("lengths", [[4, 4, 4], [5], [4, 2, 4, 1, 2], [150, 4, 150]])
-def test_each_segment_attends_within_itself(lengths: list[int], attend: Attend) -> None:
+def test_each_segment_attends_within_itself(lengths, attend):
     generator = torch.Generator().manual_seed(0)
     shape = (1, 2, sum(lengths), 8)
     states = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(3)]

@@ -7,16 +7,14 @@ import torch
 from transformers import AutoModelForImageTextToText
 
 from rl_core.models.vision_tower import add_vision_index
-from tests.rl_core.models.builders import VISION_FAMILIES, ModelFolder, roughen
+from tests.rl_core.models.builders import VISION_FAMILIES, roughen
 
 GRIDS = torch.tensor([[1, 6, 6], [1, 4, 12], [2, 6, 4]])
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "sdpa_in_flash_form"])
 @pytest.mark.parametrize("family", VISION_FAMILIES)
-def test_the_tower_computes_the_same_with_them(
-    family: str, implementation: str, model_folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tower_computes_the_same_with_them(family, implementation, model_folder, monkeypatch):
     model = AutoModelForImageTextToText.from_pretrained(model_folder(family), dtype=torch.float32)
     roughen(model)
     model.set_attn_implementation({"": "sdpa", "vision_config": implementation})

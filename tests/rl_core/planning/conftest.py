@@ -1,7 +1,6 @@
 """A small valid configuration that every planning test bends."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ trainer: {total_epochs: 2}
 
 
 @pytest.fixture
-def configure(tmp_path: Path) -> Callable[..., RunConfig]:
+def configure(tmp_path) -> Callable[..., RunConfig]:
     """`configure("rollout.n=4", ...)`: the small configuration with overrides."""
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)

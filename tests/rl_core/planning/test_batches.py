@@ -14,7 +14,6 @@ from rl_core.planning.batches import (
     most_passes,
     row_problems,
 )
-from tests.rl_core.planning.published import Configure
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -26,7 +25,7 @@ def batch_sizes(rollout: int, optimizer: int) -> tuple[str, str]:
     return f"data.rollout_batch_size={rollout}", f"actor.global_batch_size={optimizer}"
 
 
-def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
+def test_a_plan_reads_as_worked_out_by_hand(configure):
     plan = batch_plan(configure("rollout.n=4", "actor.ppo_epochs=3"), train_rows=100)
     assert (plan.samples_per_step, plan.samples_per_optimizer_step) == (64, 32)
     assert (plan.optimizer_steps_per_step, plan.steps_per_epoch, plan.rows_left_out_per_epoch) == (6, 6, 4)
@@ -34,7 +33,7 @@ def test_a_plan_reads_as_worked_out_by_hand(configure: Configure) -> None:
     assert plan.update_token_budget == 4 * 80
 
 
-def test_small_draws_of_a_filter_make_the_steps_that_they_fill(configure: Configure) -> None:
+def test_small_draws_of_a_filter_make_the_steps_that_they_fill(configure):
     """Whole draws of an epoch, then whole steps of them, as EasyR1 counts."""
     for size, steps in ((None, 6), (7, 6), (30, 5), (51, 3)):
         config = configure(
@@ -48,7 +47,7 @@ def test_small_draws_of_a_filter_make_the_steps_that_they_fill(configure: Config
     assert "set it to a divisor of 16, or leave it out" in problem.fix
 
 
-def test_the_policy_rests_while_the_critic_warms_up(configure: Configure) -> None:
+def test_the_policy_rests_while_the_critic_warms_up(configure):
     gae = ("algorithm.advantage.type=gae", "critic={global_batch_size: 4, ppo_epochs: 2}", "trainer.critic_warmup=5")
     plan = batch_plan(configure(*gae), train_rows=100)
     assert (plan.total_steps, plan.total_optimizer_steps, plan.total_critic_steps) == (12, 8 * 2, 12 * 4 * 2)
@@ -58,9 +57,7 @@ def test_the_policy_rests_while_the_critic_warms_up(configure: Configure) -> Non
 @pytest.mark.parametrize(
     ("n", "micro", "groups", "passes"), [(8, 4, 16, 16), (8, 8, 16, 6), (17, 4, 3, 6), (8, 1, 2, 16), (8, 8, 0, 0)]
 )
-def test_the_passes_of_a_learner_are_those_of_its_longest_groups(
-    configure: Configure, n: int, micro: int, groups: int, passes: int
-) -> None:
+def test_the_passes_of_a_learner_are_those_of_its_longest_groups(configure, n, micro, groups, passes):
     # As above: 8 responses and their prompt are 192 tokens, of which micro x 80 hold one (4) or three (8).
     config = configure(f"rollout.n={n}", f"actor.micro_batch_size_per_device_for_update={micro}")
     assert most_passes(config, batch_plan(config, train_rows=16), groups) == passes
@@ -72,9 +69,7 @@ def test_the_passes_of_a_learner_are_those_of_its_longest_groups(
     epochs=st.integers(1, 5),
     max_steps=st.none() | st.integers(1, 60),
 )
-def test_the_plan_is_what_the_training_loop_does(
-    configure: Configure, rows: int, epochs: int, max_steps: int | None
-) -> None:
+def test_the_plan_is_what_the_training_loop_does(configure, rows, epochs, max_steps):
     limit = "null" if max_steps is None else str(max_steps)
     config = configure(f"trainer.total_epochs={epochs}", f"trainer.max_steps={limit}")
     plan = batch_plan(config, rows)
@@ -95,8 +90,8 @@ def test_the_plan_is_what_the_training_loop_does(
     epoch_ends=st.booleans(),
 )
 def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
-    configure: Configure, val_freq: int, save_freq: int, steps_per_epoch: int, max_steps: int, epoch_ends: bool
-) -> None:
+    configure, val_freq, save_freq, steps_per_epoch, max_steps, epoch_ends
+):
     config = configure(
         "merge.checkpoint=best",
         "actor.optim.lr_warmup_steps=0",
@@ -117,7 +112,7 @@ def test_best_is_refused_exactly_when_no_step_is_both_validated_and_saved(
 
 @laws
 @given(warmup=st.integers(0, 40))
-def test_a_warm_up_as_long_as_the_run_is_a_warning(configure: Configure, warmup: int) -> None:
+def test_a_warm_up_as_long_as_the_run_is_a_warning(configure, warmup):
     assume(warmup != 24)
     problems = row_problems(configure(f"actor.optim.lr_warmup_steps={warmup}"), train_rows=96)
     assert [(problem.where, problem.fatal) for problem in problems] == (
@@ -126,7 +121,7 @@ def test_a_warm_up_as_long_as_the_run_is_a_warning(configure: Configure, warmup:
 
 
 @pytest.mark.parametrize(("devices", "prompts", "n", "step"), [(8, 512, 5, 128), (2, 512, 5, 128), (8, 64, 8, 16)])
-def test_the_examples_of_the_documentation(devices: int, prompts: int, n: int, step: int) -> None:
+def test_the_examples_of_the_documentation(devices, prompts, n, step):
     """The table of docs/batch_sizes.md; for its first two sizes these are EasyR1's numbers."""
     config = load_config(
         QUICKSTART,

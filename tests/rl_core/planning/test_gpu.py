@@ -1,7 +1,5 @@
 """The GPU is found by asking the driver: no library is loaded for it."""
 
-from pathlib import Path
-
 import pytest
 
 from rl_core.planning.gpu import Gpu, driver_version, find_gpu, free_gpu_memory, visible_gpus
@@ -20,14 +18,12 @@ from tests.rl_core.planning.gpu_driver import put_driver
         ("", 0, None),
     ],
 )
-def test_the_driver_is_asked_for_the_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, gpu: Gpu | None
-) -> None:
+def test_the_driver_is_asked_for_the_gpu(tmp_path, monkeypatch, answer, code, gpu):
     put_driver(tmp_path, monkeypatch, answer, code)
     assert find_gpu() == gpu
 
 
-def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_gpu_is_none(tmp_path, monkeypatch):
     put_driver(tmp_path, monkeypatch, "143771")
     for nothing in ("", "-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)
@@ -38,9 +34,7 @@ def test_a_hidden_gpu_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ("answer", "code", "free"),
     [("80896\n[N/A]\n512", 0, [79.0, 0.5]), ("No devices were found", 0, []), ("80896", 9, [])],
 )
-def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, free: list[float]
-) -> None:
+def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(tmp_path, monkeypatch, answer, code, free):
     put_driver(tmp_path, monkeypatch, answer, code)
     assert free_gpu_memory() == free
 
@@ -61,9 +55,7 @@ def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(
         ("", "0", ()),
     ],
 )
-def test_every_gpu_that_may_be_used_has_the_name_that_cuda_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, named: str | None, visible: tuple[str, ...]
-) -> None:
+def test_every_gpu_that_may_be_used_has_the_name_that_cuda_knows(tmp_path, monkeypatch, answer, named, visible):
     put_driver(tmp_path, monkeypatch, answer)
     if named is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
@@ -73,8 +65,6 @@ def test_every_gpu_that_may_be_used_has_the_name_that_cuda_knows(
 @pytest.mark.parametrize(
     ("version", "code", "found"), [("580.95.05", 0, "580.95.05"), ("580", 9, None), ("''", 0, None)]
 )
-def test_the_driver_is_asked_for_its_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, code: int, found: str | None
-) -> None:
+def test_the_driver_is_asked_for_its_version(tmp_path, monkeypatch, version, code, found):
     put_driver(tmp_path, monkeypatch, "81559, NVIDIA H100", code, version=version)
     assert driver_version() == found

@@ -18,14 +18,14 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _own_cache(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
 
 @pytest.fixture
-def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _hub(monkeypatch) -> Iterator[None]:
     """Knows owner/rows, says of every other name that there is none, and does not answer for owner/model in time."""
     ended = threading.Event()
 
@@ -41,7 +41,7 @@ def _hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nowhere(monkeypatch) -> None:
     """Where the hub should be there is nothing."""
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
 
@@ -63,7 +63,7 @@ def asked_of(answers: list[HubAnswer]) -> set[str]:
 
 
 @pytest.mark.usefixtures("_nowhere")
-def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog) -> None:
     problems = hub_problems(ask_hub(from_the_hub(), seconds=60.0))
     assert not caplog.records, "nothing of the hub's library is shown"
     assert {problem.where for problem in problems} == ALL

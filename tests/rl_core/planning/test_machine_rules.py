@@ -38,37 +38,37 @@ def where(found: list[Problem], *, fatal: bool) -> list[str]:
         ("cluster={nodes: 2, devices: 1, address: auto}", None),
     ],
 )
-def test_workers_that_fit_have_no_problems(override: str, gpu: Gpu | None) -> None:
+def test_workers_that_fit_have_no_problems(override, gpu):
     assert problems(override, gpu=gpu) == []
 
 
-def test_several_machines_need_a_cluster_that_was_started_on_them() -> None:
+def test_several_machines_need_a_cluster_that_was_started_on_them():
     found = problems("cluster.nodes=2", gpu=GPU)
     assert where(found, fatal=True) == ["cluster.nodes"]
     assert "name it in cluster.address" in found[0].fix
 
 
-def test_training_can_go_on_with_a_number_of_workers_that_there_can_be() -> None:
+def test_training_can_go_on_with_a_number_of_workers_that_there_can_be():
     assert problems("cluster={nodes: 2, devices: 2, address: auto, sequence_parallel_size: 2, min_workers: 2}") == []
     assert where(problems("cluster={nodes: 2, address: auto, min_workers: 4}"), fatal=True) == ["cluster.min_workers"]
     through = problems("cluster={nodes: 2, address: 'ray://head:10001', min_workers: 1}")
     assert where(through, fatal=True) == ["cluster.min_workers"]
 
 
-def test_a_gpu_that_is_not_there_is_named_and_in_a_joined_cluster_nobody_knows() -> None:
+def test_a_gpu_that_is_not_there_is_named_and_in_a_joined_cluster_nobody_knows():
     assert where(problems("cluster.device=cuda"), fatal=True) == ["cluster.device"]
     assert problems("cluster.device=cuda", gpu=GPU) == []
     assert problems("cluster={device: cuda, address: auto}") == []
 
 
-def test_more_workers_than_cores_are_a_warning() -> None:
+def test_more_workers_than_cores_are_a_warning():
     many = usable_cores() + 1
     batches = (f"data.rollout_batch_size={many}", f"actor.global_batch_size={many}", f"data.train.size={4 * many}")
     assert where(problems(f"cluster.devices={many}", *batches), fatal=False) == ["cluster.devices"]
     assert problems(f"cluster.devices={many}", *batches, gpu=GPU) == []
 
 
-def test_more_threads_than_cores_are_a_warning_where_workers_are_on_this_machine() -> None:
+def test_more_threads_than_cores_are_a_warning_where_workers_are_on_this_machine():
     many = usable_cores() + 1
     (found,) = problems(f"cluster.threads={many}")
     assert (found.where, found.fatal) == ("cluster.threads", False)
@@ -77,7 +77,7 @@ def test_more_threads_than_cores_are_a_warning_where_workers_are_on_this_machine
     assert problems(f"cluster={{address: auto, threads: {many}}}") == []
 
 
-def test_workers_without_work_are_a_warning_for_each_batch() -> None:
+def test_workers_without_work_are_a_warning_for_each_batch():
     """Of a draw of group filtering, of an optimizer step of the policy, and of one of the critic."""
     batches = ("data.rollout_batch_size=4", "actor.global_batch_size=2", "critic={global_batch_size: 1}")
     critic = "algorithm.advantage.type=gae"
@@ -93,7 +93,7 @@ def test_workers_without_work_are_a_warning_for_each_batch() -> None:
 
 
 @pytest.mark.parametrize("variables", ["{NCCL_IB_DISABLE: 1}", "[NCCL_DEBUG]"])
-def test_variables_that_ray_would_refuse_are_found_before(variables: str) -> None:
+def test_variables_that_ray_would_refuse_are_found_before(variables):
     found = problems("cluster.devices=2", f"cluster.runtime_env={{env_vars: {variables}}}", gpu=GPU)
     assert where(found, fatal=True) == ["cluster.runtime_env"]
 
@@ -109,11 +109,11 @@ SPLIT = "cluster={devices: 2, placement: split}"
         ([SPLIT, "rollout.staleness=0"], "rollout.staleness", False),
     ],
 )
-def test_workers_that_would_never_train_or_always_wait_are_named(overrides: list[str], key: str, fatal: bool) -> None:
+def test_workers_that_would_never_train_or_always_wait_are_named(overrides, key, fatal):
     assert where(problems("rollout.staleness=1", *overrides), fatal=fatal) == [key]
 
 
-def test_an_installed_deepspeed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_installed_deepspeed_is_named(monkeypatch, tmp_path):
     (tmp_path / "deepspeed").mkdir()
     (tmp_path / "deepspeed" / "__init__.py").write_text("raise AssertionError('preflight must not import it')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -122,7 +122,7 @@ def test_an_installed_deepspeed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert problem.fix.endswith("pip uninstall deepspeed")
 
 
-def test_a_tracker_whose_library_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_whose_library_is_missing_is_named(monkeypatch):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find_spec(name))
     (problem,) = problems(*EVERYWHERE)
@@ -130,7 +130,7 @@ def test_a_tracker_whose_library_is_missing_is_named(monkeypatch: pytest.MonkeyP
     assert ".[trackers]" in problem.fix
 
 
-def test_ray_is_needed_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_needed_where_there_is_a_gpu(monkeypatch):
     """Even a single worker on a GPU is one of a Ray cluster."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (problem,) = package_problems(load_config(SMALL), GPU)
@@ -169,7 +169,7 @@ def said_of_a_cuda_build(folder: Path, cuda: str, *, sees_a_gpu: bool) -> str:
         return printed_by(ASK).strip()
 
 
-def test_a_build_for_the_cpu_beside_a_gpu_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_for_the_cpu_beside_a_gpu_is_a_problem(tmp_path, monkeypatch):
     assert torch.version.cuda is None, "tests run with the builds for the CPU"
     put_driver(tmp_path, monkeypatch, H100)
     problem = unusable_gpu(find_gpu())
@@ -179,7 +179,7 @@ def test_a_build_for_the_cpu_beside_a_gpu_is_a_problem(tmp_path: Path, monkeypat
     )
 
 
-def test_no_gpu_and_one_elsewhere_have_no_problem() -> None:
+def test_no_gpu_and_one_elsewhere_have_no_problem():
     assert unusable_gpu(None) is None
     assert unusable_gpu(Gpu(memory_gib=80.0, is_elsewhere=True)) is None
 
@@ -194,8 +194,8 @@ def test_no_gpu_and_one_elsewhere_have_no_problem() -> None:
     ],
 )
 def test_a_driver_that_is_too_old_for_the_build_is_a_problem_with_both_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, cuda: str, sees_a_gpu: bool, needed: str | None
-) -> None:
+    tmp_path, monkeypatch, driver, cuda, sees_a_gpu, needed
+):
     put_driver(tmp_path, monkeypatch, H100, version=driver)
     said = said_of_a_cuda_build(tmp_path, cuda, sees_a_gpu=sees_a_gpu)
     if needed is None:

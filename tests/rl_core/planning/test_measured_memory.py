@@ -3,7 +3,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,12 +19,12 @@ RUNS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text())
 WITHIN = 0.1
 
 
-def test_every_case_was_measured() -> None:
+def test_every_case_was_measured():
     assert [case_of(row) for row in ROWS] == list(cases())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(map(str, list(row.values())[:6])))
-def test_a_gpu_takes_what_is_forecast(row: dict[str, Any]) -> None:
+def test_a_gpu_takes_what_is_forecast(row):
     """Every peak within a tenth, both ways; and what is pinned, where anything is offloaded."""
     expected, measured = forecast(case_of(row)), row["gib"]
     phases = [*PHASES, *(["pinned"] if row["offload"] != "none" else [])]
@@ -37,7 +36,7 @@ def test_a_gpu_takes_what_is_forecast(row: dict[str, Any]) -> None:
     assert not wrong, "[phase] -> forecast, measured"
 
 
-def test_what_is_chosen_for_an_h100_fits_as_it_was_measured() -> None:
+def test_what_is_chosen_for_an_h100_fits_as_it_was_measured():
     """The chosen settings are those of a case, and beside its peak there is room for all that torch does not count."""
     autos = ("model.gradient_checkpointing", "actor.micro_batch_size_per_device_for_update", "trainer.offload")
     config = load_config(BASE, [*CHOSEN.overrides, *(f"{key}=auto" for key in autos)])
@@ -51,7 +50,7 @@ def test_what_is_chosen_for_an_h100_fits_as_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["run"])
-def test_a_run_on_a_cpu_takes_what_is_forecast(run: dict[str, Any]) -> None:
+def test_a_run_on_a_cpu_takes_what_is_forecast(run):
     config = load_config(ROOT / "configs" / "quickstart.yaml", run["overrides"])
     sizes = sizes_of(config)
     expected = memory_forecast(settle(config, sizes, None).config, sizes).peak_gib

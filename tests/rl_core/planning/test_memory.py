@@ -14,7 +14,6 @@ from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, KEPT_BYTES, UPDA
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, vision_kept_bytes
-from tests.rl_core.planning.published import Configure
 
 LINEAR_LAYERS = {
     "self_attn.q_proj": 3584 + 3584,
@@ -73,8 +72,8 @@ def rows_of(config: RunConfig, **machine: float) -> dict[str, float]:
     ],
 )
 def test_weights_gradients_and_optimizer_follow_from_the_parameters(
-    configure: Configure, overrides: list[str], weights: int, gradients: int, optimizer: int
-) -> None:
+    configure, overrides, weights, gradients, optimizer
+):
     """Bytes a parameter."""
     rows = rows_of(configure(*overrides))
     parameters = 8_292_166_656 / GIB
@@ -83,7 +82,7 @@ def test_weights_gradients_and_optimizer_follow_from_the_parameters(
     assert rows["optimizer state"] == pytest.approx(optimizer * parameters)
 
 
-def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure: Configure) -> None:
+def test_a_cold_start_trains_whole_weights_whatever_rl_trains(configure):
     overrides = ["model.dtype=bfloat16", "model.lora={rank: 8}"]
     alone = memory_forecast(configure(*overrides), SEVEN_BILLION).peak_gib
     warmed = memory_forecast(configure(*overrides, "cold_start={steps: 1}"), SEVEN_BILLION).peak_gib
@@ -107,7 +106,7 @@ def with_tower(sizes: ModelSizes) -> ModelSizes:
     )
 
 
-def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure: Configure) -> None:
+def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure):
     """64 prompt tokens are 256 patches, of 1176 numbers. With responses of 16 tokens a budget of 4 x 80 tokens has one
     whole group of 64 + 8 x 16, and with responses of one token four."""
     sizes, block = with_tower(SEVEN_BILLION), 14 * 1280 + 4 * 3420
@@ -126,7 +125,7 @@ def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure:
     assert vision_kept_bytes(config, SEVEN_BILLION, cpu_pass(config)) == 0
 
 
-def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Configure) -> None:
+def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure):
     """What the layers keep is freed before the vision tower's turn, and logits before that of the layers."""
     forecast = memory_forecast(configure("model.dtype=bfloat16"), with_tower(SEVEN_BILLION), gpu_gib=141.0)
     at = {moment: {row.name for row in forecast.rows if moment in row.moments} for moment in BACKWARD}
@@ -140,7 +139,7 @@ def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure: Co
     assert {row.name for row in forecast.rows_of("update")} <= at[forecast.largest_moment("update")]
 
 
-def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure) -> None:
+def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure):
     def logits(*overrides: str) -> int:
         config = configure(*overrides)
         return logit_bytes(config, SEVEN_BILLION, cpu_pass(config))
@@ -152,7 +151,7 @@ def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure: Configure)
     assert logits("algorithm.entropy_coef=0.01") == 5 * 4 * 320 * 152064, "exponentials and their gradient"
 
 
-def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Configure) -> None:
+def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure):
     waits = "trainer.async_save=false"
     shared = ("rollout.gpu_memory_utilization=0.5", "rollout.enforce_eager=true", waits)
     config = configure("model.dtype=bfloat16", *shared)
@@ -177,7 +176,7 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure: Con
 
 
 @pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
-def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configure: Configure, offload: str) -> None:
+def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configure, offload):
     gae = ("algorithm.advantage.type=gae", "critic={}", "algorithm.kl={coef: 0.01}", "model.dtype=bfloat16")
     forecast = memory_forecast(configure(*gae, f"trainer.offload={offload}"), SEVEN_BILLION, gpu_gib=141.0)
     always = {row.name for row in forecast.rows_of("always")}
@@ -197,7 +196,7 @@ def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configu
     assert rest.get("optimizer state", 0) == (0 if offload == "none" else 2 * 10 * numbers)
 
 
-def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure: Configure) -> None:
+def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure):
     config = configure("model.dtype=bfloat16", "trainer.offload=all", "rollout.gpu_memory_utilization=0.7")
     memory = {"available_gib": 141.0, "on_gpu": True}
     assert memory_problems(config, SEVEN_BILLION, **memory, host_gib=512.0) == []
@@ -206,7 +205,7 @@ def test_a_machine_with_too_little_memory_beside_its_gpu_is_warned_of(configure:
     assert "the largest part is copy of a checkpoint" in problem.what
 
 
-def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -> None:
+def test_workers_share_what_they_train_and_gather_layers(configure):
     alone = rows_of(configure("model.dtype=bfloat16"), gpu_gib=80.0)
     spread = rows_of(configure("model.dtype=bfloat16", "cluster.devices=8"), gpu_gib=80.0)
     state = ("weights", "optimizer state", "gradients")
@@ -223,7 +222,7 @@ def test_workers_share_what_they_train_and_gather_layers(configure: Configure) -
     assert rows_of(hybrid, gpu_gib=80.0)["weights"] == pytest.approx(2 * spread["weights"], rel=1e-6)
 
 
-def test_workers_that_hold_a_generator_together_share_its_weights_and_its_cache(configure: Configure) -> None:
+def test_workers_that_hold_a_generator_together_share_its_weights_and_its_cache(configure):
     """A part of the weights leaves room for more of the cache, in which a token has fewer heads."""
     settings = ("model.dtype=bfloat16", "cluster.devices=8", "rollout.gpu_memory_utilization=0.5")
     whole, part = (configure(*settings, f"cluster.tensor_parallel_size={size}") for size in (1, 4))
@@ -237,7 +236,7 @@ def test_workers_that_hold_a_generator_together_share_its_weights_and_its_cache(
     assert engine_part(more.cluster, SEVEN_BILLION).key_value_size == SEVEN_BILLION.head_size
 
 
-def test_workers_of_a_machine_share_its_memory(configure: Configure) -> None:
+def test_workers_of_a_machine_share_its_memory(configure):
     config = configure("cluster.devices=4")
     on_cpu, on_gpu = (memory_forecast(config, SEVEN_BILLION, gpu_gib=gib) for gib in (None, 80.0))
     assert on_cpu.machine_gib == 4 * on_cpu.peak_gib
@@ -246,7 +245,7 @@ def test_workers_of_a_machine_share_its_memory(configure: Configure) -> None:
     assert "by 4 workers" in str(told)
 
 
-def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure: Configure) -> None:
+def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure):
     """Master weights and two moments, in float32: on a CPU beside everything else, on a GPU in the machine's memory."""
     background, waiting = configure(), configure("trainer.async_save=false")
     copy = 12 * 8_292_166_656 / GIB
@@ -262,7 +261,7 @@ def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure: Conf
         ]
 
 
-def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(configure: Configure) -> None:
+def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(configure):
     """On a GPU and on a CPU, each kind has its own libraries or CUDA context."""
     split = configure("model.dtype=bfloat16", "cluster={devices: 4, placement: split, sharding: none}")
     together = configure("model.dtype=bfloat16", "cluster={devices: 4, sharding: none}")
@@ -279,14 +278,14 @@ def test_workers_that_only_train_hold_no_engine_and_the_others_no_trainer(config
         assert apart.phase_gib("generate") == pytest.approx(sum(row.gib for row in apart.rows_of("generate")))
 
 
-def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure: Configure) -> None:
+def test_the_workers_of_a_machine_that_are_split_take_what_each_kind_takes(configure):
     config = configure("cluster={devices: 4, placement: split, generating_devices: 3, sharding: none}")
     forecast = memory_forecast(config, SEVEN_BILLION)
     training = max(forecast.phase_gib("update"), forecast.phase_gib("save"))
     assert forecast.machine_gib == pytest.approx(3 * forecast.phase_gib("generate") + training)
 
 
-def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(configure: Configure) -> None:
+def test_a_cache_too_small_for_one_sequence_is_refused_with_the_size_it_needs(configure):
     config = configure("data.max_prompt_length=30000", "rollout.cpu_kv_cache_gib=1")
     (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=1e4, on_gpu=False)
     assert problem.where == "rollout.cpu_kv_cache_gib" and problem.fix == "set it to 4 or more"

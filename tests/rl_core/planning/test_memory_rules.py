@@ -4,7 +4,7 @@ import pytest
 
 from rl_core.planning.memory_rules import MemoryLimit, changes_to_more_gpus, fitting_changes, memory_problems
 from rl_core.planning.settings import Change, with_changes
-from tests.rl_core.planning.published import Configure, published, sizes_of
+from tests.rl_core.planning.published import published, sizes_of
 
 LARGE_PASSES = ("actor.micro_batch_size_per_device_for_update=64", "trainer.offload=none")
 ROUNDS = {"model.dtype", "actor.optim.strategy", "critic.optim.strategy"}
@@ -24,9 +24,7 @@ TRAINS_LESS = {"model.freeze_vision_tower", "model.lora"}
     ],
     ids=["float32", "large passes", "nothing recomputed", "critic", "two replicas"],
 )
-def test_the_proposed_changes_are_enough_and_each_is_needed(
-    configure: Configure, size: str, gib: float, overrides: tuple[str, ...]
-) -> None:
+def test_the_proposed_changes_are_enough_and_each_is_needed(configure, size, gib, overrides):
     config, sizes = published(configure, size, *overrides)
     limit = MemoryLimit(gib=gib, on_gpu=True)
     if limit.fits(config, sizes):
@@ -50,7 +48,7 @@ def keys(changes: list[Change] | None) -> set[str]:
     return {change.key for change in changes}
 
 
-def test_what_costs_time_comes_before_what_rounds_and_what_trains_less(configure: Configure) -> None:
+def test_what_costs_time_comes_before_what_rounds_and_what_trains_less(configure):
     config, sizes = published(configure, "3B", "model.dtype=bfloat16", *LARGE_PASSES)
     on_80 = keys(fitting_changes(config, sizes, MemoryLimit(gib=79.6, on_gpu=True)))
     assert on_80 and not on_80 & (ROUNDS | TRAINS_LESS)
@@ -60,9 +58,7 @@ def test_what_costs_time_comes_before_what_rounds_and_what_trains_less(configure
 
 
 @pytest.mark.parametrize(("family", "side"), [("Qwen2.5-VL-3B", 28), ("Qwen3-VL-4B", 32)])
-def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(
-    configure: Configure, family: str, side: int
-) -> None:
+def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(configure, family, side):
     source = f"model.source={{type: pretrained, path: Qwen/{family}-Instruct}}"
     config = configure(source, "data.max_prompt_length=32768", "data.max_pixels=16777216", "model.dtype=bfloat16")
     sizes = sizes_of(config)
@@ -76,7 +72,7 @@ def test_shorter_prompts_come_last_and_with_images_that_fit_into_them(
     assert same and same[-1].value == shorter.value and same[-1].note == ""
 
 
-def test_on_a_cpu_smaller_passes_come_first(configure: Configure) -> None:
+def test_on_a_cpu_smaller_passes_come_first(configure):
     config, sizes = published(configure, "3B", "actor.micro_batch_size_per_device_for_update=64")
     least = MemoryLimit(gib=1e4, on_gpu=False)
     needed = least.needed_gib(least.forecast(config, sizes))
@@ -103,9 +99,7 @@ def on(nodes: int, devices: int, *more: str) -> tuple[str, ...]:
     ("size", "cluster", "least"),
     [("32B", on(2, 8, "sharding: hybrid"), 2), ("72B", on(2, 8), 4)],
 )
-def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(
-    configure: Configure, size: str, cluster: tuple[str, ...], least: int
-) -> None:
+def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(configure, size, cluster, least):
     config, sizes = published(configure, size, *cluster)
     (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
     changes = fitting_changes(config, sizes, H100)
@@ -118,7 +112,7 @@ def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(
 
 @pytest.mark.parametrize("devices", [6, 7])
 @pytest.mark.parametrize("size", ["7B", "32B"])
-def test_no_workers_are_proposed_that_cannot_share_the_layers(configure: Configure, size: str, devices: int) -> None:
+def test_no_workers_are_proposed_that_cannot_share_the_layers(configure, size, devices):
     """7B has 28 attention heads and 4 of keys and values, 32B 40 and 8, and each vision tower 16."""
     limit = MemoryLimit(gib=23.7 if size == "7B" else 79.6, on_gpu=True)
     config, sizes = published(configure, size, *on(1, devices))
@@ -131,8 +125,8 @@ def test_no_workers_are_proposed_that_cannot_share_the_layers(configure: Configu
 
 
 def test_workers_that_only_generate_train_too_where_their_device_is_too_small_for_the_model(
-    configure: Configure,
-) -> None:
+    configure,
+):
     split = on(2, 8, "placement: split", "generating_devices: 4")
     config, sizes = published(configure, "72B", *split, "rollout.staleness=1")
     changes = fitting_changes(config, sizes, H100)
@@ -140,7 +134,7 @@ def test_workers_that_only_generate_train_too_where_their_device_is_too_small_fo
     assert with_changes(config, changes).cluster.placement == "colocated"
 
 
-def test_a_cache_for_a_few_sequences_is_said_with_what_makes_it_larger(configure: Configure) -> None:
+def test_a_cache_for_a_few_sequences_is_said_with_what_makes_it_larger(configure):
     """With so few, a step of 32B was forecast to take 6,120 seconds, and nothing said why."""
     shares = (f"rollout.gpu_memory_utilization={share / 100}" for share in range(15, 60))
     config, sizes = next(

@@ -25,7 +25,7 @@ FIELDS = {
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache(tmp_path, monkeypatch) -> Iterator[Path]:
     """An empty cache folder, in which the next description is looked up anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model_sizes._described.cache_clear()
@@ -51,7 +51,7 @@ def refuse_to_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_sizes, "_built_elsewhere", build)
 
 
-def test_a_process_without_torch_is_told_the_same(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_a_process_without_torch_is_told_the_same(monkeypatch, cache):
     here = describe_model(FIELDS)
     for file in cache.iterdir():
         file.unlink()
@@ -63,9 +63,7 @@ def test_a_process_without_torch_is_told_the_same(monkeypatch: pytest.MonkeyPatc
         assert described_anew() == here, "the file of the other process is read"
 
 
-def test_an_error_is_told_by_both_and_not_kept(
-    monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_told_by_both_and_not_kept(monkeypatch, cache, tmp_path, capsys):
     wrong = FIELDS | {"num_hidden_layers": "many"}
     with pytest.raises(ValueError, match="transformers cannot build the model") as here:
         describe_model(wrong)
@@ -82,9 +80,7 @@ def test_an_error_is_told_by_both_and_not_kept(
     assert not cache.exists()
 
 
-def test_a_process_that_dies_refuses_no_plan(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_that_dies_refuses_no_plan(monkeypatch, tmp_path, caplog):
     """The machine may have killed it for its memory."""
     dying = tmp_path / "dying.py"
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
@@ -95,7 +91,7 @@ def test_a_process_that_dies_refuses_no_plan(
 
 
 @pytest.mark.parametrize("content", ["", "[]", "\udcff"])
-def test_a_broken_file_is_written_again(cache: Path, content: str) -> None:
+def test_a_broken_file_is_written_again(cache, content):
     good = describe_model(FIELDS)
     (file,) = cache.iterdir()
     file.write_bytes(content.encode(errors="surrogateescape"))
@@ -104,7 +100,7 @@ def test_a_broken_file_is_written_again(cache: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])
-def test_another_version_builds_anew(monkeypatch: pytest.MonkeyPatch, cache: Path, package: str) -> None:
+def test_another_version_builds_anew(monkeypatch, cache, package):
     describe_model(FIELDS)
     versions = model_sizes.version
     monkeypatch.setattr(model_sizes, "version", lambda name: "0.1" if name == package else versions(name))
@@ -112,9 +108,7 @@ def test_another_version_builds_anew(monkeypatch: pytest.MonkeyPatch, cache: Pat
     assert len(list(cache.iterdir())) == 2
 
 
-def test_what_takes_too_long_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_takes_too_long_is_not_known(monkeypatch, cache, caplog):
     monkeypatch.setattr(model_sizes, "SECONDS", 0.01)
     without_torch(monkeypatch)
     with caplog.at_level(logging.WARNING):

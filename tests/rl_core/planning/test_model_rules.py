@@ -1,7 +1,6 @@
 """A plan names what a model has not, cannot adapt and cannot divide."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from rl_core.models.trained_part import attach_lora
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.rules import adapter_problems, check_config, division_problems, model_problems
-from tests.rl_core.planning.published import Configure
 from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
 TOKENIZER = train_tokenizer(["How many? 3"] * 4, max_vocab_size=300, with_vision=True)
@@ -50,7 +48,7 @@ def tiny(family: Family) -> tuple[TinyModel, ModelSizes]:
     ],
 )
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "llama"])
-def test_a_plan_refuses_what_the_worker_would(family: Family, lora: dict[str, Any]) -> None:
+def test_a_plan_refuses_what_the_worker_would(family, lora):
     source, sizes = tiny(family)
     config = LoraConfig(rank=1, **lora)
     if list(adapter_problems(config, sizes)):
@@ -70,7 +68,7 @@ def test_a_plan_refuses_what_the_worker_would(family: Family, lora: dict[str, An
         ({"exclude_modules": None, "generator_weights": "merged", "rank": 513}, None),
     ],
 )
-def test_a_plan_knows_what_vllm_has_no_adapters_for(lora: dict[str, Any], what: str | None) -> None:
+def test_a_plan_knows_what_vllm_has_no_adapters_for(lora, what):
     _, sizes = tiny("qwen2_5_vl")
     found = [*adapter_problems(LoraConfig(**{"rank": 1, "generator_weights": "separate"} | lora), sizes)]
     assert [what in problem.what for problem in found] == ([True] if what else [])
@@ -105,13 +103,13 @@ def test_a_plan_knows_what_vllm_has_no_adapters_for(lora: dict[str, Any], what: 
         (["model.source.vision_hidden_size=24"], "model.source.vision_hidden_size", "no multiple of 4 x num_heads"),
     ],
 )
-def test_a_contradiction_is_named(configure: Configure, overrides: list[str], where: str, what: str) -> None:
+def test_a_contradiction_is_named(configure, overrides, where, what):
     problems = [problem for problem in check_config(configure(*overrides)) if problem.fatal]
     assert where in [problem.where for problem in problems]
     assert any(what in problem.what for problem in problems if problem.where == where)
 
 
-def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure: Configure) -> None:
+def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure):
     separate = "model.lora={rank: 4, generator_weights: separate}"
 
     def found(*overrides: str, gpu: Gpu | None) -> bool:
@@ -125,7 +123,7 @@ def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure: Configure) -> Non
     assert not found("model.lora={rank: 4}", gpu=card)
 
 
-def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure) -> None:
+def test_a_sequence_beyond_the_models_positions_is_refused(configure):
     (problem,) = model_problems(configure("data.max_prompt_length=127990"), SEVEN_BILLION, on_gpu=True)
     assert problem.fix == "lower data.max_prompt_length or rollout.max_response_length by 6 in all"
 
@@ -145,9 +143,7 @@ def test_a_sequence_beyond_the_models_positions_is_refused(configure: Configure)
         ("tensor_parallel_size", {"key_value_size": 3 * 128}, 2, "neither of 3 key/value heads and 2 ranks"),
     ],
 )
-def test_every_layer_is_divided(
-    configure: Configure, key: str, changes: dict[str, int], size: int, what: str | None
-) -> None:
+def test_every_layer_is_divided(configure, key, changes, size, what):
     config = configure(f"cluster={{devices: {size}, {key}: {size}}}")
     found = [*division_problems(config, replace(SEVEN_BILLION, **changes))]
     assert [problem.where for problem in found] == [f"cluster.{key}"] * (what is not None)
@@ -157,7 +153,7 @@ def test_every_layer_is_divided(
 @pytest.mark.parametrize(
     ("key", "fitting"), [("sequence_parallel_size", "1, 2, 4, 28"), ("tensor_parallel_size", "1, 2, 4")]
 )
-def test_a_fix_names_sizes_that_work(configure: Configure, key: str, fitting: str) -> None:
+def test_a_fix_names_sizes_that_work(configure, key, fitting):
     config = configure(f"cluster={{devices: 8, {key}: 8}}")
     (problem,) = division_problems(config, replace(SEVEN_BILLION, vision_heads=16))
     assert problem.fix == f"set it to one of {fitting}"

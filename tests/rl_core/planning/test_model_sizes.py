@@ -1,6 +1,5 @@
 """The sizes from a config.json equal the sizes of the model with its weights."""
 
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -14,9 +13,7 @@ from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_confi
 
 @pytest.mark.parametrize("family", get_args(Family))
 @pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 4, "vision_depth": 2, "num_layers": 2}])
-def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(
-    family: Family, sizes: dict[str, int], tmp_path: Path
-) -> None:
+def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(family, sizes, tmp_path):
     source = TinyModel(type="tiny", family=family, **sizes)
     build_tiny_model(source, tmp_path, corpus=["How many objects are there? 3"] * 4, seed=1)
     with safe_open(tmp_path / "model.safetensors", framework="pt") as file:
@@ -30,7 +27,7 @@ def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(
     assert as_planned == found, "what is planned before the folder is written must be what is written"
 
 
-def test_a_folder_without_config_json_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
     with pytest.raises(ValueError, match=r"has no config\.json"):
         model_sizes(PretrainedModel(type="pretrained", path=str(tmp_path)))
 
@@ -50,7 +47,7 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path: Path) -> None:
         (["config.json", "pytorch_model-00001-of-00002.bin"], "beside whole weights"),
     ],
 )
-def test_a_folder_with_an_adapter_is_refused(tmp_path: Path, others: list[str], words: str) -> None:
+def test_a_folder_with_an_adapter_is_refused(tmp_path, others, words):
     (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
     for name in others:
         (tmp_path / name).write_text("{}")
@@ -58,11 +55,11 @@ def test_a_folder_with_an_adapter_is_refused(tmp_path: Path, others: list[str], 
         model_sizes(PretrainedModel(type="pretrained", path=str(tmp_path)))
 
 
-def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet() -> None:
+def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet():
     assert model_sizes(PretrainedModel(type="pretrained", path="nobody/never-downloaded")) is None
 
 
-def test_code_beside_a_config_is_not_run() -> None:
+def test_code_beside_a_config_is_not_run():
     fields = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300}
     beside = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil.Model")}
     assert sizes_of_config(fields | beside) == sizes_of_config(fields)
@@ -76,7 +73,7 @@ def test_code_beside_a_config_is_not_run() -> None:
         ("hidden_size", 10**12, ""),
     ],
 )
-def test_a_config_that_transformers_cannot_build_is_refused_at_once(field: str, value: object, why: str) -> None:
+def test_a_config_that_transformers_cannot_build_is_refused_at_once(field, value, why):
     with pytest.raises(ValueError, match=f"transformers cannot build the model{why}"):
         sizes_of_config({"model_type": "llama", field: value})
 
@@ -93,7 +90,7 @@ PUBLISHED_PARAMETERS = {
 """Totals of the checkpoints' safetensors, as the hub's pages tell them."""
 
 
-def test_a_known_checkpoint_has_its_published_number_of_parameters() -> None:
+def test_a_known_checkpoint_has_its_published_number_of_parameters():
     assert PUBLISHED_PARAMETERS.keys() == KNOWN_MODELS.keys()
     for name, parameters in PUBLISHED_PARAMETERS.items():
         sizes = model_sizes(PretrainedModel(type="pretrained", path=name))

@@ -42,7 +42,7 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., ModelTokens]:
+def made(tmp_path) -> Callable[..., ModelTokens]:
     """The tokens of a folder with these files."""
     return lambda **files: ModelTokens.read(
         write(tmp_path / "model", {f"{name}.json": content for name, content in files.items()})
@@ -50,7 +50,7 @@ def made(tmp_path: Path) -> Callable[..., ModelTokens]:
 
 
 @pytest.mark.parametrize("family", get_args(Family))
-def test_the_files_say_what_the_tokenizer_does(family: Family, tmp_path: Path) -> None:
+def test_the_files_say_what_the_tokenizer_does(family, tmp_path):
     source = TinyModel(type="tiny", family=family, num_layers=1, vision_depth=1)
     build_tiny_model(source, tmp_path, corpus=["How many objects are there? 3"] * 4, seed=1)
     tokens, tokenizer = ModelTokens.read(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
@@ -69,9 +69,7 @@ def test_the_files_say_what_the_tokenizer_does(family: Family, tmp_path: Path) -
     ("template", "end"),
     [(CHATML, "<|im_end|>"), (LLAMA_3, "<|eot_id|>"), (MISTRAL, "</s>"), (REFUSING, None), ("no messages", None)],
 )
-def test_the_end_of_a_turn_is_read_from_a_rendered_chat(
-    made: Callable[..., ModelTokens], template: str, end: str | None
-) -> None:
+def test_the_end_of_a_turn_is_read_from_a_rendered_chat(made, template, end):
     settings = {"chat_template": [{"name": "tool_use", "template": ""}, {"name": "default", "template": template}]}
     tokens = made(tokenizer_config={**settings, "eos_token": {"content": "</s>"}, "bos_token": "a"})
     expected = {IDS["</s>"]} | ({IDS[end]} if end else set())
@@ -79,8 +77,8 @@ def test_the_end_of_a_turn_is_read_from_a_rendered_chat(
 
 
 def test_ends_that_an_old_merger_lost_are_those_of_the_tokenizer_and_the_template(
-    made: Callable[..., ModelTokens],
-) -> None:
+    made,
+):
     settings = {"eos_token": "</s>", "chat_template": CHATML}
     ends = made(config={"eos_token_id": 5}, tokenizer_config=settings).response_ends()
     assert (ends.ids, ends.of_targets) == ((5, IDS["</s>"], IDS["<|im_end|>"]), IDS["</s>"])
@@ -91,8 +89,8 @@ def test_ends_that_an_old_merger_lost_are_those_of_the_tokenizer_and_the_templat
 
 
 def test_several_ends_of_the_generation_config_keep_their_order_and_are_no_difference(
-    made: Callable[..., ModelTokens],
-) -> None:
+    made,
+):
     tokens = made(
         generation_config={"eos_token_id": [4, 1]},
         config={"eos_token_id": 1},
@@ -103,9 +101,7 @@ def test_several_ends_of_the_generation_config_keep_their_order_and_are_no_diffe
 
 
 @pytest.mark.parametrize("stated", [{}, {"eos_token_id": []}, {"eos_token_id": [6, 9999]}])
-def test_a_model_without_an_end_that_can_be_sampled_is_refused(
-    made: Callable[..., ModelTokens], stated: dict[str, Any]
-) -> None:
+def test_a_model_without_an_end_that_can_be_sampled_is_refused(made, stated):
     words = {
         0: r"\(no file of it names one\)",
         2: r"\(eos_token_id in generation_config.json is <\|image_pad\|> and 9999 \(no token of the tokenizer\)\)",
@@ -114,13 +110,13 @@ def test_a_model_without_an_end_that_can_be_sampled_is_refused(
         made(generation_config=stated).response_ends()
 
 
-def test_an_empty_list_of_ends_leaves_those_of_the_other_files(made: Callable[..., ModelTokens]) -> None:
+def test_an_empty_list_of_ends_leaves_those_of_the_other_files(made):
     ends = made(generation_config={"eos_token_id": []}, config={"text_config": {"eos_token_id": 4}}).response_ends()
     assert (ends.ids, ends.of_targets) == ((4,), 4)
     assert ends.difference is not None
 
 
-def test_older_files_are_read_too(tmp_path: Path) -> None:
+def test_older_files_are_read_too(tmp_path):
     decoder = {"2": {"content": "<|im_start|>", "special": True}, "1": {"content": "<|im_end|>", "special": True}}
     files = {
         "tokenizer.json": {},
@@ -147,13 +143,13 @@ ends_of_a_file = st.none() | st.sampled_from(SAMPLED) | st.lists(st.sampled_from
     template=st.sampled_from([None, CHATML, LLAMA_3, MISTRAL, REFUSING]),
 )
 def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
-    tmp_path_factory: pytest.TempPathFactory,
-    generation: Any,
-    config: Any,
-    inner: Any,
-    eos: str | None,
-    template: str | None,
-) -> None:
+    tmp_path_factory,
+    generation,
+    config,
+    inner,
+    eos,
+    template,
+):
     files = {
         "generation_config.json": {"eos_token_id": generation},
         "config.json": {"eos_token_id": config, "text_config": {"eos_token_id": inner}},
@@ -179,7 +175,7 @@ def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
 
 
 @given(st.text(), st.sampled_from(TOKENS[1:]), st.text())
-def test_a_control_token_is_found_wherever_it_stands(before: str, token: str, after: str) -> None:
+def test_a_control_token_is_found_wherever_it_stands(before, token, after):
     tokens = ModelTokens.of_tiny(with_vision=True, chat_template=None)
     text = before + token + after
     if any(control in text for control in tokens.controls):
@@ -190,7 +186,7 @@ def test_a_control_token_is_found_wherever_it_stands(before: str, token: str, af
     assert (token in tokens.controls) == (token in ("<|im_end|>", "<|im_start|>", "<|image_pad|>", "<|video_pad|>"))
 
 
-def test_a_token_that_the_template_does_not_write_may_be_asked_about(made: Callable[..., ModelTokens]) -> None:
+def test_a_token_that_the_template_does_not_write_may_be_asked_about(made):
     tokens = made(tokenizer_config={"eos_token": "<|im_end|>", "chat_template": CHATML})
     tokens.check_text("What does </s> mean, and <image>, and <|eot_id|>?", name="it")
     with pytest.raises(ValueError, match=r"contains <\|im_start\|>, which the model reserves for the form"):

@@ -24,7 +24,7 @@ READS_OVERALL = "evaluation.accuracy_key=overall"
         {"by_source": {"a": {"function": "count"}}},
     ],
 )
-def test_a_reward_that_fits_has_no_problem(configure: Configure, reward: dict) -> None:
+def test_a_reward_that_fits_has_no_problem(configure, reward):
     assert told(configure, **reward) == []
 
 
@@ -40,13 +40,13 @@ def test_a_reward_that_fits_has_no_problem(configure: Configure, reward: dict) -
         ({"function": "count", "grader": "mathruler"}, "reward.grader", "no configured reward uses"),
     ],
 )
-def test_what_does_not_fit_is_named(configure: Configure, reward: dict, where: str, named: str) -> None:
+def test_what_does_not_fit_is_named(configure, reward, where, named):
     ((place, what, fatal),) = told(configure, **reward)
     assert (place, fatal) == (where, True)
     assert named in what
 
 
-def test_an_overlong_penalty_for_another_limit_is_a_warning(configure: Configure) -> None:
+def test_an_overlong_penalty_for_another_limit_is_a_warning(configure):
     kwargs = {"max_response_length": configure().rollout.max_response_length}
     assert told(configure, READS_OVERALL, function="overlong", kwargs=kwargs) == []
     ((where, what, fatal),) = told(configure, READS_OVERALL, function="overlong", kwargs={"max_response_length": 3})
@@ -66,9 +66,7 @@ def test_an_overlong_penalty_for_another_limit_is_a_warning(configure: Configure
         ),
     ],
 )
-def test_a_built_in_reward_that_there_is_not_is_named(
-    configure: Configure, reward: dict, where: str, words: str
-) -> None:
+def test_a_built_in_reward_that_there_is_not_is_named(configure, reward, where, words):
     (found,) = told(configure, **reward)
     assert found[0] == where and words in found[1] and found[2]
 
@@ -85,9 +83,7 @@ def test_a_built_in_reward_that_there_is_not_is_named(
         ("accuracy", {"by_source": {"a": {"function": "count"}, "b": {"function": "format"}}}, False),
     ],
 )
-def test_a_component_that_no_reward_returns_is_told_by_the_key_that_reads_it(
-    configure: Configure, component: str, reward: dict, *, is_known: bool
-) -> None:
+def test_a_component_that_no_reward_returns_is_told_by_the_key_that_reads_it(configure, component, reward, *, is_known):
     keys = {found[0] for found in told(configure, f"evaluation.accuracy_key={component}", **reward)}
     assert keys == (set() if is_known else {"evaluation.accuracy_key"})
     filtering = f"algorithm.online_filtering={{filter_key: {component}}}"

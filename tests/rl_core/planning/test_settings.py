@@ -40,7 +40,7 @@ def on_card(configure: Configure, size: str, card: int, *overrides: str) -> tupl
     return settled, [problem.where for problem in problems]
 
 
-def test_on_a_cpu_auto_is_what_the_defaults_were(configure: Configure) -> None:
+def test_on_a_cpu_auto_is_what_the_defaults_were(configure):
     config, sizes = example(configure, "3B", "algorithm.advantage.type=gae", "critic={}")
     for known in (sizes, None):
         settled = settle(config, known, None)
@@ -56,7 +56,7 @@ def test_on_a_cpu_auto_is_what_the_defaults_were(configure: Configure) -> None:
         assert "auto" not in settled.values.values()
 
 
-def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configure: Configure) -> None:
+def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configure):
     config, sizes = example(configure, "3B")
     for known, gpu, why in ((sizes, Gpu(memory_gib=None), "the GPU's memory"), (None, Gpu(80.0), "the model's size")):
         settled = settle(config, known, gpu)
@@ -74,7 +74,7 @@ def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configu
         ("7B", 80, []),
     ],
 )
-def test_published_models_fit_one_card(configure: Configure, size: str, card: int, overrides: list[str]) -> None:
+def test_published_models_fit_one_card(configure, size, card, overrides):
     settled, problems = on_card(configure, size, card, *overrides)
     assert problems == []
     assert "auto" not in settled.config.model_dump_json(
@@ -82,7 +82,7 @@ def test_published_models_fit_one_card(configure: Configure, size: str, card: in
     )
 
 
-def test_a_number_in_the_config_is_obeyed(configure: Configure) -> None:
+def test_a_number_in_the_config_is_obeyed(configure):
     given = {
         "model.gradient_checkpointing": False,
         "actor.micro_batch_size_per_device_for_update": 3,
@@ -101,7 +101,7 @@ def test_a_number_in_the_config_is_obeyed(configure: Configure) -> None:
 
 
 @given(gpu_gib=st.floats(4.0, 300.0), size=st.sampled_from(["3B", "7B"]), longest=st.integers(64, 20_000))
-def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib: float, size: str, longest: int) -> None:
+def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib, size, longest):
     config, sizes = drawn(size, longest)
     settled = settle(config, sizes, Gpu(memory_gib=gpu_gib))
     forecast = memory_forecast(settled.config, sizes, gpu_gib=gpu_gib)
@@ -129,7 +129,7 @@ def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:
     return config, sizes_of(config)
 
 
-def test_a_generator_beside_workers_that_train_gets_nearly_all_of_its_gpu(configure: Configure) -> None:
+def test_a_generator_beside_workers_that_train_gets_nearly_all_of_its_gpu(configure):
     """And so a larger cache than one that shares the GPU with a trainer."""
     caches, shares = [], []
     for placement in ("colocated", "split"):

@@ -50,9 +50,7 @@ def check(machine: Machine, taken: list[Slot]) -> None:
 
 
 @given(machine=MACHINES, needs=st.lists(NEEDS, max_size=12), data=st.data())
-def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice(
-    machine: Machine, needs: list[Need], data: st.DataObject
-) -> None:
+def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice(machine, needs, data):
     """Whichever run ends next: a run that has no slot gets one at the latest when it alone is left."""
     slots, taken, most = Slots(machine), [], 0
     for need in needs:
@@ -79,7 +77,7 @@ def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice
         (Need(cores=4, memory_gib=64.0), None),
     ],
 )
-def test_what_cannot_share_the_machine_says_why(need: Need, why: str | None) -> None:
+def test_what_cannot_share_the_machine_says_why(need, why):
     said = why_alone(need, Machine(gpus=("0", "1"), cores=4, memory_gib=64.0))
     assert said is None if why is None else said is not None and why in said
 
@@ -104,13 +102,13 @@ def config_with(*overrides: str) -> RunConfig:
         ("{devices: 4, placement: split}", GPU, 4, 0),
     ],
 )
-def test_a_run_takes_a_gpu_or_the_threads_of_each_worker(cluster: str, gpu: Gpu | None, gpus: int, cores: int) -> None:
+def test_a_run_takes_a_gpu_or_the_threads_of_each_worker(cluster, gpu, gpus, cores):
     need = need_of(config_with(f"cluster={cluster}"), gpu)
     assert (need.gpus, need.cores, need.joins_cluster) == (gpus, cores, False)
     assert need.memory_gib is not None and need.memory_gib > 0.5
 
 
-def test_without_a_number_of_threads_a_run_takes_what_its_workers_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_number_of_threads_a_run_takes_what_its_workers_share(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(1000, 1006)))  # whose siblings are not known
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [need.cores for need in needs_of([config_with(), config_with("cluster.devices=4")])] == [6, 4]
@@ -119,11 +117,11 @@ def test_without_a_number_of_threads_a_run_takes_what_its_workers_share(monkeypa
 
 
 @pytest.mark.parametrize("cluster", ["{address: auto}", "{address: 'ray://head:10001'}", "{nodes: 2}"])
-def test_a_run_that_joins_a_cluster_has_it_for_itself(cluster: str) -> None:
+def test_a_run_that_joins_a_cluster_has_it_for_itself(cluster):
     assert need_of(config_with(f"cluster={cluster}"), None).joins_cluster
 
 
-def test_the_memory_of_a_model_that_is_not_here_is_not_known() -> None:
+def test_the_memory_of_a_model_that_is_not_here_is_not_known():
     away = config_with("model.source={type: pretrained, path: nobody/never-seen}")
     assert need_of(away, None).memory_gib is None
 
@@ -154,9 +152,7 @@ def test_the_memory_of_a_model_that_is_not_here_is_not_known() -> None:
         ([Need(gpus=1, memory_gib=2.0), Need(gpus=2, memory_gib=2.0)], (3, 8, 64.0), "side by side as they fit"),
     ],
 )
-def test_it_is_said_how_many_run_at_a_time_and_why(
-    needs: list[Need], machine: tuple[int, int, float], words: str
-) -> None:
+def test_it_is_said_how_many_run_at_a_time_and_why(needs, machine, words):
     gpus, cores, memory = machine
     there = Machine(gpus=tuple(map(str, range(gpus))), cores=cores, memory_gib=memory)
     assert at_once_words(needs, there) == words

@@ -11,7 +11,7 @@ from rl_core.config.loading import load_config
 from rl_core.planning.gpu import CARDS, Gpu
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths
-from tests.rl_core.planning.published import Configure, sizes_of
+from tests.rl_core.planning.published import sizes_of
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "configs" / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
@@ -39,18 +39,18 @@ def shown(card: str, check: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("response", "groups", "check"), [(2048, 3, "long"), (128, 17, "short")])
-def test_an_update_takes_what_it_took_on_an_h200(response: int, groups: int, check: str) -> None:
+def test_an_update_takes_what_it_took_on_an_h200(response, groups, check):
     """Where images are most of the work, too: their tower's operations count."""
     figures, time = shown("h200", f", {check} responses: speed"), card_time("h200", of_length(response))
     assert time.passes(groups) + time.optimizer() == pytest.approx(figures["seconds"], rel=0.12)
 
 
-def test_generating_takes_what_it_took_on_an_h100() -> None:
+def test_generating_takes_what_it_took_on_an_h100():
     time = card_time("h100", of_length(128))
     assert time.generate(16, 1024) == pytest.approx(shown("h100", ": speed of generation")["seconds"], rel=0.05)
 
 
-def test_the_seconds_by_hand() -> None:
+def test_the_seconds_by_hand():
     """3.086e9 parameters beside the vision tower, of 2 bytes, and 36 layers with two heads of 128 keys and values."""
     time = card_time("h200", of_length(100, prompt=500))
     language, tower, card = 3.086e9, 0.6687e9, CARDS["h200"]
@@ -64,7 +64,7 @@ def test_the_seconds_by_hand() -> None:
     assert time.passes(3) == pytest.approx(3 * 4 * forward, rel=0.01)
 
 
-def test_a_step_has_all_passes_and_optimizer_steps(configure: Configure) -> None:
+def test_a_step_has_all_passes_and_optimizer_steps(configure):
     """Old log-probs and the reference, and two optimizer steps of 8 groups in each of two PPO epochs."""
     config = configure("algorithm.kl={coef: 0.01}", "algorithm.old_log_probs=recompute", "actor.ppo_epochs=2")
     time = CardTime(config=config, sizes=sizes_of(config), card=CARDS["a100"], lengths=Lengths.assumed(config))
@@ -73,7 +73,7 @@ def test_a_step_has_all_passes_and_optimizer_steps(configure: Configure) -> None
 
 
 @given(prompts=st.integers(1, 256), in_flight=st.integers(1, 512), more=st.integers(0, 512))
-def test_more_sequences_at_a_time_never_slow_generation(prompts: int, in_flight: int, more: int) -> None:
+def test_more_sequences_at_a_time_never_slow_generation(prompts, in_flight, more):
     """And no generation is shorter than its longest response, or than a decode step for each token of a place."""
     seconds, faster = (TIME.generate(prompts, number) for number in (in_flight, in_flight + more))
     assert faster <= seconds
@@ -84,11 +84,11 @@ TIME = card_time("h100", Lengths(prompt=100, response=300, longest=400))
 
 
 @pytest.mark.parametrize("override", ["model.lora={rank: 8}", "model.freeze_vision_tower=true"])
-def test_what_is_not_trained_costs_no_gradient(override: str) -> None:
+def test_what_is_not_trained_costs_no_gradient(override):
     assert card_time("h100", of_length(128), override).passes(1) < card_time("h100", of_length(128)).passes(1)
 
 
-def test_what_workers_share_takes_less_and_what_they_exchange_takes_longer() -> None:
+def test_what_workers_share_takes_less_and_what_they_exchange_takes_longer():
     lengths = of_length(400)
     one, eight = (card_time("h100", lengths, f"cluster.devices={number}") for number in (1, 8))
     assert eight.step(512).generate < one.step(512).generate and eight.step(512).update < one.step(512).update
@@ -99,7 +99,7 @@ def test_what_workers_share_takes_less_and_what_they_exchange_takes_longer() -> 
     assert one.passes(4) / 2 < together.passes(4) < one.passes(4), "each computes all images"
 
 
-def test_lengths_are_those_that_are_planned_else_half_of_the_longest(configure: Configure) -> None:
+def test_lengths_are_those_that_are_planned_else_half_of_the_longest(configure):
     assert Lengths.assumed(configure()) == Lengths(prompt=32, response=8, longest=16, source="half of the longest")
     planned = configure("planning={mean_prompt_length: 20, mean_response_length: 10}")
     assert Lengths.assumed(planned) == Lengths(prompt=20, response=10, longest=16, source="planning")

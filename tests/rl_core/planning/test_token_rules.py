@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rl_core.planning.token_rules import token_problems
-from tests.rl_core.planning.published import Configure
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 ADDED = [
@@ -18,7 +16,7 @@ ADDED = [
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Callable[..., str]:
+def checkpoint(tmp_path) -> Callable[..., str]:
     """The override that takes a checkpoint whose generation config and tokenizer name these ends."""
 
     def write(generation: Any, eos: str | None = "<|im_end|>") -> str:
@@ -38,9 +36,7 @@ def checkpoint(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen2_5_vl"])
-def test_a_text_of_the_config_with_a_control_token_is_one_problem(
-    configure: Configure, tmp_path: Path, family: str
-) -> None:
+def test_a_text_of_the_config_with_a_control_token_is_one_problem(configure, tmp_path, family):
     template = tmp_path / "whole chat.jinja"
     template.write_text("<|im_start|>user\n{{ content }}<|im_end|>\n<|im_start|>assistant\nStep by step:")
     config = configure(
@@ -59,8 +55,8 @@ def test_a_text_of_the_config_with_a_control_token_is_one_problem(
 
 
 def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_problem(
-    configure: Configure,
-) -> None:
+    configure,
+):
     plain = "cold_start={steps: 2, target_template: '<think></think><answer>{{ answer }}</answer>'}"
     assert not list(token_problems(configure(plain, "data.system_prompt=Answer with </s>.")))
     vision = "data.system_prompt=Mind <|image_pad|>"
@@ -70,17 +66,13 @@ def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_
 
 @pytest.mark.parametrize("key", ["data.prompt_template", "data.override_chat_template"])
 @pytest.mark.parametrize("content", [None, b"\xff"])
-def test_a_template_that_cannot_be_read_is_named_elsewhere(
-    configure: Configure, tmp_path: Path, content: bytes | None, key: str
-) -> None:
+def test_a_template_that_cannot_be_read_is_named_elsewhere(configure, tmp_path, content, key):
     if content is not None:
         (tmp_path / "own.jinja").write_bytes(content)
     assert not list(token_problems(configure(f"{key}={tmp_path / 'own.jinja'}")))
 
 
-def test_a_variable_that_the_chat_template_does_not_use_is_named(
-    configure: Configure, checkpoint: Callable[..., str]
-) -> None:
+def test_a_variable_that_the_chat_template_does_not_use_is_named(configure, checkpoint):
     given = "data.chat_template_kwargs={messages: [], enable_thinkin: false}"
     (problem,) = token_problems(configure(checkpoint([2]), given))
     assert problem.where == "data.chat_template_kwargs"
@@ -88,9 +80,7 @@ def test_a_variable_that_the_chat_template_does_not_use_is_named(
 
 
 @pytest.mark.parametrize("content", ["[]", "{"])
-def test_a_damaged_file_of_the_tokenizer_is_named(
-    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path, content: str
-) -> None:
+def test_a_damaged_file_of_the_tokenizer_is_named(configure, checkpoint, tmp_path, content):
     config = configure(checkpoint([2]))
     (tmp_path / "checkpoint" / "tokenizer.json").write_text(content)
     (problem,) = token_problems(config)
@@ -98,14 +88,12 @@ def test_a_damaged_file_of_the_tokenizer_is_named(
     assert "tokenizer.json is no" in problem.what.lower()
 
 
-def test_a_checkpoint_shows_its_own_control_tokens(configure: Configure, checkpoint: Callable[..., str]) -> None:
+def test_a_checkpoint_shows_its_own_control_tokens(configure, checkpoint):
     (problem,) = token_problems(configure(checkpoint([2]), "data.system_prompt=<|image_pad|>"))
     assert problem.where == "data.system_prompt"
 
 
-def test_agreeing_files_are_no_problem_and_differing_ones_are_a_warning(
-    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path
-) -> None:
+def test_agreeing_files_are_no_problem_and_differing_ones_are_a_warning(configure, checkpoint, tmp_path):
     lost = configure(checkpoint(0))
     (problem,) = token_problems(lost)
     assert (problem.where, problem.fatal) == ("model.source", False)
@@ -129,9 +117,7 @@ def test_agreeing_files_are_no_problem_and_differing_ones_are_a_warning(
 
 
 @pytest.mark.parametrize("generation", [[], [3], [99]])
-def test_a_model_whose_end_cannot_be_sampled_is_refused(
-    configure: Configure, checkpoint: Callable[..., str], tmp_path: Path, generation: list[int]
-) -> None:
+def test_a_model_whose_end_cannot_be_sampled_is_refused(configure, checkpoint, tmp_path, generation):
     endless = tmp_path / "endless.jinja"
     endless.write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
     config = configure(checkpoint(generation, None), f"data.override_chat_template={endless}")
@@ -140,6 +126,6 @@ def test_a_model_whose_end_cannot_be_sampled_is_refused(
     assert "no token that can be sampled ends a response" in problem.what
 
 
-def test_a_checkpoint_that_is_not_here_has_none_yet(configure: Configure) -> None:
+def test_a_checkpoint_that_is_not_here_has_none_yet(configure):
     source = "model.source={type: pretrained, path: nobody/never-downloaded}"
     assert not list(token_problems(configure(source, "data.system_prompt=<|im_end|>")))

@@ -9,7 +9,7 @@ from rl_core.models.trained_part import attach_lora
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
 from tests.rl_core.models.builders import trained_parameters
-from tests.rl_core.planning.published import Configure, sizes_of
+from tests.rl_core.planning.published import sizes_of
 from tests.rl_core.planning.test_model_rules import without_memory
 
 TARGETS = [
@@ -23,7 +23,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("family", get_args(Family))
-def test_the_count_is_exact(family: Family) -> None:
+def test_the_count_is_exact(family):
     source = TinyModel(type="tiny", family=family, num_layers=3, hidden_size=64, intermediate_size=80, vision_depth=2)
     sizes = model_sizes(source)
     assert sizes is not None
@@ -45,9 +45,7 @@ def test_the_count_is_exact(family: Family) -> None:
         (["trainer.save_limit=1", "cold_start={steps: 1}"], 2, 3, 3),
     ],
 )
-def test_the_forecast_counts_every_copy(
-    configure: Configure, overrides: list[str], checkpoints: int, models: int, weights_each: int
-) -> None:
+def test_the_forecast_counts_every_copy(configure, overrides, checkpoints, models, weights_each):
     config = configure(*overrides)
     sizes = sizes_of(config)
     weights = sizes.parameters * 4
@@ -55,7 +53,7 @@ def test_the_forecast_counts_every_copy(
     assert disk_bytes(config, sizes) == weights * (models + checkpoints * weights_each)
 
 
-def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
+def test_a_bfloat16_runs_checkpoint_is_float32(configure):
     config = configure("model.dtype=bfloat16")
     sizes = sizes_of(config)
     assert checkpoint_bytes(config, sizes) == (4 + 8) * sizes.parameters
@@ -63,7 +61,7 @@ def test_a_bfloat16_runs_checkpoint_is_float32(configure: Configure) -> None:
     assert checkpoint_bytes(alone, sizes) == 4 * sizes.parameters
 
 
-def test_frozen_weights_are_in_the_checkpoint_in_their_own_format(configure: Configure) -> None:
+def test_frozen_weights_are_in_the_checkpoint_in_their_own_format(configure):
     config = configure("model.dtype=bfloat16", "model.freeze_vision_tower=true")
     sizes = sizes_of(config)
     assert sizes.vision_parameters

@@ -15,7 +15,7 @@ from rl_core.run_directory import RunDirectory
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
+def run(tmp_path) -> RunDirectory:
     return RunDirectory(tmp_path / "run")
 
 
@@ -28,7 +28,7 @@ numbers = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)
 
 @given(records=st.lists(st.dictionaries(st.text(), numbers | st.text() | st.none()), max_size=5))
 @settings(deadline=None, max_examples=40)
-def test_records_come_back_equal_and_in_order(records: list[dict[str, object]]) -> None:
+def test_records_come_back_equal_and_in_order(records):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deep" / "lines.jsonl"
         for record in records:
@@ -36,7 +36,7 @@ def test_records_come_back_equal_and_in_order(records: list[dict[str, object]]) 
         assert read(path) == records
 
 
-def test_equal_records_give_equal_bytes_whatever_the_order_of_their_keys(tmp_path: Path) -> None:
+def test_equal_records_give_equal_bytes_whatever_the_order_of_their_keys(tmp_path):
     for name, keys in (("a", ("loss", "kl", "step")), ("b", ("step", "loss", "kl"))):
         JsonLines(tmp_path / name).append(dict.fromkeys(keys, 0.1 + 0.2))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -44,7 +44,7 @@ def test_equal_records_give_equal_bytes_whatever_the_order_of_their_keys(tmp_pat
 
 
 @pytest.mark.parametrize("torn", ['{"step":3,"lo', "\0\0\0\0", "\0\0\0\n", '{"step":3'])
-def test_a_torn_last_line_is_cut_when_the_file_is_opened_and_never_read(tmp_path: Path, torn: str) -> None:
+def test_a_torn_last_line_is_cut_when_the_file_is_opened_and_never_read(tmp_path, torn):
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):
         JsonLines(path).append({"step": step})
@@ -57,7 +57,7 @@ def test_a_torn_last_line_is_cut_when_the_file_is_opened_and_never_read(tmp_path
     assert path.read_bytes() == whole + b'{"step":3}\n'
 
 
-def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step":1}\nstep 2\n{"step":3}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2 is not a JSON object: b'step 2'"):
@@ -69,7 +69,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
     step=st.integers(-1, 10),
 )
 @settings(deadline=None, max_examples=40)
-def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered: list[tuple[int, float]], step: int) -> None:
+def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered, step):
     with tempfile.TemporaryDirectory() as folder:
         cut, expected = JsonLines(Path(folder) / "cut"), JsonLines(Path(folder) / "expected")
         for number, value in numbered:
@@ -97,9 +97,7 @@ def record_three_steps(run: RunDirectory, *places: Callable[[int], Path]) -> Run
     return logs
 
 
-def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
-    run: RunDirectory, killed_before_each_call: Callable[..., int]
-) -> None:
+def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(run, killed_before_each_call):
     """What follows a kill is another cut, which ends the same: that is how a resumed run starts."""
     seen = set()
 
@@ -120,8 +118,8 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(
 
 
 def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_generated_again(
-    run: RunDirectory, killed_before_each_call: Callable[..., int]
-) -> None:
+    run, killed_before_each_call
+):
     def check() -> None:
         RunLogs(run).rewind(1)
         assert steps(run.metrics) == [1]
@@ -136,7 +134,7 @@ def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_gene
     assert kills > 5
 
 
-def test_rollouts_that_were_kept_are_forgotten_when_their_steps_are_done(run: RunDirectory) -> None:
+def test_rollouts_that_were_kept_are_forgotten_when_their_steps_are_done(run):
     logs = record_three_steps(run, run.rollouts)
     logs.rewind(1)
     logs.forget_repeated(2)
@@ -149,7 +147,7 @@ def test_rollouts_that_were_kept_are_forgotten_when_their_steps_are_done(run: Ru
     assert not run.repeated_rollouts(0).parent.exists()
 
 
-def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
+def test_a_full_disk_leaves_the_file_as_it_was(small_disk):
     lines = JsonLines(small_disk / "metrics.jsonl")
     lines.append({"step": 1})
     before = lines.path.read_bytes()
@@ -161,7 +159,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
     assert steps(lines.path) == [1, 2]
 
 
-def test_a_step_is_recorded_once(run: RunDirectory) -> None:
+def test_a_step_is_recorded_once(run):
     logs = RunLogs(run)
     logs.log_step(0, {"val/accuracy": 0.25})
     logs.log_step(1, {"loss": np.float32(0.5), "tokens": 7})

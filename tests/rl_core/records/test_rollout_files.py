@@ -30,7 +30,7 @@ TRAINED = [make_train_group("b", lengths=(1, 2, 3))]
 """The first group; the second was dropped."""
 
 
-def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) -> None:
+def test_equal_rollouts_give_equal_bytes(tmp_path, groups):
     """Whatever the order in which the scores arrived and their components were named."""
     for name, keys in (("a", ("overall", "format")), ("b", ("format", "overall"))):
         scores = dict(sorted(scores_of(groups, keys=keys).items(), reverse=name == "b"))
@@ -39,7 +39,7 @@ def test_equal_rollouts_give_equal_bytes(tmp_path: Path, groups: list[Group]) ->
 
 
 @pytest.mark.parametrize("place", [0.1, 0.2, 0.3])
-def test_a_changed_byte_is_noticed(tmp_path: Path, groups: list[Group], place: float) -> None:
+def test_a_changed_byte_is_noticed(tmp_path, groups, place):
     path = tmp_path / "file"
     write_rollouts(path, groups, scores_of(groups, keys=("overall",)), TRAINED, step=7)
     content = bytearray(path.read_bytes())
@@ -85,7 +85,7 @@ def steps(draw: st.DrawFn) -> tuple[list[Group], dict[tuple[str, int], Score], l
 
 @given(step=steps())
 @settings(deadline=None, max_examples=40)
-def test_the_bytes_are_those_of_a_table_that_is_made_row_by_row(step) -> None:
+def test_the_bytes_are_those_of_a_table_that_is_made_row_by_row(step):
     groups, scores, trained = step
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"

@@ -35,7 +35,7 @@ def score(name: str, response: str, truth: str = "3", *, length: int = 5, **kwar
 
 
 @pytest.mark.parametrize(("name", "case"), PUBLISHED)
-def test_scores_equal_the_published_ones(name: str, case: dict) -> None:
+def test_scores_equal_the_published_ones(name, case):
     length, kwargs = case.get("response_length", 5), case.get("kwargs", {})
     result = score(name, case["response"], case["ground_truth"], length=length, **kwargs)
     assert result == pytest.approx(case["expected"], abs=1e-6)
@@ -43,7 +43,7 @@ def test_scores_equal_the_published_ones(name: str, case: dict) -> None:
 
 @pytest.mark.parametrize("name", JUDGES)
 @pytest.mark.parametrize("answer", ["0", "3", "12"])
-def test_the_exemplar_of_a_judge_gets_its_full_score_and_parses(name: str, answer: str) -> None:
+def test_the_exemplar_of_a_judge_gets_its_full_score_and_parses(name, answer):
     module = importlib.import_module(BUILTIN[name])
     result = score(name, module.exemplar(answer), answer)
     assert (result["overall"], result["accuracy"]) == (1.0, 1.0)
@@ -54,12 +54,12 @@ def test_the_exemplar_of_a_judge_gets_its_full_score_and_parses(name: str, answe
     ("name", "best"),
     [("choice", 1.0), ("format", 1.0), ("length", 1.0), ("overlong", 0.0), ("repetition", 0.0)],
 )
-def test_the_exemplar_of_the_others_gets_their_full_score_too(name: str, best: float) -> None:
+def test_the_exemplar_of_the_others_gets_their_full_score_too(name, best):
     module = importlib.import_module(BUILTIN[name])
     assert score(name, module.exemplar("B"), "B")["overall"] == best
 
 
-def test_every_builtin_is_tried_above_and_its_components_are_known() -> None:
+def test_every_builtin_is_tried_above_and_its_components_are_known():
     assert set(BUILTIN) == {*JUDGES, "choice", "format", "length", "overlong", "repetition"} == set(COMPONENTS)
 
 
@@ -67,7 +67,7 @@ def term(function: str, **more: str) -> dict:
     return {"function": function, "kwargs": KWARGS.get(function, {}), **more}
 
 
-def test_each_returns_the_components_that_planning_knows() -> None:
+def test_each_returns_the_components_that_planning_knows():
     by_source = {name: term(name) for name in BUILTIN}
     by_source["mixed"] = {"mixture": [term("length"), term("count"), term("format", name="form")]}
     config = RewardConfig.model_validate({"by_source": by_source, "workers": 1})
@@ -81,14 +81,14 @@ def test_each_returns_the_components_that_planning_knows() -> None:
         assert known is not None and set(known) == set(score.components), name
 
 
-def test_nothing_is_known_of_a_function_of_a_persons_own() -> None:
+def test_nothing_is_known_of_a_function_of_a_persons_own():
     config = RewardConfig.model_validate({"mixture": [term("count"), term("own.py:score")]})
     assert config.components is None
 
 
 @pytest.mark.parametrize("scorer", [math, r1v, count])
 @given(weight=st.floats(0, 1), response=st.text(max_size=60))
-def test_overall_is_the_weighted_sum_of_the_other_two(scorer, weight: float, response: str) -> None:
+def test_overall_is_the_weighted_sum_of_the_other_two(scorer, weight, response):
     score = scorer.compute_score(make_sample(response, "3"), format_weight=weight)
     assert set(score) == {"overall", "accuracy", "format"}
     assert score["overall"] == pytest.approx((1 - weight) * score["accuracy"] + weight * score["format"])
@@ -111,7 +111,7 @@ def test_overall_is_the_weighted_sum_of_the_other_two(scorer, weight: float, res
         ("", 0, 0),
     ],
 )
-def test_count_reads_the_first_number_in_an_answer_block(response: str, accuracy: int, form: int) -> None:
+def test_count_reads_the_first_number_in_an_answer_block(response, accuracy, form):
     score = count.compute_score(make_sample(response, " 3 "))
     assert score == {"overall": pytest.approx(0.9 * accuracy + 0.1 * form), "accuracy": accuracy, "format": form}
 
@@ -120,7 +120,7 @@ def test_count_reads_the_first_number_in_an_answer_block(response: str, accuracy
     ("name", "truth", "why"),
     [("count", "many", "'many' is not a whole number"), ("choice", "circle", "'circle' is not a choice")],
 )
-def test_a_ground_truth_of_another_kind_is_named(name: str, truth: str, why: str) -> None:
+def test_a_ground_truth_of_another_kind_is_named(name, truth, why):
     with pytest.raises(ValueError, match=why):
         score(name, "<answer>3</answer>", truth)
 
@@ -139,11 +139,11 @@ def test_a_ground_truth_of_another_kind_is_named(name: str, truth: str, why: str
         (count.parse, "<answer>five</answer>", None),
     ],
 )
-def test_parse_gives_the_answer_that_is_scored(parse, response: str, answer: str | None) -> None:
+def test_parse_gives_the_answer_that_is_scored(parse, response, answer):
     assert parse(response) == answer
 
 
-def test_r1v_counts_what_its_grader_stumbles_over_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r1v_counts_what_its_grader_stumbles_over_as_wrong(monkeypatch):
     def stumble(given: str, truth: str) -> bool:
         raise IndexError
 
@@ -152,7 +152,7 @@ def test_r1v_counts_what_its_grader_stumbles_over_as_wrong(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["math", "r1v"])
-def test_the_grader_decides_what_is_equal(name: str) -> None:
+def test_the_grader_decides_what_is_equal(name):
     response = importlib.import_module(BUILTIN[name]).exemplar("2/4")
     accuracies = [score(name, response, "1/2", grader=grader)["accuracy"] for grader in ("mathruler", "math_verify")]
     assert accuracies == [0.0, 1.0]
@@ -170,7 +170,7 @@ def test_the_grader_decides_what_is_equal(name: str) -> None:
         ("", "145", 0.0),
     ],
 )
-def test_geoqa_verifies_formulas_and_else_compares_text(response: str, truth: str, accuracy: float) -> None:
+def test_geoqa_verifies_formulas_and_else_compares_text(response, truth, accuracy):
     assert score("geoqa", response, truth)["accuracy"] == accuracy
 
 
@@ -200,14 +200,14 @@ def test_geoqa_verifies_formulas_and_else_compares_text(response: str, truth: st
         ("<answer>C) vitamin C</answer>", "C. vitamin C", 1, 1),
     ],
 )
-def test_choice_reads_a_letter(response: str, truth: str, accuracy: int, form: int) -> None:
+def test_choice_reads_a_letter(response, truth, accuracy, form):
     expected = {"overall": pytest.approx(0.9 * accuracy + 0.1 * form), "accuracy": accuracy, "format": form}
     assert score("choice", response, truth) == expected
 
 
 @pytest.mark.parametrize("name", [*JUDGES, "choice"])
 @given(answer=st.sampled_from(["3", "B"]), before=st.sampled_from(["", "so ", "<think>4</think> ", "Answer: A\n"]))
-def test_what_is_right_has_an_answer_that_can_be_counted_for_the_majority(name: str, answer: str, before: str) -> None:
+def test_what_is_right_has_an_answer_that_can_be_counted_for_the_majority(name, answer, before):
     module = importlib.import_module(BUILTIN[name])
     forms = [answer, f"<answer>{answer}</answer>", f"\\boxed{{{answer}}}", f"Answer: {answer}", f"**{answer}**"]
     truths = {"count": "3", "choice": "B"}
@@ -223,9 +223,7 @@ def test_what_is_right_has_an_answer_that_can_be_counted_for_the_majority(name: 
     separators=st.tuples(*[st.sampled_from([",", ", ", " and ", "; ", "/", ".", " "])] * 2),
     mark=st.sampled_from(["<answer>{}</answer>", "\\boxed{{{}}}", "**{}**", "{}."]),
 )
-def test_choice_wants_all_of_the_right_letters_and_no_other(
-    chosen: set[str], truth: set[str], separators: tuple[str, str], mark: str
-) -> None:
+def test_choice_wants_all_of_the_right_letters_and_no_other(chosen, truth, separators, mark):
     written, expected = (between.join(sorted(each)) for each, between in zip((chosen, truth), separators, strict=True))
     assert score("choice", mark.format(written), expected)["accuracy"] == float(chosen == truth)
 
@@ -239,9 +237,7 @@ PIECES = st.sampled_from(
 
 @pytest.mark.parametrize(("name", "kwargs"), [(name, kwargs) for name, many in THINKING.items() for kwargs in many])
 @given(response=st.lists(PIECES, max_size=6).map("".join), space=st.sampled_from(["", "\n", " \n\n"]))
-def test_the_opening_tag_that_the_chat_template_writes_is_the_responses(
-    name: str, kwargs: dict, response: str, space: str
-) -> None:
+def test_the_opening_tag_that_the_chat_template_writes_is_the_responses(name, kwargs, response, space):
     compute_score = importlib.import_module(BUILTIN[name]).compute_score
     plain, tag = make_sample(response), make_sample(f"<think>{response}")
     after_tag = replace(plain, prompt=f"{plain.prompt}<|im_end|>\n<|im_start|>assistant\n<think>{space}")
@@ -253,7 +249,7 @@ def test_the_opening_tag_that_the_chat_template_writes_is_the_responses(
     assert compute_score(closed, **kwargs) == compute_score(plain, **kwargs)
 
 
-def test_r1v_gives_a_thinking_models_response_its_full_score() -> None:
+def test_r1v_gives_a_thinking_models_response_its_full_score():
     sample = replace(
         make_sample("two and one\n</think>\n<answer>3</answer>"), prompt="<|im_start|>assistant\n<think>\n"
     )
@@ -270,7 +266,7 @@ def test_r1v_gives_a_thinking_models_response_its_full_score() -> None:
         ("\\boxed{3}", 0.0, 0.0),
     ],
 )
-def test_format_looks_at_the_form_alone(response: str, tagged: float, boxed: float) -> None:
+def test_format_looks_at_the_form_alone(response, tagged, boxed):
     assert score("format", response)["overall"] == tagged
     assert score("format", response, form="boxed")["overall"] == boxed
 
@@ -285,7 +281,7 @@ def test_format_looks_at_the_form_alone(response: str, tagged: float, boxed: flo
         ("a a a a a", -2 / 3),
     ],
 )
-def test_repetition_counts_trigrams_of_words(response: str, penalty: float) -> None:
+def test_repetition_counts_trigrams_of_words(response, penalty):
     assert score("repetition", response)["overall"] == pytest.approx(penalty)
     assert score("repetition", response, max_penalty=-0.5)["overall"] == pytest.approx(penalty / 2)
 
@@ -301,7 +297,7 @@ def test_repetition_counts_trigrams_of_words(response: str, penalty: float) -> N
         ("r1v", {"grader": "mathroler"}, "no grader 'mathroler', just mathruler and math_verify"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(name: str, kwargs: dict, named: str) -> None:
+def test_arguments_that_make_no_sense_are_refused(name, kwargs, named):
     with pytest.raises(ValueError, match=named):
         score(name, "a b c", **kwargs)
 
@@ -313,7 +309,7 @@ def test_arguments_that_make_no_sense_are_refused(name: str, kwargs: dict, named
         ("overlong", {1: 0.0, 800: 0.0, 900: -0.5, 1000: -1.0, 1001: -1.0}),  # equation 13 of DAPO
     ],
 )
-def test_a_score_of_the_length_falls_between_its_two_numbers(name: str, scores: dict[int, float]) -> None:
+def test_a_score_of_the_length_falls_between_its_two_numbers(name, scores):
     assert {length: score(name, "", length=length)["overall"] for length in scores} == scores
 
 
@@ -328,10 +324,10 @@ def test_a_score_of_the_length_falls_between_its_two_numbers(name: str, scores: 
         ("\\text{seven}", "seven", True),
     ],
 )
-def test_dapo_compares_minervas_normal_forms(given_answer: str, truth: str, equal: bool) -> None:
+def test_dapo_compares_minervas_normal_forms(given_answer, truth, equal):
     assert score("dapo", f"Answer: {given_answer}", truth)["accuracy"] == (1.0 if equal else -1.0)
 
 
-def test_dapo_reads_the_last_answer_of_the_last_300_characters() -> None:
+def test_dapo_reads_the_last_answer_of_the_last_300_characters():
     assert score("dapo", "Answer: 2\nANSWER : 3")["accuracy"] == 1.0
     assert score("dapo", "Answer: 3" + " " * 300)["accuracy"] == -1.0

@@ -41,14 +41,14 @@ def failure(reason: str) -> CallResult:
     return CallResult({}, None, reason)
 
 
-def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of) -> None:
+def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of):
     judge = judge_of("easyr1_batch.py:compute_score")
     with pytest.raises(BatchFailed, match="KeyError: 'the reason'"):
         results_of(judge, [make_sample("fine"), make_sample("raise")])
     assert results_of(judge, [make_sample("raise")]) == [failure("KeyError: 'the reason' (easyr1_batch.py line 29)")]
 
 
-def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp_path: Path) -> None:
+def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp_path):
     samples = [make_sample("x")] * 3
     with pytest.raises(BatchFailed, match="returned 2 results for a batch of 3"):
         results_of(judge_of("easyr1_batch.py:short"), samples)
@@ -60,7 +60,7 @@ def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp
         results_of(judge_of(none), [make_sample("x")] * 2)
 
 
-def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
+def test_async_calls_take_turns_and_fail_alone(judge_of):
     responses = ["good", "raise", "own timeout", "hang", "good"]
     results = results_of(judge_of("asynchronous.py:judge"), [make_sample(response) for response in responses])
     good = CallResult({"overall": 1.0}, None, None)
@@ -74,7 +74,7 @@ def test_async_calls_take_turns_and_fail_alone(judge_of) -> None:
 
 
 @pytest.mark.parametrize("function", ["decorated", "wrapped"])
-def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) -> None:
+def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function):
     results = results_of(judge_of(f"asynchronous.py:{function}"), [make_sample("good"), make_sample("raise")])
     assert results == [
         CallResult({"overall": 1.0}, None, None),
@@ -82,7 +82,7 @@ def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function: str) ->
     ]
 
 
-def test_a_file_that_fails_halfway_is_not_found_again_half_loaded(tmp_path: Path) -> None:
+def test_a_file_that_fails_halfway_is_not_found_again_half_loaded(tmp_path):
     broken = own(tmp_path, "def score(sample): return 1.0\nraise OSError('no model server')\n")
     (spec,) = resolve_rewards(RewardConfig(function=broken)).specs
     for _ in range(2):

@@ -16,7 +16,7 @@ NUMBERS = st.floats(-LARGEST, LARGEST)
 
 
 @given(st.dictionaries(NAMES, NUMBERS), st.integers(-100, 100))
-def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: int) -> None:
+def test_finite_numbers_pass_as_floats(components, overall):
     result = components_of(MappingProxyType(components | {"overall": overall}))
     assert result == components | {"overall": overall}
     assert all(type(value) is float for value in result.values())
@@ -26,7 +26,7 @@ def test_finite_numbers_pass_as_floats(components: dict[str, float], overall: in
     "number",
     [1, True, 0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.25), np.int64(2), np.bool_(True), np.array(0.5)],
 )
-def test_a_bare_number_is_the_overall(number) -> None:
+def test_a_bare_number_is_the_overall(number):
     assert components_of(number) == {"overall": float(number)}
 
 
@@ -54,11 +54,11 @@ def test_a_bare_number_is_the_overall(number) -> None:
         ({"overall": 1.0, "word " * 21: 1.0}, "name 'word word word word '... has 105 characters, not 1 to 100"),
     ],
 )
-def test_what_is_no_score_is_refused_by_name(result, named: str) -> None:
+def test_what_is_no_score_is_refused_by_name(result, named):
     with pytest.raises(ValueError, match=named):
         components_of(result)
 
 
-def test_a_name_that_no_file_can_hold_is_spelt_out() -> None:
+def test_a_name_that_no_file_can_hold_is_spelt_out():
     names = list(components_of({"overall": 1.0, "half \ud83d": 0.0, "whole \U0001f600": 0.0}))
     assert names == ["overall", r"half \ud83d", "whole \U0001f600"]

@@ -40,7 +40,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("act", REASONS)
-def test_a_sample_that_makes_a_batch_hang_crash_or_raise_costs_itself_alone(act: str) -> None:
+def test_a_sample_that_makes_a_batch_hang_crash_or_raise_costs_itself_alone(act):
     responses = [*good(), act, *good()]
     events: list[dict[str, Any]] = []
     with pool_of(BATCH, events=events) as pool:
@@ -54,7 +54,7 @@ def test_a_sample_that_makes_a_batch_hang_crash_or_raise_costs_itself_alone(act:
     assert event == {"kind": "reward_batch_retried", "function": f"{BATCH}:compute_score", "samples": 13}
 
 
-def test_a_batch_is_one_call_in_one_order_whoever_came_first() -> None:
+def test_a_batch_is_one_call_in_one_order_whoever_came_first():
     samples = [make_sample("x", uid=uid, index=i) for uid in ("p0", "p1", "p2") for i in range(4)]
     mixed = random.Random(3).sample(samples, len(samples))
     with pool_of(BATCH, "place") as pool:
@@ -67,7 +67,7 @@ def test_a_batch_is_one_call_in_one_order_whoever_came_first() -> None:
         assert pool.score_all(samples[:2])[1].components == {"overall": 1.0, "size": 2.0}, "the next batch is its own"
 
 
-def test_an_idle_process_that_dies_leaves_a_batch_whole() -> None:
+def test_an_idle_process_that_dies_leaves_a_batch_whole():
     before = supervisors()
     with pool_of(BATCH, "place", workers=1) as pool:
         pool.score_all([make_sample("x")])

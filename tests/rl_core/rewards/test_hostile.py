@@ -57,7 +57,7 @@ class Aftermath:
 
 
 @pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
+def aftermath(tmp_path_factory) -> Aftermath:
     log = tmp_path_factory.mktemp("hostile") / "pids"
     functions = [*COSTS, *COSTS_NOTHING]
     by_source = {name: {"function": f"{FILE}:{name}"} for name in functions}
@@ -76,7 +76,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_harm_costs_the_samples_that_it_is_done_on(aftermath: Aftermath, name: str) -> None:
+def test_harm_costs_the_samples_that_it_is_done_on(aftermath, name):
     first, between, last = aftermath.scores[name]
     for score in (first, last):
         assert score.components == {}
@@ -85,11 +85,11 @@ def test_harm_costs_the_samples_that_it_is_done_on(aftermath: Aftermath, name: s
 
 
 @pytest.mark.parametrize("name", COSTS_NOTHING)
-def test_what_harms_nobody_costs_nothing(aftermath: Aftermath, name: str) -> None:
+def test_what_harms_nobody_costs_nothing(aftermath, name):
     assert aftermath.scores[name] == [Score(components={"overall": 1.0})] * 3
 
 
-def test_what_a_reward_starts_ends_with_its_process(aftermath: Aftermath) -> None:
+def test_what_a_reward_starts_ends_with_its_process(aftermath):
     assert len(aftermath.left) >= 10
     assert living(aftermath.left) == []
 
@@ -110,9 +110,7 @@ def pool_of(function: str, **settings) -> RewardPool:
         ("import sys; sys.exit('no model server')", "SystemExit: no model server (own.py line 1)"),
     ],
 )
-def test_an_import_that_does_not_end_well_is_named_and_costs_its_own_samples(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_an_import_that_does_not_end_well_is_named_and_costs_its_own_samples(tmp_path, text, why):
     function = own(tmp_path, f"{text}\ndef score(sample): ...\n")
     limits = LIMITS | {"load_timeout_seconds": 2.0}
     config = RewardConfig(function="count", by_source={"bad": {"function": function}}, **limits)
@@ -139,7 +137,7 @@ def score(sample):
 """
 
 
-def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> None:
+def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path):
     with pool_of(own(tmp_path, SLOW_START), timeout_seconds=1.0) as pool:
         responses = ["fine", "fine", "fine", "hang", "fine", "fine"]
         scores = pool.score_all([make_sample(response, "1.5") for response in responses])
@@ -148,13 +146,13 @@ def test_a_first_call_may_take_long_and_a_later_one_may_not(tmp_path: Path) -> N
     assert scores == [hanging if response == "hang" else fine for response in responses]
 
 
-def test_a_first_call_that_hangs_is_ended_when_another_shows_that_none_needs_long(tmp_path: Path) -> None:
+def test_a_first_call_that_hangs_is_ended_when_another_shows_that_none_needs_long(tmp_path):
     with pool_of(own(tmp_path, SLOW_START), timeout_seconds=0.5, load_timeout_seconds=1000.0) as pool:
         hanging, fine = pool.score_all([make_sample("hang", "0"), make_sample("fine", "0")])
     assert (hanging.error, fine.overall) == ("no result within reward.timeout_seconds = 0.5", 1.0)
 
 
-def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_background() -> None:
+def test_an_interrupt_means_the_same_in_a_run_that_a_shell_has_started_in_the_background():
     """Such a run ignores SIGINT, and so would all that it starts."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,7 +1,6 @@
 """A user's reward file runs in the scoring processes and nowhere else, whatever is asked of it."""
 
 import os
-from pathlib import Path
 
 import psutil
 
@@ -19,7 +18,7 @@ def score(sample): return 1.0
 """
 
 
-def test_a_file_is_imported_by_scoring_processes_alone(tmp_path: Path) -> None:
+def test_a_file_is_imported_by_scoring_processes_alone(tmp_path):
     log = tmp_path / "imports"
     config = RewardConfig(function=own(tmp_path, TELLING.format(log=str(log))))
     assert not try_on_ground_truth(config, [make_prompt()], target_template=None, accuracy_key="overall").problems

@@ -125,12 +125,12 @@ def expected_of(kind: str, functions: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", SCORING)
-def test_a_function_of_every_kind_scores_as_it_does_directly(sources, scores, kind: str) -> None:
+def test_a_function_of_every_kind_scores_as_it_does_directly(sources, scores, kind):
     expected = map(components, expected_of(kind, sources))
     assert [(score.error, score.components) for score in scores[kind]] == [(None, named) for named in expected]
 
 
-def test_a_function_that_fails_costs_its_samples_and_names_the_line_of_the_users_file(scores) -> None:
+def test_a_function_that_fails_costs_its_samples_and_names_the_line_of_the_users_file(scores):
     lines = (FOLDER / "own.py").read_text().splitlines()
     (number,) = [number for number, line in enumerate(lines, start=1) if 'raise Own("reason")' in line]
     assert {score.error for score in scores["own.raises_its_own"]} == {f"Own: reason (own.py line {number})"}
@@ -140,6 +140,6 @@ def test_a_function_that_fails_costs_its_samples_and_names_the_line_of_the_users
         assert score.error == "TypeError: takes_nothing() takes 0 positional arguments but 1 was given"
 
 
-def test_a_key_that_easyr1_does_not_give_is_named(scores) -> None:
+def test_a_key_that_easyr1_does_not_give_is_named(scores):
     for score in scores["sequential.reads_a_missing_key"]:
         assert without_place(score.error) == "KeyError: 'prompt'"

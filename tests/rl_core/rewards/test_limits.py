@@ -25,8 +25,8 @@ def limits() -> CallLimits:
     ],
 )
 def test_every_kind_has_its_limit_and_more_for_a_first_call(
-    limits: CallLimits, function_index: int, samples: int, seconds: float, call_seconds: float, key: str
-) -> None:
+    limits, function_index, samples, seconds, call_seconds, key
+):
     later = limits.of(function_index, samples=samples, is_first=False)
     assert later == (seconds, call_seconds, f"no result within reward.{key}")
     first = limits.of(function_index, samples=samples, is_first=True)
@@ -35,15 +35,13 @@ def test_every_kind_has_its_limit_and_more_for_a_first_call(
 
 
 @pytest.mark.parametrize(("seconds", "has_more"), [(0.1, False), (10.0, False), (10.1, True), (None, False)])
-def test_what_a_first_call_took_decides_about_all_calls(
-    limits: CallLimits, seconds: float | None, has_more: bool
-) -> None:
+def test_what_a_first_call_took_decides_about_all_calls(limits, seconds, has_more):
     limits.learn(0, samples=1, seconds=seconds)
     assert (limits.of(0, samples=1, is_first=True).seconds > 1000.0) == has_more
     assert limits.of(1, samples=1, is_first=True).seconds > 1000.0, "another function"
 
 
-def test_who_needed_long_once_may_need_it_again(limits: CallLimits) -> None:
+def test_who_needed_long_once_may_need_it_again(limits):
     for seconds in (500.0, 0.1, None):
         limits.learn(0, samples=1, seconds=seconds)
     assert limits.of(0, samples=1, is_first=True).seconds == 1010.0
@@ -54,21 +52,21 @@ def record() -> LoadingRecord:
     return LoadingRecord(order_of([spec_of("a"), spec_of("b")], load_timeout_seconds=7.0))
 
 
-def test_an_import_that_ends_its_process_is_given_up_after_some_tries(record: LoadingRecord) -> None:
+def test_an_import_that_ends_its_process_is_given_up_after_some_tries(record):
     for _ in range(MAX_FAILURES - 1):
         assert record.ended(1, "signal SIGKILL") is None
     assert record.ended(1, "signal SIGKILL") == "could not load b: its import ended the process: signal SIGKILL"
     assert record.ended(0, "signal SIGKILL") is None
 
 
-def test_an_import_that_no_process_came_through_in_time_is_given_up_at_once(record: LoadingRecord) -> None:
+def test_an_import_that_no_process_came_through_in_time_is_given_up_at_once(record):
     reason = "could not load a: its import took longer than reward.load_timeout_seconds = 7"
     assert record.took_too_long(0) == reason
     record.succeeded(0)
     assert [record.took_too_long(0) for _ in range(MAX_FAILURES)] == [None] * (MAX_FAILURES - 1) + [reason]
 
 
-def test_processes_that_never_start_end_the_pool(record: LoadingRecord) -> None:
+def test_processes_that_never_start_end_the_pool(record):
     record.ended(None, "exit code 1")
     record.succeeded(None)
     for _ in range(MAX_FAILURES - 1):

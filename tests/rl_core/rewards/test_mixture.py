@@ -28,13 +28,13 @@ def result(overall: float, **components: float) -> CallResult:
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5))
-def test_the_overall_of_a_mixture_is_its_weighted_sum(pairs: list[tuple[float, float]]) -> None:
+def test_the_overall_of_a_mixture_is_its_weighted_sum(pairs):
     score = combine(route_of(*(weight for weight, _ in pairs)), [result(value) for _, value in pairs])
     assert score.overall == pytest.approx(math.fsum(weight * value for weight, value in pairs))
     assert {f"t{place}/overall": value for place, (_, value) in enumerate(pairs)}.items() <= score.components.items()
 
 
-def test_the_first_terms_components_keep_their_names() -> None:
+def test_the_first_terms_components_keep_their_names():
     score = combine(route_of(1.0, 0.5), [result(1.0, accuracy=1.0), result(-1.0, accuracy=0.25)])
     assert score.components == {
         "overall": 0.5,
@@ -45,12 +45,12 @@ def test_the_first_terms_components_keep_their_names() -> None:
     }
 
 
-def test_one_failure_is_the_samples_and_is_named() -> None:
+def test_one_failure_is_the_samples_and_is_named():
     score = combine(route_of(1.0, 1.0, 1.0), [result(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
     assert (score.components, score.error) == ({}, "t1: no; t2: never")
 
 
-def test_a_sum_without_bounds_is_no_score() -> None:
+def test_a_sum_without_bounds_is_no_score():
     assert (
         combine(route_of(10.0), [result(1e30)]).error
         == "the weighted sum is 1e+31, larger than 1e+30 in absolute value"
@@ -58,7 +58,7 @@ def test_a_sum_without_bounds_is_no_score() -> None:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (10.0, -10.0)])
-def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[float, float]) -> None:
+def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights):
     futures: list[Future[CallResult]] = [Future(), Future()]
     pending = PendingScore(route_of(*weights), futures)
     for future in futures:
@@ -66,13 +66,13 @@ def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights: tuple[flo
     assert pending.score.result(timeout=1).error == "the weighted sum is nan, not a finite number"
 
 
-def test_the_answer_is_that_of_the_term_that_reads_one() -> None:
+def test_the_answer_is_that_of_the_term_that_reads_one():
     results = [result(1.0), CallResult({"overall": 1.0}, "7", None)]
     assert combine(route_of(1.0, 1.0, reader=1), results).parsed == "7"
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
-def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int]) -> None:
+def test_a_score_waits_for_its_last_outcome_in_whichever_order(order):
     futures: list[Future[CallResult]] = [Future() for _ in range(3)]
     pending = PendingScore(route_of(1.0, 2.0, 3.0), futures)
     threads = [threading.Thread(target=futures[place].set_result, args=(result(1.0),)) for place in order]
@@ -83,7 +83,7 @@ def test_a_score_waits_for_its_last_outcome_in_whichever_order(order: list[int])
     assert pending.score.result().overall == 6.0
 
 
-def test_a_lost_outcome_is_the_scores_error_and_a_cancelled_one_cancels_it() -> None:
+def test_a_lost_outcome_is_the_scores_error_and_a_cancelled_one_cancels_it():
     lost: Future[CallResult] = Future()
     pending = PendingScore(route_of(1.0), [lost])
     lost.set_exception(RuntimeError("gone"))
@@ -104,7 +104,7 @@ MIXTURE = (
 )
 
 
-def test_functions_of_every_kind_mix() -> None:
+def test_functions_of_every_kind_mix():
     with RewardPool(RewardConfig(mixture=MIXTURE)) as pool:
         samples = [make_sample("<answer>3</answer>", length=15, index=i) for i in range(3)]
         scores = pool.score_all(samples)

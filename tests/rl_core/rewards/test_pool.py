@@ -65,7 +65,7 @@ FAILURES = {
 }
 
 
-def test_a_failing_call_costs_its_own_sample_and_says_why(pool: RewardPool) -> None:
+def test_a_failing_call_costs_its_own_sample_and_says_why(pool):
     acts = ["good"] * 40
     for place, act in enumerate(FAILURES):
         acts[4 * place + 1] = act
@@ -78,12 +78,12 @@ def test_a_failing_call_costs_its_own_sample_and_says_why(pool: RewardPool) -> N
             assert FAILURES[act] in score.error
 
 
-def test_scoring_processes_load_no_large_library(pool: RewardPool) -> None:
+def test_scoring_processes_load_no_large_library(pool):
     (score,) = pool.score_all([make_sample("modules")])
     assert score.components == {"overall": 1.0}
 
 
-def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None:
+def test_scoring_processes_are_no_children_of_this_one(pool):
     (score,) = pool.score_all([make_sample("pid")])
     supervisor = psutil.Process(int(score.components["parent"]))
     assert supervisor.ppid() == os.getpid()
@@ -91,7 +91,7 @@ def test_scoring_processes_are_no_children_of_this_one(pool: RewardPool) -> None
     assert len(set(sessions)) == 3, "a Ctrl-C for the run must not reach the rewards, nor one of theirs the others"
 
 
-def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(tmp_path: Path) -> None:
+def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(tmp_path):
     meeting = {"folder": str(tmp_path), "people": 5}
     with strangers("meet", workers=5, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
         pool.score_all([make_sample("x")] * 5)
@@ -102,7 +102,7 @@ def test_idle_processes_that_end_cost_no_sample_its_score_however_many_they_are(
         assert pool.score_all([make_sample("x")]) == [Score(components={"overall": 1.0})]
 
 
-def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting: RewardPool) -> None:
+def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting):
     samples = counting_samples(300)
     expected = counting.score_all(samples)
     order = list(range(len(samples)))
@@ -121,7 +121,7 @@ def test_scores_depend_neither_on_order_nor_on_chunks_nor_on_processes(counting:
     )
 
 
-def test_slow_rewards_start_without_a_flush_and_overlap(tmp_path: Path) -> None:
+def test_slow_rewards_start_without_a_flush_and_overlap(tmp_path):
     meeting = {"folder": str(tmp_path), "people": 8}
     with strangers("meet", workers=8, timeout_seconds=PATIENCE, kwargs=meeting) as pool:
         futures = [pool.submit(make_sample("x")) for _ in range(8)]
@@ -130,14 +130,14 @@ def test_slow_rewards_start_without_a_flush_and_overlap(tmp_path: Path) -> None:
         assert pool.submit(make_sample("x")).result(timeout=PATIENCE).overall == 1.0
 
 
-def test_calls_that_are_slow_together_but_not_alone_all_succeed() -> None:
+def test_calls_that_are_slow_together_but_not_alone_all_succeed():
     with strangers("nap", workers=1, timeout_seconds=1.0) as pool:
         pool.score_all([make_sample("0")] * 8)
         scores = pool.score_all([make_sample("0.05")] * 30)  # 1.5 s in one chunk
         assert [score.error for score in scores] == [None] * 30
 
 
-def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> None:
+def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path):
     text = (
         "class Loud(str):\n    def __reduce__(self): return (print, ('unpickled',))\n"
         "def parse(response): return {'one': 1, 'loud': Loud('loud')}.get(response, response)\n"
@@ -149,7 +149,7 @@ def test_an_answer_that_is_no_text_costs_its_sample_alone(tmp_path: Path) -> Non
     assert (loud.parsed, type(loud.parsed), plain.parsed) == ("loud", str, "plain")
 
 
-def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reason_repeats_no_secret(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "key-0123456789")
     text = "import os\ndef score(sample): raise ValueError('no such key: ' + os.environ['JUDGE_API_KEY'])\n"
     with RewardPool(RewardConfig(function=own(tmp_path, text))) as pool:
@@ -157,7 +157,7 @@ def test_a_reason_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert score.error == "ValueError: no such key: [JUDGE_API_KEY] (own.py line 2)"
 
 
-def test_a_function_opens_the_images_of_its_sample(tmp_path: Path) -> None:
+def test_a_function_opens_the_images_of_its_sample(tmp_path):
     with ImageStoreWriter(tmp_path / "images.arrow") as writer:
         uids = tuple(writer.add(png_bytes((width, 20))) for width in (30, 40))
     text = (
@@ -174,7 +174,7 @@ def test_a_function_opens_the_images_of_its_sample(tmp_path: Path) -> None:
     assert [score.overall for score in scores] == [70.0, 0.0]
 
 
-def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path, capfd):
     text = (
         "import subprocess, sys\nprint('import')\n"
         "def score(sample):\n    print('one')\n    print('two', file=sys.stderr)\n"
@@ -186,7 +186,7 @@ def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path: Path, capfd: py
     assert (printed.out, printed.err) == ("", "import\none\ntwo\nchild\n")
 
 
-def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path: Path) -> None:
+def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path):
     function = own(tmp_path, "def score(sample):\n    print('x' * 2**20)\n    return 1.0\n")
     reader, unread = os.pipe()
     stderr = os.dup(2)
@@ -209,7 +209,7 @@ def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path: Path) -> 
     assert printed.count(b"x") + left_out <= 16 * (2**20 + 1)
 
 
-def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
+def test_closing_ends_a_hanging_call_and_cancels_its_score():
     with strangers(timeout_seconds=100.0) as pool:
         pool.score_all([make_sample("good")])
         future = pool.submit(make_sample("runaway"))
@@ -223,7 +223,7 @@ def test_closing_ends_a_hanging_call_and_cancels_its_score() -> None:
 FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path: Path) -> None:
+def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
     entered, all_wait = threading.Event(), threading.Event()
 
     def log_event(kind: str, **facts: object) -> None:
@@ -256,7 +256,7 @@ def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path: Path
     assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 
-def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path):
     script = (
         "import psutil, sys, time\n"
         "from tests.rl_core.rewards.test_pool import strangers\nfrom tests.rl_core.rewards.samples import make_sample\n"

@@ -8,7 +8,7 @@ from tests.rl_core.builders import make_prompt, make_rollout
 SIZES = (ImageSizes(original=(300, 120), shown=(140, 56)),)
 
 
-def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
+def test_a_sample_of_a_rollout_holds_plain_values_of_both():
     prompt = replace(make_prompt("p7"), image_uids=("i1",), image_sizes=SIZES, extra={"level": 3})
     sample = RewardSample.of(prompt, make_rollout("p7", index=2, length=4))
     assert sample == RewardSample(
@@ -30,6 +30,6 @@ def test_a_sample_of_a_rollout_holds_plain_values_of_both() -> None:
     assert pickle.loads(pickle.dumps(sample)) == sample
 
 
-def test_a_written_response_has_no_tokens() -> None:
+def test_a_written_response_has_no_tokens():
     sample = RewardSample.of_text(make_prompt(), "<answer>1</answer>")
     assert (sample.response, sample.response_length, list(sample.response_ids)) == ("<answer>1</answer>", 0, [])

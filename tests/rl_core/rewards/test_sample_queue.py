@@ -26,14 +26,14 @@ def task_sizes(queue: SampleQueue) -> list[int]:
     return sizes
 
 
-def test_until_a_call_was_timed_each_process_gets_one_sample() -> None:
+def test_until_a_call_was_timed_each_process_gets_one_sample():
     queue = make_queue()
     fill(queue, 3)
     assert task_sizes(queue) == [1] * 3
 
 
 @pytest.mark.parametrize(("seconds", "sizes"), [(1e-6, [MAX_CHUNK, 36]), (0.01, [2] * 50), (0.5, [1] * 100)])
-def test_tasks_hold_a_fiftieth_of_a_second_of_work(seconds: float, sizes: list[int]) -> None:
+def test_tasks_hold_a_fiftieth_of_a_second_of_work(seconds, sizes):
     queue = make_queue()
     queue.learn(seconds)
     fill(queue, 100)
@@ -43,13 +43,13 @@ def test_tasks_hold_a_fiftieth_of_a_second_of_work(seconds: float, sizes: list[i
     assert task_sizes(queue) == (sizes[1:] if sizes[0] == MAX_CHUNK else [])
 
 
-def test_an_async_function_gets_what_waits_up_to_a_limit() -> None:
+def test_an_async_function_gets_what_waits_up_to_a_limit():
     queue = make_queue(is_async=True)
     fill(queue, 7)
     assert task_sizes(queue) == [3, 3, 1]
 
 
-def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free() -> None:
+def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free():
     queue = make_queue("batch")
     first = [queue.add(make_sample("x", index=index)) for index in (2, 1)]
     queue.flush()
@@ -62,7 +62,7 @@ def test_a_batch_is_what_waits_at_the_flush_whenever_a_process_is_free() -> None
     assert [future for _, future in queue.clear()] == second
 
 
-def test_later_samples_hold_back_nothing_that_was_flushed() -> None:
+def test_later_samples_hold_back_nothing_that_was_flushed():
     queue = make_queue()
     queue.learn(0.002)  # ten samples are a task
     fill(queue, 13)
@@ -73,7 +73,7 @@ def test_later_samples_hold_back_nothing_that_was_flushed() -> None:
     assert task_sizes(queue) == []
 
 
-def test_what_was_put_back_comes_first_and_is_cleared_too() -> None:
+def test_what_was_put_back_comes_first_and_is_cleared_too():
     queue = make_queue("batch")
     futures = fill(queue, 3)
     queue.flush()

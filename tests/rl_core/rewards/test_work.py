@@ -10,7 +10,7 @@ from tests.rl_core.rewards.samples import make_sample, order_of, spec_of
 PATIENCE = 20.0
 
 
-def test_a_slow_call_wakes_the_threads_for_the_samples_that_its_speed_no_longer_holds_back() -> None:
+def test_a_slow_call_wakes_the_threads_for_the_samples_that_its_speed_no_longer_holds_back():
     work = Work(order_of([spec_of()]), async_calls=1)
     for _ in range(2):
         work.add(0, make_sample("x"))

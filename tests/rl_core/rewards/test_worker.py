@@ -1,7 +1,6 @@
 """The scoring process's own code, called here without one; test_pool.py has the real processes."""
 
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,14 +27,14 @@ def answer(functions: Functions, *responses: str) -> tuple[Any, ...]:
     return functions.answer(Call(function_index=0, samples=samples, timeout_seconds=1.0, timeout_reason="too long"))
 
 
-def test_samples_are_scored_in_order() -> None:
+def test_samples_are_scored_in_order():
     word, results, seconds = answer(load("count"), "<answer>3</answer>", "<answer>4</answer>")
     assert word == "scored"
     assert [(result.components["accuracy"], result.parsed) for result in results] == [(1.0, "3"), (0.0, "4")]
     assert seconds > 0
 
 
-def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch):
     functions = load("count")
     looks = count()
     a_call = 0.6 * calling.SLICE_SECONDS  # a clock that moves by so much each time somebody looks at it
@@ -45,25 +44,25 @@ def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch: pytest.MonkeyPatch)
     assert len(results) == 2
 
 
-def test_a_full_memory_names_the_limit() -> None:
+def test_a_full_memory_names_the_limit():
     assert load("count").callers[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 
 
-def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path: Path) -> None:
+def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path):
     broken = own(tmp_path, "def score(sample): ...\nimport nowhere_to_be_found\n")
     _, results, _ = answer(load(broken), "x", "y")
     reason = f"could not load {broken}: ModuleNotFoundError: No module named 'nowhere_to_be_found' (own.py line 2)"
     assert results == [CallResult({}, None, reason)] * 2
 
 
-def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path: Path) -> None:
+def test_a_reason_that_no_file_can_hold_is_spelt_out(tmp_path):
     broken = own(tmp_path, r"def score(sample): ...; raise OSError('half \ud83d')".replace("; ", "\n"))
     _, results, _ = answer(load(broken), "x")
     reason = rf"could not load {broken}: OSError: half \ud83d (own.py line 2)"
     assert results == [CallResult({}, None, reason)]
 
 
-def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
+def test_a_reason_is_cut_to_what_can_be_read(tmp_path):
     wordy = own(tmp_path, "def score(sample): raise OSError('word ' * 100_000)\n")
     _, (result,), _ = answer(load(wordy), "x")
     assert result.error.startswith("OSError: word word")
@@ -72,7 +71,7 @@ def test_a_reason_is_cut_to_what_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("generator", ["random", "numpy.random"])
-def test_draws_from_a_global_generator_depend_on_the_sample_alone(tmp_path: Path, generator: str) -> None:
+def test_draws_from_a_global_generator_depend_on_the_sample_alone(tmp_path, generator):
     drawing = own(tmp_path, f"import random, numpy\ndef score(sample): return {generator}.random()\n")
     _, results, _ = answer(load(drawing), "x", "y", "x")
     first, other, again = (result.components["overall"] for result in results)

@@ -11,12 +11,12 @@ from tests.shared_engines import ended_with_the_folder
 
 
 @pytest.fixture(scope="session")
-def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def tiny_folders(tmp_path_factory) -> dict[str, Path]:
     return build_folders(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
-def running(request: pytest.FixtureRequest, tiny_folders: dict[str, Path]) -> Iterator[Running]:
+def running(request, tiny_folders) -> Iterator[Running]:
     """pytest runs the tests of a family one after the other, whatever their modules."""
     policy = load_tiny_policy(request.param, tiny_folders[request.param])
     engine = start_vllm(policy)
@@ -27,7 +27,7 @@ def running(request: pytest.FixtureRequest, tiny_folders: dict[str, Path]) -> It
 
 
 @pytest.fixture
-def synced(running: Running) -> Running:
+def synced(running) -> Running:
     """The engine with the policy's own weights, whatever an earlier test loaded."""
     running.sync()
     return running

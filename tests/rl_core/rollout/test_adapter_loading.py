@@ -2,7 +2,6 @@
 before those that share engines, which it could not have beside its own."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ LORA = LoraConfig(rank=3, alpha=5.0, generator_weights="separate")
     scope="module",
     params=[family if family == "qwen2_5_vl" else pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES],
 )
-def adapted(request: pytest.FixtureRequest, tiny_folders: dict[str, Path]) -> Iterator[Running]:
+def adapted(request, tiny_folders) -> Iterator[Running]:
     policy = load_tiny_policy(request.param, tiny_folders[request.param])
     attach_lora(policy.model, LORA, run_seed=1)
     engine = start_vllm(policy, lora=LORA)
@@ -59,7 +58,7 @@ def gap(adapted: Running) -> float:
     )
 
 
-def test_adapters_are_loaded_beside_weights_that_stay(adapted: Running) -> None:
+def test_adapters_are_loaded_beside_weights_that_stay(adapted):
     engine, model = adapted.engine, adapted.policy.model
     with pytest.raises(AssertionError, match="and loaded"):
         engine.load_adapters(named_adapters(model), policy_version=1)
@@ -76,7 +75,7 @@ def test_adapters_are_loaded_beside_weights_that_stay(adapted: Running) -> None:
     assert gap(adapted) < 5e-5
 
 
-def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(adapted: Running) -> None:
+def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(adapted):
     model = adapted.policy.model
     adapted.engine.load_weights(named_hf_weights(model, merged=False), policy_version=3)
     (name, matrix), *others = named_adapters(model)

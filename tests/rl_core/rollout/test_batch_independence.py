@@ -24,7 +24,7 @@ Rollouts = dict[RolloutKey, Rollout]
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wide(tmp_path_factory) -> Path:
     sizes = {"hidden_size": 1024, "num_heads": 8, "num_key_value_heads": 4, "intermediate_size": 2816, "num_layers": 1}
     return build_folder(tmp_path_factory.mktemp("wide") / "model", "qwen2_5_vl", **sizes)
 
@@ -54,7 +54,7 @@ def leave_early(running: Running, requests: Sequence[GenerationRequest]) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_float32_rollout_depends_on_its_request_alone(wide: Path, threads: int) -> None:
+def test_a_float32_rollout_depends_on_its_request_alone(wide, threads):
     with engine_of(wide, threads=threads) as running:
         requests = make_requests(running.policy.prompts(), 8)
         together = sampled(running, requests)
@@ -67,7 +67,7 @@ def test_a_float32_rollout_depends_on_its_request_alone(wide: Path, threads: int
         assert_same_rollouts(sampled(fewer_at_a_time, requests), together)
 
 
-def test_in_bfloat16_the_rollouts_of_a_call_depend_on_its_requests_alone(wide: Path) -> None:
+def test_in_bfloat16_the_rollouts_of_a_call_depend_on_its_requests_alone(wide):
     """On what came before they would depend if prompts stayed in the cache: fewer rows would be computed."""
     with engine_of(wide, dtype="bfloat16") as running:
         requests = make_requests(running.policy.prompts(), 8)

@@ -3,7 +3,6 @@
 import os
 import pickle
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from rl_core.device import CPU_ENGINE, takes_cpu_code
 from rl_core.rollout.cpu import float32_logits
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from tests.processes import printed_by
-from tests.rl_core.rollout.engines import Running, assert_same_rollouts, make_requests, training_sampling
+from tests.rl_core.rollout.engines import assert_same_rollouts, make_requests, training_sampling
 
 WITHOUT = """
 import pickle, sys
@@ -33,7 +32,7 @@ running.engine.close()
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
-def test_switched_off_the_engine_samples_the_same(running: Running, tmp_path: Path) -> None:
+def test_switched_off_the_engine_samples_the_same(running, tmp_path):
     """In a process of its own, because this one has an engine already."""
     found = tmp_path / "rollouts"
     environment = os.environ | {CPU_ENGINE: "0", "PYTHONPATH": ".", "PYTHONWARNINGS": "ignore"}
@@ -44,7 +43,7 @@ def test_switched_off_the_engine_samples_the_same(running: Running, tmp_path: Pa
     assert_same_rollouts(mine, pickle.loads(found.read_bytes()))
 
 
-def test_a_switch_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_is_0_or_1(monkeypatch):
     assert takes_cpu_code(CPU_ENGINE)
     monkeypatch.setenv(CPU_ENGINE, "0")
     assert not takes_cpu_code(CPU_ENGINE)
@@ -60,9 +59,7 @@ def test_a_started_engine_takes_the_float32_logits() -> None:
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
-def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(
-    synced: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(synced, monkeypatch):
     """Their seeds, positions and blocks too: the rollouts are those of a large cache."""
     scheduler = synced.engine._engine.engine_core.engine_core.scheduler
     assert type(scheduler) is DecodeScheduler

@@ -11,7 +11,7 @@ from rl_core.rollout.cpu import float32_logits
 
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 7])
-def test_the_logits_are_those_of_vllm(rows: int, has_bias: bool) -> None:
+def test_the_logits_are_those_of_vllm(rows, has_bias):
     generator = torch.Generator().manual_seed(rows)
     hidden, weight = (torch.randn(count, 64, generator=generator).bfloat16() for count in (rows, 5001))
     bias = torch.randn(5001, generator=generator).bfloat16() if has_bias else None

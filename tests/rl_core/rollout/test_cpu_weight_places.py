@@ -30,7 +30,7 @@ def _numbers(model: nn.Module) -> dict[str, torch.Tensor]:
     return numbers
 
 
-def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running: Running) -> None:
+def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running):
     running.sync()
     model, first = _model_in_vllm(running), perturbed(running.policy.model, scale=0.5)
     before = _numbers(model)
@@ -48,7 +48,7 @@ def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running: R
 
 
 @pytest.mark.parametrize("running", ["qwen2_5"], indirect=True)
-def test_a_weight_of_another_shape_is_refused(running: Running) -> None:
+def test_a_weight_of_another_shape_is_refused(running):
     running.sync()
     (name, weight), *others = named_hf_weights(running.policy.model)
     with pytest.raises(ValueError, match=rf"{name} has the shape"):
@@ -75,7 +75,7 @@ def _recorded(load: Load) -> tuple[nn.Module, CopyRecorder]:
     return model, recorder
 
 
-def test_stacked_weights_are_copied_to_their_rows() -> None:
+def test_stacked_weights_are_copied_to_their_rows():
     model, recorder = _recorded(_stacked)
     places = WeightPlaces.proven(model, recorder)
     assert places is not None
@@ -98,11 +98,11 @@ def _twice(model: nn.Module, name: str, weight: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("load", [_scaled, _in_part, _twice])
-def test_a_load_that_is_more_than_copies_of_whole_weights_proves_no_places(load: Load) -> None:
+def test_a_load_that_is_more_than_copies_of_whole_weights_proves_no_places(load):
     assert WeightPlaces.proven(*_recorded(load)) is None
 
 
-def test_a_layer_that_vllm_changes_in_an_unknown_way_proves_no_places() -> None:
+def test_a_layer_that_vllm_changes_in_an_unknown_way_proves_no_places():
     model, recorder = _recorded(_stacked)
     model.joined.quant_method = object()
     assert WeightPlaces.proven(model, recorder) is None

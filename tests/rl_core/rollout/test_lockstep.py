@@ -1,12 +1,10 @@
 """Ranks that hold a generator together end every generation after the same step, whoever of them ends it."""
 
-from pathlib import Path
-
 from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.rollout.lockstep_ranks import generate_together
 
 
-def test_two_generators_of_two_ranks_stay_in_step_whatever_ends_a_generation(tmp_path: Path) -> None:
+def test_two_generators_of_two_ranks_stay_in_step_whatever_ends_a_generation(tmp_path):
     found = run_ranks(generate_together, tmp_path, size=4)
     assert [of_rank["is first"] for of_rank in found] == [True, False, True, False]
     assert found[0]["topology"] == "4 workers, 4 on each machine, sharding full, 2 for each generator"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def found(tiny_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(tiny_folders, tmp_path_factory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("pretended") / "found.json"
     module = "tests.rl_core.rollout.pretended_cuda"
     command = [sys.executable, "-m", module, str(tiny_folders["qwen2_5_vl"]), str(file)]
@@ -31,7 +31,7 @@ def found(tiny_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
         ("two ranks", "FLASH_ATTN", "RanksExecutor"),
     ],
 )
-def test_what_vllm_chooses(found: dict[str, Any], case: str, attention: str, executor: str) -> None:
+def test_what_vllm_chooses(found, case, attention, executor):
     assert found[case] == {
         "second runner": True,
         "asynchronous": True,
@@ -45,6 +45,6 @@ def test_what_vllm_chooses(found: dict[str, Any], case: str, attention: str, exe
     }
 
 
-def test_an_engine_starts_until_it_asks_for_the_card(found: dict[str, Any]) -> None:
+def test_an_engine_starts_until_it_asks_for_the_card(found):
     """Past vLLM's checks of its arguments, logits processors included, and past the import of worker and runner."""
     assert found["end"].startswith("init_device: ") and "0 devices" in found["end"], found["end"]

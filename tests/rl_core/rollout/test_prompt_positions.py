@@ -8,7 +8,7 @@ from vllm.v1.core.sched.output import NewRequestData
 from vllm.v1.request import Request
 
 from rl_core.rollout.prompt_positions import LastAnswer
-from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
+from tests.rl_core.rollout.engines import make_requests, training_sampling
 
 
 def _compute(tokens: list[int], features: list[object]) -> tuple[torch.Tensor, int]:
@@ -20,7 +20,7 @@ def _image(uid: str, offset: int) -> MultiModalFeatureSpec:
     return MultiModalFeatureSpec(data=None, modality="image", identifier=uid, mm_position=place)
 
 
-def test_only_the_same_tokens_and_images_get_the_last_answer() -> None:
+def test_only_the_same_tokens_and_images_get_the_last_answer():
     remembered, tokens = LastAnswer(_compute), [1, 2]
     questions = [
         (tokens, [_image("a", 0)]),
@@ -38,7 +38,7 @@ def test_only_the_same_tokens_and_images_get_the_last_answer() -> None:
     assert remembered.computed == 6, "the second and the last question repeat the one before"
 
 
-def test_requests_share_the_answer_though_each_adds_its_samples_to_a_list_of_its_own() -> None:
+def test_requests_share_the_answer_though_each_adds_its_samples_to_a_list_of_its_own():
     """As the second model runner asks: with all tokens that a request has when it begins."""
     remembered, prompt = LastAnswer(_compute), [1, 2]
     for number in range(3):
@@ -51,7 +51,7 @@ def test_requests_share_the_answer_though_each_adds_its_samples_to_a_list_of_its
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl", "qwen3_vl"], indirect=True)
-def test_the_requests_of_a_prompt_ask_once(running: Running) -> None:
+def test_the_requests_of_a_prompt_ask_once(running):
     running.sync()
     (answers,) = running.engine._engine.apply_model(lambda model: model.get_mrope_input_positions)
     before, prompts = answers.computed, running.policy.prompts()

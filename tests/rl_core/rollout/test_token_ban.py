@@ -18,7 +18,7 @@ def _logits() -> torch.Tensor:
     return torch.randn(5, 20, generator=torch.Generator().manual_seed(1))
 
 
-def test_a_ban_is_the_bias_of_every_request() -> None:
+def test_a_ban_is_the_bias_of_every_request():
     cpu = torch.device("cpu")
     parameters = SamplingParams(logit_bias=dict.fromkeys(BANNED, BANNED_LOGIT_BIAS))
     theirs = LogitBiasLogitsProcessor(None, cpu, False)
@@ -30,7 +30,7 @@ def test_a_ban_is_the_bias_of_every_request() -> None:
     assert not ours.is_argmax_invariant(), "greedy sampling is banned from them too"
 
 
-def test_both_of_vllms_model_runners_take_it() -> None:
+def test_both_of_vllms_model_runners_take_it():
     ban = token_ban(BANNED)
     assert issubclass(ban, FirstRunnersProcessor)
     assert issubclass(ban, SecondRunnersProcessor)

@@ -8,14 +8,14 @@ from torch._subclasses import FakeTensorMode
 from vllm.device_allocator import AllocationData
 
 from rl_core.rollout.unnamed_memory import UnnamedMemory, is_with_weights, unnamed_pieces
-from tests.rl_core.rollout.engines import Running, make_requests, training_sampling
+from tests.rl_core.rollout.engines import make_requests, training_sampling
 
 
 def _all(address: int) -> bool:
     return True
 
 
-def test_parameters_buffers_and_memory_that_is_kept_are_left_alone() -> None:
+def test_parameters_buffers_and_memory_that_is_kept_are_left_alone():
     model = torch.nn.BatchNorm1d(2)
     dropped, kept, view = torch.ones(3), torch.ones(3), model.weight.detach()[1:]
     with FakeTensorMode():
@@ -27,7 +27,7 @@ def test_parameters_buffers_and_memory_that_is_kept_are_left_alone() -> None:
     assert [piece.data_ptr() for piece in found] == [dropped.data_ptr()]
 
 
-def test_only_what_was_made_with_the_weights_is_dropped() -> None:
+def test_only_what_was_made_with_the_weights_is_dropped():
     allocations = {
         start: AllocationData(handle=(0, 100, start, 0), tag=tag)
         for start, tag in [(500, "weights"), (100, "weights"), (200, "kv_cache"), (300, "runtime")]
@@ -38,7 +38,7 @@ def test_only_what_was_made_with_the_weights_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("running", ["qwen3_vl"], indirect=True)
-def test_an_engine_generates_as_before(running: Running) -> None:
+def test_an_engine_generates_as_before(running):
     """Qwen3-VL adds the features of images to its first layers from a buffer without a name, which must be zero for
     every other token. A batch with images would set it to zero for a batch without."""
     running.sync()

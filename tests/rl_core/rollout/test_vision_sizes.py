@@ -18,7 +18,7 @@ PUBLISHED_VIDEO = {"shortest_edge": 4096, "longest_edge": 25_165_824}
 
 
 @pytest.fixture(params=["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
-def folder(request: pytest.FixtureRequest, tiny_folders: dict[str, Path], tmp_path: Path) -> Path:
+def folder(request, tiny_folders, tmp_path) -> Path:
     """A tiny model whose processor lets through as much as those of the published ones."""
     copy = tmp_path / request.param
     shutil.copytree(tiny_folders[request.param], copy)
@@ -33,7 +33,7 @@ def folder(request: pytest.FixtureRequest, tiny_folders: dict[str, Path], tmp_pa
 
 @pytest.mark.parametrize("videos", [0, 1])
 @pytest.mark.parametrize("prompt", [60, 3000, 9000])
-def test_vllm_tries_what_a_forward_pass_can_have(folder: Path, prompt: int, videos: int) -> None:
+def test_vllm_tries_what_a_forward_pass_can_have(folder, prompt, videos):
     arguments = small_arguments(folder, dtype="bfloat16", max_prompt_length=prompt, videos_per_prompt=videos)
     budget = MultiModalBudget(arguments.create_engine_config(), MULTIMODAL_REGISTRY)
     tried = budget.get_dummy_encoder_profile_inputs()
@@ -49,7 +49,7 @@ def _patches(item: Any) -> int:
 
 
 @pytest.mark.parametrize("longest_prompt", [6553, 9000, 16_384])
-def test_what_a_processor_scales_because_of_a_larger_limit_is_too_long_for_a_prompt(longest_prompt: int) -> None:
+def test_what_a_processor_scales_because_of_a_larger_limit_is_too_long_for_a_prompt(longest_prompt):
     """So the limit changes no prompt: it is at or above the processor's own, or no image that it concerns is used."""
     unit, side = 28, 28 * 300
     for limit in np.geomspace(5 * longest_prompt // 4, 80_000, 9).astype(int) * unit**2:

@@ -1,7 +1,6 @@
 """The arguments that vLLM is started with."""
 
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -29,13 +28,13 @@ def small_arguments(folder: Path, *, ranks: GeneratorRanks = WHOLE, **changes: o
     return engine_arguments(EngineSpec(model=folder, **(settings | changes)), ranks=ranks)
 
 
-def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders: dict[str, Path]) -> None:
+def test_the_cpu_cache_holds_every_running_sequence_and_no_more(tiny_folders):
     # 100 tokens fill 4 blocks of 32. A token takes 2 layers x (key + value) x 1 head x 32 numbers of 4 bytes = 512.
     assert small_arguments(tiny_folders["qwen2_5_vl"]).kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 512
     assert small_arguments(tiny_folders["qwen3_vl"], dtype="bfloat16").kv_cache_memory_bytes == (1 + 16 * 4) * 32 * 256
 
 
-def test_ranks_that_hold_an_engine_together_share_its_cache(tiny_folders: dict[str, Path]) -> None:
+def test_ranks_that_hold_an_engine_together_share_its_cache(tiny_folders):
     """A single key/value head is on both ranks; of two heads each has one."""
     place = RankPlace(rank=1, size=4, ranks_per_node=4, meeting="tcp://127.0.0.1:1")
     ranks = GeneratorRanks(place=place, size=2, group=None)
@@ -49,18 +48,18 @@ def test_ranks_that_hold_an_engine_together_share_its_cache(tiny_folders: dict[s
     )
 
 
-def test_logits_are_float32_in_every_number_format(tiny_folders: dict[str, Path]) -> None:
+def test_logits_are_float32_in_every_number_format(tiny_folders):
     configs = [small_arguments(tiny_folders["qwen3_vl"], dtype=dtype).create_model_config() for dtype in AGREEMENT]
     assert [config.dtype for config in configs] == [torch.float32, torch.bfloat16]
     assert {config.head_dtype for config in configs} == {torch.float32}
 
 
-def test_the_configured_cache_is_the_upper_bound(tiny_folders: dict[str, Path]) -> None:
+def test_the_configured_cache_is_the_upper_bound(tiny_folders):
     config = RolloutConfig(max_response_length=60_000, max_num_seqs=512, cpu_kv_cache_gib=2)
     assert small_arguments(tiny_folders["llama"], rollout=config).kv_cache_memory_bytes == 2 * 2**30
 
 
-def test_a_whole_prompt_fits_into_one_forward(tiny_folders: dict[str, Path]) -> None:
+def test_a_whole_prompt_fits_into_one_forward(tiny_folders):
     config = RolloutConfig(max_response_length=4000, max_num_seqs=16)
     arguments = small_arguments(tiny_folders["llama"], rollout=config, max_prompt_length=9000)
     assert arguments.max_model_len == 13_000
@@ -69,19 +68,15 @@ def test_a_whole_prompt_fits_into_one_forward(tiny_folders: dict[str, Path]) -> 
 
 
 @pytest.mark.parametrize(("images", "limit"), [(0, 1), (1, 1), (3, 3)])
-def test_a_vision_tower_is_built_even_for_prompts_without_images(
-    images: int, limit: int, tiny_folders: dict[str, Path]
-) -> None:
+def test_a_vision_tower_is_built_even_for_prompts_without_images(images, limit, tiny_folders):
     arguments = small_arguments(tiny_folders["qwen2_vl"], images_per_prompt=images)
     assert arguments.limit_mm_per_prompt == {"image": limit, "video": 0}
 
 
-def test_seeds_beyond_32_bits_are_folded(tiny_folders: dict[str, Path]) -> None:
+def test_seeds_beyond_32_bits_are_folded(tiny_folders):
     assert small_arguments(tiny_folders["llama"]).seed == 3
 
 
 @pytest.mark.parametrize(("setting", "eager"), [("auto", True), (True, True), (False, False)])
-def test_on_a_cpu_nothing_is_compiled_unless_told(
-    setting: bool | Literal["auto"], eager: bool, tiny_folders: dict[str, Path]
-) -> None:
+def test_on_a_cpu_nothing_is_compiled_unless_told(setting, eager, tiny_folders):
     assert small_arguments(tiny_folders["llama"], rollout=RolloutConfig(enforce_eager=setting)).enforce_eager is eager

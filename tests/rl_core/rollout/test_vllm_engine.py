@@ -16,7 +16,6 @@ from tests.rl_core.rollout.engines import (
     MAX_RESPONSE_LENGTH,
     QUESTION,
     DrawnImages,
-    Running,
     assert_first_tokens_follow_the_distribution,
     assert_same_rollouts,
     make_requests,
@@ -31,7 +30,7 @@ only_qwen2_5_vl = pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=Tr
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_log_probs_are_those_of_transformers(synced: Running, temperature: float) -> None:
+def test_log_probs_are_those_of_transformers(synced, temperature):
     prompts = {prompt.uid: prompt for prompt in synced.policy.prompts()}
     rollouts = synced.generate(make_requests(list(prompts.values()), 4), training_sampling(temperature))
     assert len(rollouts) == 4 * len(prompts)
@@ -43,7 +42,7 @@ def test_log_probs_are_those_of_transformers(synced: Running, temperature: float
         assert rollout.policy_version == 1
 
 
-def test_greedy_responses_are_those_of_transformers(synced: Running) -> None:
+def test_greedy_responses_are_those_of_transformers(synced):
     policy = synced.policy
     pixels = PixelCache(policy.processor, DrawnImages())
     tokenizer = policy.processor.tokenizer if policy.has_vision else policy.processor
@@ -65,7 +64,7 @@ def test_greedy_responses_are_those_of_transformers(synced: Running) -> None:
         np.testing.assert_allclose(rollout.log_probs, log_probs, rtol=0, atol=2e-5)
 
 
-def test_every_single_weight_reaches_the_engine(synced: Running) -> None:
+def test_every_single_weight_reaches_the_engine(synced):
     requests = make_requests(synced.policy.prompts()[-1:], 1)
     own = dict(named_hf_weights(synced.policy.model))
     (before,) = synced.generate(requests, ONE_TOKEN).values()
@@ -77,7 +76,7 @@ def test_every_single_weight_reaches_the_engine(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_a_rollout_depends_on_its_request_alone(synced: Running) -> None:
+def test_a_rollout_depends_on_its_request_alone(synced):
     # Only long sequences tempt the attention kernel to share one of them between threads.
     long = [synced.policy.prompt(f"long {n}", ["84x84-1"], question=QUESTION * n) for n in (8, 16, 26)]
     requests = make_requests([*synced.policy.prompts(), *long], 8)
@@ -90,12 +89,12 @@ def test_a_rollout_depends_on_its_request_alone(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_sampling_follows_the_distribution(synced: Running) -> None:
+def test_sampling_follows_the_distribution(synced):
     assert_first_tokens_follow_the_distribution(synced.engine, synced.policy)
 
 
 @only_qwen2_5_vl
-def test_a_banned_token_is_never_sampled_however_likely(synced: Running) -> None:
+def test_a_banned_token_is_never_sampled_however_likely(synced):
     prompt = synced.policy.prompt("one image", ["84x84-1"])
     image_pad = synced.policy.model.config.image_token_id
     own = dict(named_hf_weights(synced.policy.model))
@@ -111,7 +110,7 @@ def test_a_banned_token_is_never_sampled_however_likely(synced: Running) -> None
 
 
 @only_qwen2_5_vl
-def test_rollouts_are_yielded_as_they_finish(synced: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollouts_are_yielded_as_they_finish(synced, monkeypatch):
     steps = 0
     core = synced.engine._engine.engine_core
     step = core.get_output
@@ -129,7 +128,7 @@ def test_rollouts_are_yielded_as_they_finish(synced: Running, monkeypatch: pytes
 
 
 @only_qwen2_5_vl
-def test_responses_end_at_a_stop_token_or_at_the_limit(synced: Running) -> None:
+def test_responses_end_at_a_stop_token_or_at_the_limit(synced):
     stops = synced.policy.stop_ids
     rollouts = synced.generate(make_requests(synced.policy.prompts(), 40), training_sampling())
     for rollout in rollouts.values():
@@ -140,7 +139,7 @@ def test_responses_end_at_a_stop_token_or_at_the_limit(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_an_iteration_left_early_leaves_nothing_behind(synced: Running) -> None:
+def test_an_iteration_left_early_leaves_nothing_behind(synced):
     requests = make_requests(synced.policy.prompts(), 8)
     tally = TALLY.copy()
     before = synced.generate(requests, training_sampling())
@@ -156,7 +155,7 @@ def test_an_iteration_left_early_leaves_nothing_behind(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_a_second_generation_or_a_load_within_a_running_one_is_refused(synced: Running) -> None:
+def test_a_second_generation_or_a_load_within_a_running_one_is_refused(synced):
     requests = make_requests(synced.policy.prompts(), 8)
     stream = synced.engine.generate(requests, training_sampling())
     next(stream)
@@ -168,7 +167,7 @@ def test_a_second_generation_or_a_load_within_a_running_one_is_refused(synced: R
 
 
 @only_qwen2_5_vl
-def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(synced: Running) -> None:
+def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(synced):
     requests = make_requests(synced.policy.prompts(), 2)
     before = synced.generate(requests, training_sampling())
     weights = dict(named_hf_weights(synced.policy.model))
@@ -184,7 +183,7 @@ def test_a_load_that_is_not_whole_is_refused_and_blocks_generation(synced: Runni
 
 
 @only_qwen2_5_vl
-def test_a_prompt_whose_images_do_not_fit_is_named(synced: Running) -> None:
+def test_a_prompt_whose_images_do_not_fit_is_named(synced):
     fitting = synced.policy.prompt("one image", ["84x84-1"])
     cases = {
         "tokens": (fitting, {"token_ids": np.delete(fitting.token_ids, 5)}, "tokens for the trainer and"),
@@ -199,7 +198,7 @@ def test_a_prompt_whose_images_do_not_fit_is_named(synced: Running) -> None:
 
 
 @only_qwen2_5_vl
-def test_evaluation_may_filter_candidates(synced: Running) -> None:
+def test_evaluation_may_filter_candidates(synced):
     requests = make_requests(synced.policy.prompts(), 2)
     greedy = synced.generate(requests, GREEDY)
     sampling = Sampling(temperature=0.6, max_tokens=MAX_RESPONSE_LENGTH, top_p=1e-6)

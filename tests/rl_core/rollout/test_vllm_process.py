@@ -13,7 +13,7 @@ from rl_core.rollout.vllm_process import contained_start, prepare_process
 from tests.processes import printed_by
 
 
-def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "libmine.so")
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
     with contained_start():
@@ -25,13 +25,13 @@ def test_a_started_engine_leaves_the_process_as_it_was(monkeypatch: pytest.Monke
     assert os.environ["LD_PRELOAD"] == "libmine.so"
 
 
-def test_a_start_collects_no_garbage_among_what_was_there_before() -> None:
+def test_a_start_collects_no_garbage_among_what_was_there_before():
     with contained_start():
         assert gc.get_freeze_count() > 10_000, "the modules of pytest and torch"
         assert len(gc.get_objects()) < 1_000
 
 
-def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatch):
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     logger = logging.getLogger("vllm")
     monkeypatch.setattr(logger, "level", logging.NOTSET)
@@ -43,7 +43,7 @@ def test_vllm_runs_in_this_process_and_is_quiet_unless_somebody_asked(monkeypatc
     assert logger.level == logging.INFO
 
 
-def test_triton_multiplies_float32_without_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_multiplies_float32_without_tf32(monkeypatch):
     """Triton reads the setting when it compiles a kernel; `tl.dot` takes TF32 where nothing else is said."""
     triton_knobs = pytest.importorskip("triton.knobs")
     monkeypatch.delenv("TRITON_F32_DEFAULT", raising=False)
@@ -77,7 +77,7 @@ def listened(variables: dict[str, str]) -> list[str]:
     return printed_by(LISTENING, variables=plain | variables).split()
 
 
-def test_process_groups_listen_on_loopback_or_where_they_are_told() -> None:
+def test_process_groups_listen_on_loopback_or_where_they_are_told():
     assert listened({}) == ["127.0.0.1"]
     for name, address in interfaces()[:1]:
         assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.rl_core.rollout.engines import DrawnImages, Running
+from tests.rl_core.rollout.engines import DrawnImages
 
 VISION_FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl")
 
 
 @pytest.mark.parametrize("running", VISION_FAMILIES, indirect=True)
-def test_patches_tokens_and_places_are_those_of_vllms_processor(running: Running) -> None:
+def test_patches_tokens_and_places_are_those_of_vllms_processor(running):
     """A size that is not a multiple of the patches is scaled, which both must do in the same way."""
     ours = running.engine._running._prompts
     for images in (["84x84-1"], ["84x84-2", "56x140-3"], ["75x101-4", "84x84-1"]):
@@ -36,7 +36,7 @@ def test_patches_tokens_and_places_are_those_of_vllms_processor(running: Running
 
 
 @pytest.mark.parametrize("running", ["llama"], indirect=True)
-def test_a_text_prompt_is_given_as_its_tokens(running: Running) -> None:
+def test_a_text_prompt_is_given_as_its_tokens(running):
     prompt = running.policy.prompt("text")
     found = running.engine._running._prompts.render(prompt)
     assert found == {"type": "token", "prompt_token_ids": prompt.token_ids.tolist()}

@@ -1,7 +1,5 @@
 """Strict weight names."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -20,7 +18,7 @@ def _weights(*names: str) -> list[tuple[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_expected_names_are_those_that_the_trainer_gives(family: str, tiny_folders: dict[str, Path]) -> None:
+def test_the_expected_names_are_those_that_the_trainer_gives(family, tiny_folders):
     policy = load_tiny_policy(family, tiny_folders[family])
     names = expected_weight_names(policy.folder)
     assert names == {name for name, _ in named_hf_weights(policy.model)}
@@ -28,7 +26,7 @@ def test_the_expected_names_are_those_that_the_trainer_gives(family: str, tiny_f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_expected_adapters_are_those_that_the_trainer_gives(family: str, tiny_folders: dict[str, Path]) -> None:
+def test_the_expected_adapters_are_those_that_the_trainer_gives(family, tiny_folders):
     lora = LoraConfig(rank=2, target_modules=("q_proj", "down_proj"))
     policy = load_tiny_policy(family, tiny_folders[family])
     names = expected_weight_names(policy.folder)
@@ -39,14 +37,14 @@ def test_the_expected_adapters_are_those_that_the_trainer_gives(family: str, tin
     assert len(adapters) == 2 * 2 * 2  # matrices x layers x blocks
 
 
-def test_complete_weights_pass_unchanged() -> None:
+def test_complete_weights_pass_unchanged():
     given = _weights("b.weight", "a.bias", "a.weight")
     strict = StrictWeights(given, expected=EXPECTED)
     assert list(strict) == given
     strict.check()
 
 
-def test_every_wrong_name_is_told_and_held_back() -> None:
+def test_every_wrong_name_is_told_and_held_back():
     strict = StrictWeights(_weights("a.weight", "c.weight", "a.weight", "b.weight"), expected=EXPECTED)
     assert [name for name, _ in strict] == ["a.weight", "b.weight"]
     with pytest.raises(ValueError) as error:

@@ -7,7 +7,7 @@ from tests.rl_core.data.samples import local, png_bytes
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     for number, name in enumerate(
         ("dog/2.png", "cat/1.PNG", "dog/1.png", "cat/notes.txt", "cat/.hidden.png", "empty/x")
     ):

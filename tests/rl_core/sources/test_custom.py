@@ -25,7 +25,7 @@ Written = Callable[..., CustomSource]
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Written:
+def written(tmp_path) -> Written:
     """`written(text, **settings)`: a source of the function `rows` of a file with this text, each in its own folder."""
     folders = iter(range(100))
 
@@ -42,7 +42,7 @@ def problems(source: CustomSource) -> list[tuple[str, str]]:
     return [(problem.where, problem.what) for problem in (*source.problems(), *source.trial_problems())]
 
 
-def test_a_function_yields_rows_with_its_arguments(written: Written) -> None:
+def test_a_function_yields_rows_with_its_arguments(written):
     reader = written(SUMS, kwargs={"count": 2, "start": 5}).open()
     first, second = reader
     assert (first, second.index) == (next(iter(reader)), 1), "from the first row each time"
@@ -50,7 +50,7 @@ def test_a_function_yields_rows_with_its_arguments(written: Written) -> None:
     assert (first.data_source, reader.name, reader.row_count) == ("rows", "rows", None)
 
 
-def test_a_class_may_stand_in_its_place_and_knows_its_number(written: Written) -> None:
+def test_a_class_may_stand_in_its_place_and_knows_its_number(written):
     text = """
 class Sums:
     made = 0
@@ -68,7 +68,7 @@ class Sums:
     assert written(text, name="Sums", kwargs={"count": 4}, limit=3).open().row_count == 3
 
 
-def test_columns_images_and_numbers_of_numpy_are_read_as_in_a_table(written: Written, tmp_path: Path) -> None:
+def test_columns_images_and_numbers_of_numpy_are_read_as_in_a_table(written, tmp_path):
     text = """
 import numpy as np
 from PIL import Image
@@ -90,7 +90,7 @@ def rows():
     assert elsewhere.images == (tmp_path / "neighbour.png",)
 
 
-def test_a_row_that_cannot_be_used_is_counted_and_named(written: Written) -> None:
+def test_a_row_that_cannot_be_used_is_counted_and_named(written):
     text = """
 class Odd(dict):
     def items(self):
@@ -135,7 +135,7 @@ def rows():
         ("class rows:\n    __len__ = __iter__ = lambda self: 1 / 0\n", "ZeroDivisionError"),
     ],
 )  # fmt: skip
-def test_what_a_users_code_raises_names_the_row_and_the_line(written: Written, text: str, words: str) -> None:
+def test_what_a_users_code_raises_names_the_row_and_the_line(written, text, words):
     source = written(text)
     with pytest.raises(ValueError) as raised:
         list(source.open())
@@ -148,7 +148,7 @@ def test_what_a_users_code_raises_names_the_row_and_the_line(written: Written, t
 ENDLESS = "import itertools\ndef rows():\n    return ({'problem': f'{n}?', 'answer': n} for n in itertools.count())\n"
 
 
-def test_a_source_without_end_has_a_limit(written: Written) -> None:
+def test_a_source_without_end_has_a_limit(written):
     assert len(list(written(ENDLESS, limit=5).open())) == 5
     assert len(list(written(SUMS + "    raise OSError\n", limit=3).open())) == 3, "it is asked for no row more"
     assert written(ENDLESS, limit=5).first_rows(2).limit == written(ENDLESS).first_rows(2).limit == 2
@@ -172,16 +172,14 @@ def test_a_source_without_end_has_a_limit(written: Written) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_known_before_a_run_starts(
-    written: Written, text: str, settings: dict[str, Any], found: list[tuple[str, str]]
-) -> None:
+def test_what_is_wrong_is_known_before_a_run_starts(written, text, settings, found):
     named = problems(written(text, **settings))
     assert [key for key, _ in named] == [key for key, _ in found]
     for (_, what), (_, words) in zip(named, found, strict=True):
         assert words in what
 
 
-def test_nothing_runs_where_a_plan_looks(written: Written, tmp_path: Path) -> None:
+def test_nothing_runs_where_a_plan_looks(written, tmp_path):
     source = written(f"open({str(tmp_path / 'ran')!r}, 'w')\n{SUMS}")
     glance = source.glance()
     assert (glance.rows, glance.names, glance.columns) == (None, {"rows"}, None)
@@ -191,7 +189,7 @@ def test_nothing_runs_where_a_plan_looks(written: Written, tmp_path: Path) -> No
     assert (tmp_path / "ran").exists(), "a run does try it"
 
 
-def test_the_fingerprint_is_the_code_and_its_arguments(written: Written, tmp_path: Path) -> None:
+def test_the_fingerprint_is_the_code_and_its_arguments(written, tmp_path):
     before = written(SUMS).fingerprint()
     assert written(SUMS).fingerprint() == before == written(SUMS, media_dir=str(tmp_path)).fingerprint()
     others = [
@@ -210,7 +208,7 @@ def test_the_fingerprint_is_the_code_and_its_arguments(written: Written, tmp_pat
     assert len(set(prints)) == len(prints)
 
 
-def test_the_function_itself_says_what_else_the_rows_depend_on(written: Written, tmp_path: Path) -> None:
+def test_the_function_itself_says_what_else_the_rows_depend_on(written, tmp_path):
     data = tmp_path / "data.txt"
     data.write_text("1")
     source = written(
@@ -230,7 +228,7 @@ def test_the_function_itself_says_what_else_the_rows_depend_on(written: Written,
         written(SUMS + "def fingerprint(): return 3\n").fingerprint()
 
 
-def test_a_function_of_an_installed_package(tmp_path: Path) -> None:
+def test_a_function_of_an_installed_package(tmp_path):
     package = tmp_path / "installed_of_mine"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -252,6 +250,6 @@ class Elsewhere:
         return Path("/kept") / path
 
 
-def test_a_file_that_is_read_elsewhere_keeps_its_media_folder() -> None:
+def test_a_file_that_is_read_elsewhere_keeps_its_media_folder():
     located = CustomSource(type="custom", function="own/sums.py:rows").located(Elsewhere())
     assert (located.function, located.media_dir) == ("/kept/own/sums.py:rows", "/begun/own")

@@ -36,7 +36,7 @@ def values(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("layout", [{}, {"indent": 2}, {"ensure_ascii": False}])
-def test_an_array_gives_its_objects(tmp_path: Path, layout: dict[str, Any]) -> None:
+def test_an_array_gives_its_objects(tmp_path, layout):
     path = write_json(tmp_path / "rows.json", ROWS, **layout)
     assert values(path) == ROWS
     first, second = local(path).open()
@@ -44,19 +44,19 @@ def test_an_array_gives_its_objects(tmp_path: Path, layout: dict[str, Any]) -> N
     assert (first.answer, first.origin, second.origin) == (2, "rows.json row 0", "rows.json row 1")
 
 
-def test_json_may_hold_an_object_a_line(tmp_path: Path) -> None:
+def test_json_may_hold_an_object_a_line(tmp_path):
     path = tmp_path / "rows.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     assert values(path) == ROWS
 
 
-def test_tabs_separate_the_values_of_a_tsv(tmp_path: Path) -> None:
+def test_tabs_separate_the_values_of_a_tsv(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text('problem\tanswer\n"1, 2\tand 3?"\t6\n')
     assert values(path) == [{"problem": "1, 2\tand 3?", "answer": 6}]
 
 
-def test_a_csv_gives_values_of_the_kind_of_their_column(tmp_path: Path) -> None:
+def test_a_csv_gives_values_of_the_kind_of_their_column(tmp_path):
     assert values(write_csv(tmp_path / "rows.csv", ROWS)) == ROWS
 
 
@@ -78,13 +78,13 @@ def test_a_csv_gives_values_of_the_kind_of_their_column(tmp_path: Path) -> None:
         (["4.0", "2.5"], [4.0, 2.5]),
     ],
 )
-def test_no_value_loses_anything_to_its_columns_kind(tmp_path: Path, column: list[str], read: list[Any]) -> None:
+def test_no_value_loses_anything_to_its_columns_kind(tmp_path, column, read):
     path = write_csv(tmp_path / "rows.csv", [{"problem": "?", "answer": text} for text in column])
     assert [row["answer"] for row in values(path)] == read
     assert list(map(type, (row["answer"] for row in values(path)))) == list(map(type, read))
 
 
-def test_rows_are_those_of_the_library_that_easyr1_reads_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_those_of_the_library_that_easyr1_reads_with(tmp_path, monkeypatch):
     import datasets
 
     rows = [{name: value for name, value in row.items() if name != "note"} for row in ROWS]
@@ -96,7 +96,7 @@ def test_rows_are_those_of_the_library_that_easyr1_reads_with(tmp_path: Path, mo
         assert values(path) == theirs.to_list()
 
 
-def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:
+def test_bad_rows_of_an_array_cost_themselves(tmp_path):
     path = tmp_path / "rows.json"
     good = b'{"problem": "?", "answer": 1}'
     path.write_bytes(b"[" + b",".join([good, b"7", b'{"answer": 1, "answer": 2}', b'{"problem": "\xff"}', good]) + b"]")
@@ -108,7 +108,7 @@ def test_bad_rows_of_an_array_cost_themselves(tmp_path: Path) -> None:
     assert "not UTF-8" in reasons[2]
 
 
-def test_bad_lines_of_a_csv_cost_themselves(tmp_path: Path) -> None:
+def test_bad_lines_of_a_csv_cost_themselves(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(b"\xef\xbb\xbfproblem,answer\r\na,1\r\n\r\nb,2,3\r\n\xff,4\r\nc,5\r\n")
     rows = list(local(path).open())
@@ -136,12 +136,12 @@ def test_bad_lines_of_a_csv_cost_themselves(tmp_path: Path) -> None:
         ("rows.csv", b"problem;answer\na;1\n", "no column 'problem'"),
     ],
 )
-def test_files_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_files_that_cannot_be_read_say_why(tmp_path, name, content, words):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=words):
         list(local(path).open())
 
 
-def test_every_format_of_the_config_is_a_kind_of_file_or_of_folder() -> None:
+def test_every_format_of_the_config_is_a_kind_of_file_or_of_folder():
     assert get_args(LocalSource.model_fields["format"].annotation) == ("auto", *FILE_KINDS, "geometry3k", "imagefolder")

@@ -56,7 +56,7 @@ EMPTY = [None, "", " ", [], (), {}, [""], [None], "[]", "[null]", "['']", float(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A folder in which each of PICTURES is media/<its number>."""
     place = tmp_path_factory.mktemp("rows")
     (place / "media").mkdir()
@@ -83,7 +83,7 @@ def draw_cell(draw: st.DataObject, numbers: list[int], forms: list[Callable[[int
 
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.lists(st.integers(0, len(PICTURES) - 1), max_size=3))
-def test_a_cell_shows_its_images_in_order_whatever_form_they_have(folder, draw, numbers) -> None:
+def test_a_cell_shows_its_images_in_order_whatever_form_they_have(folder, draw, numbers):
     cell = draw_cell(draw, numbers, PYTHON_FORMS, EMPTY)
     assert contents(images_in(cell, media_dir=folder)) == [PICTURES[number] for number in numbers]
     assert contents(videos_in(cell, media_dir=folder)) == [PICTURES[number] for number in numbers]
@@ -91,7 +91,7 @@ def test_a_cell_shows_its_images_in_order_whatever_form_they_have(folder, draw, 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.lists(st.lists(st.integers(0, len(PICTURES) - 1), max_size=2), min_size=1, max_size=4))
-def test_a_row_shows_the_same_in_every_kind_of_file(folder, draw, rows) -> None:
+def test_a_row_shows_the_same_in_every_kind_of_file(folder, draw, rows):
     shown = [[PICTURES[number] for number in numbers] for numbers in rows]
     columns = Columns(images_first=True)
     for ending, forms, empty in (
@@ -123,7 +123,7 @@ def write(path: Path, cells: list[Any]) -> Path:
 
 
 @pytest.mark.parametrize("cell", EMPTY)
-def test_an_empty_cell_is_no_image(cell: Any) -> None:
+def test_an_empty_cell_is_no_image(cell):
     assert images_in(cell, media_dir=Path("/media")) == ()
 
 
@@ -142,18 +142,18 @@ def test_an_empty_cell_is_no_image(cell: Any) -> None:
         ([[[[[[[[[["a.png"]]]]]]]]]], "the image is list"),
     ],
 )
-def test_what_is_no_image_is_refused_in_a_short_sentence(cell: Any, reason: str) -> None:
+def test_what_is_no_image_is_refused_in_a_short_sentence(cell, reason):
     with pytest.raises(ValueError, match="image") as caught:
         images_in(cell, media_dir=Path("/media"))
     assert reason in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
-def test_a_data_url_may_be_written_without_base64() -> None:
+def test_a_data_url_may_be_written_without_base64():
     assert images_in("data:image/svg+xml,%3Csvg/%3E", media_dir=Path("/media")) == (b"<svg/>",)
 
 
-def test_only_a_path_is_named_as_one() -> None:
+def test_only_a_path_is_named_as_one():
     paths = ["a.png", "media/00000", "[draft]/a.png", "file:///data/a.png", "{a}.png"]
     assert [path_named(*media_items(path)) for path in paths] == [*paths[:3], "/data/a.png", "{a}.png"]
     for other in (packed(0), "data:image/png;base64,", "https://example.org/a.png", "x" * 300, b"png", 7):

@@ -23,7 +23,7 @@ CAT_DOG = {"A": "cat", "B": "dog"}
         ({"A": "cat", "B": "dog", "C": "", "D": float("nan")}, ("A", "B", "C", "D")),
     ],
 )
-def test_every_layout_is_read(values: dict, key: str | tuple[str, ...]) -> None:
+def test_every_layout_is_read(values, key):
     assert read_options(values, key) == CAT_DOG
 
 
@@ -40,7 +40,7 @@ def test_every_layout_is_read(values: dict, key: str | tuple[str, ...]) -> None:
         ([str(number) for number in range(27)], "there are 27 options and 26 letters"),
     ],
 )
-def test_options_that_cannot_be_asked_are_named(value: object, reason: str) -> None:
+def test_options_that_cannot_be_asked_are_named(value, reason):
     with pytest.raises(ValueError, match=reason):
         read_options({"options": value}, "options")
 
@@ -49,7 +49,7 @@ OPTIONS = st.lists(st.text("abcdefg 123", min_size=2).map(str.strip).filter(lamb
 
 
 @given(OPTIONS.filter(lambda texts: len(texts) < 27 and len(set(texts)) == len(texts)), st.data())
-def test_all_ways_to_name_an_option_give_its_letter(texts: list[str], data: st.DataObject) -> None:
+def test_all_ways_to_name_an_option_give_its_letter(texts, data):
     options = read_options({"options": texts}, "options")
     index = data.draw(st.integers(0, len(texts) - 1))
     letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
@@ -60,7 +60,7 @@ def test_all_ways_to_name_an_option_give_its_letter(texts: list[str], data: st.D
     assert right_letter(right_letter(index, options, "index"), options, "letter") == letter
 
 
-def test_several_right_options_are_all_named() -> None:
+def test_several_right_options_are_all_named():
     options = dict(zip("ABCD", ["cat", "dog", "cow", "pig"], strict=True))
     assert right_letter([2, 0], options, "index") == "A,C"
     assert [right_letter(text, options, "letter") for text in ("A,C", "ac", "A and C", "B. dog")] == ["A,C"] * 3 + ["B"]
@@ -78,6 +78,6 @@ def test_several_right_options_are_all_named() -> None:
         (True, "index", "not an index"),
     ],
 )
-def test_an_answer_that_names_no_option_is_refused(answer: object, way: str, reason: str) -> None:
+def test_an_answer_that_names_no_option_is_refused(answer, way, reason):
     with pytest.raises(ValueError, match=reason):
         right_letter(answer, CAT_DOG, way)

@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from rl_core.storage.place import Place
-from tests.rl_core.storage.servers import S3Server
 
 MAKERS: dict[str, Callable[[Path], str]] = {
     "path": lambda folder: str(folder / "share"),
@@ -19,7 +18,7 @@ MAKERS: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.fixture(params=sorted(MAKERS))
-def place(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> Place:
+def place(request, tmp_path, s3) -> Place:
     return Place.at(MAKERS[request.param](tmp_path)).below("run-1")
 
 
@@ -28,7 +27,7 @@ def sha(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("size", [0, 1, 9_000_000])
-def test_a_file_comes_back_as_it_was_given(place: Place, tmp_path: Path, size: int) -> None:
+def test_a_file_comes_back_as_it_was_given(place, tmp_path, size):
     data = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
     (tmp_path / "file").write_bytes(data + b"appended since")
     assert place.put(tmp_path / "file", "objects/one", size=size) == sha(data)
@@ -37,7 +36,7 @@ def test_a_file_comes_back_as_it_was_given(place: Place, tmp_path: Path, size: i
     assert (tmp_path / "deep" / "copy").read_bytes() == data
 
 
-def test_what_is_written_is_read_listed_replaced_and_removed(place: Place) -> None:
+def test_what_is_written_is_read_listed_replaced_and_removed(place):
     assert place.names("records") == []
     for name in ("b.json", "a.json"):
         place.write(f"records/{name}", b"one")
@@ -50,24 +49,24 @@ def test_what_is_written_is_read_listed_replaced_and_removed(place: Place) -> No
     assert place.names("records") == ["b.json"]
 
 
-def test_what_is_not_there_is_reported_as_such(place: Place, tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_as_such(place, tmp_path):
     for ask in (place.read, place.digest, lambda name: place.get(name, tmp_path / "copy")):
         with pytest.raises(FileNotFoundError):
             ask("objects/none")
 
 
-def test_two_runs_of_one_place_do_not_see_each_other(place: Place) -> None:
+def test_two_runs_of_one_place_do_not_see_each_other(place):
     place.write("records/a.json", b"one")
     assert place.below("other").names("records") == []
 
 
 @pytest.mark.parametrize("address", ["nonsense://somewhere", "abfs://container/folder"])
-def test_an_address_that_nobody_can_reach_is_named(address: str) -> None:
+def test_an_address_that_nobody_can_reach_is_named(address):
     with pytest.raises(ValueError, match=address):
         Place.at(address)
 
 
-def test_a_store_that_is_away_is_an_error_of_the_system(s3: S3Server, tmp_path: Path) -> None:
+def test_a_store_that_is_away_is_an_error_of_the_system(s3, tmp_path):
     place = Place.at(f"s3://runs/{uuid4().hex}")
     place.write("a", b"one")
     (tmp_path / "file").write_bytes(b"one")

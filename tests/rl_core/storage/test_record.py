@@ -18,12 +18,12 @@ records = st.builds(
 
 
 @given(records)
-def test_it_is_read_back_as_it_was_written(record: Record) -> None:
+def test_it_is_read_back_as_it_was_written(record):
     assert parse_record(record.to_bytes()) == record
 
 
 @given(records, st.data())
-def test_a_torn_or_altered_one_is_none(record: Record, data: st.DataObject) -> None:
+def test_a_torn_or_altered_one_is_none(record, data):
     whole = record.to_bytes()
     assert parse_record(whole[: data.draw(st.integers(0, len(whole) - 1))]) is None
     place = data.draw(st.integers(0, len(whole) - 1))
@@ -31,7 +31,7 @@ def test_a_torn_or_altered_one_is_none(record: Record, data: st.DataObject) -> N
     assert parse_record(altered) in (None, record)  # white space may change
 
 
-def test_a_path_that_leads_out_of_the_run_is_none() -> None:
+def test_a_path_that_leads_out_of_the_run_is_none():
     file = FileRecord(sha256="0" * 64, size=1)
     for path in ("../victim", "/etc/passwd", "data/../../victim"):
         assert parse_record(Record(name="stage", facts={}, files={path: file}).to_bytes()) is None

@@ -82,9 +82,7 @@ contents = st.dictionaries(st.sampled_from("abcd"), st.binary(min_size=1, max_si
 
 @settings(max_examples=40)
 @given(earlier=contents, later=contents, calls=st.integers(0, 30))
-def test_an_outage_leaves_the_earlier_record_or_the_new_one_and_the_next_try_mends_it(
-    earlier: dict[str, bytes], later: dict[str, bytes], calls: int
-) -> None:
+def test_an_outage_leaves_the_earlier_record_or_the_new_one_and_the_next_try_mends_it(earlier, later, calls):
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         here = Place.at(str(root / "store"))
@@ -119,7 +117,7 @@ def test_an_outage_leaves_the_earlier_record_or_the_new_one_and_the_next_try_men
         assert set(here.names("objects")) == {file.sha256 for file in new.files.values()}
 
 
-def test_content_that_two_records_name_is_copied_once_and_stays_until_both_are_gone(tmp_path: Path) -> None:
+def test_content_that_two_records_name_is_copied_once_and_stays_until_both_are_gone(tmp_path):
     place = Place.at(str(tmp_path / "store"))
     store = RunStore(place, verify=True)
     store.claim()
@@ -132,7 +130,7 @@ def test_content_that_two_records_name_is_copied_once_and_stays_until_both_are_g
     assert place.names("objects") == [] and store.records() == {}
 
 
-def test_a_file_that_is_not_what_its_manifest_says_is_not_copied(tmp_path: Path) -> None:
+def test_a_file_that_is_not_what_its_manifest_says_is_not_copied(tmp_path):
     store = RunStore(Place.at(str(tmp_path / "store")), verify=False)
     record = record_of(tmp_path, "stage", {"a": b"one"})
     (tmp_path / "a").write_bytes(b"two")
@@ -141,7 +139,7 @@ def test_a_file_that_is_not_what_its_manifest_says_is_not_copied(tmp_path: Path)
     assert RunStore(Place.at(str(tmp_path / "store")), verify=False).records() == {}
 
 
-def test_a_storage_that_alters_what_it_is_given_is_noticed_where_it_is_read_back(tmp_path: Path) -> None:
+def test_a_storage_that_alters_what_it_is_given_is_noticed_where_it_is_read_back(tmp_path):
     @dataclass(frozen=True, kw_only=True)
     class Altering(Place):
         def put(self, file: Path, name: str, *, size: int) -> str:
@@ -158,7 +156,7 @@ def test_a_storage_that_alters_what_it_is_given_is_noticed_where_it_is_read_back
 
 
 @pytest.mark.parametrize("damage", ["missing", "altered"])
-def test_a_damaged_object_is_named_where_it_is_fetched(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_object_is_named_where_it_is_fetched(tmp_path, damage):
     place = Place.at(str(tmp_path / "store"))
     store = RunStore(place, verify=True)
     record = record_of(tmp_path, "stage", {"a": b"one"})
@@ -169,7 +167,7 @@ def test_a_damaged_object_is_named_where_it_is_fetched(tmp_path: Path, damage: s
         fetched(RunStore(place, verify=True), record, tmp_path / "copy")
 
 
-def test_the_process_that_began_last_copies_and_the_earlier_one_notices(tmp_path: Path) -> None:
+def test_the_process_that_began_last_copies_and_the_earlier_one_notices(tmp_path):
     first, second = (RunStore(Place.at(str(tmp_path / "store")), verify=True) for _ in range(2))
     first.claim()
     first.claim()

@@ -3,20 +3,18 @@
 import logging
 import math
 
-import pytest
-
 from rl_core.tracking.console_tracker import ConsoleTracker, metrics_text
 from rl_core.tracking.generations import GENERATIONS, VAL_GENERATIONS
 
 
-def test_metrics_are_grouped_by_family() -> None:
+def test_metrics_are_grouped_by_family():
     metrics = {"reward/overall": 0.5, "actor/kl": math.nan, "reward/format": 1.0, "lr": 1e-6, "actor/grad_norm": 1 / 3}
     assert metrics_text(metrics) == (
         "  actor  grad_norm 0.3333, kl nan\n  step  lr 1e-06\n  reward  format 1, overall 0.5"
     )
 
 
-def test_a_step_and_its_responses_are_records_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_and_its_responses_are_records_of_the_log(caplog):
     tracker = ConsoleTracker(after=3)
     assert tracker.last_step() == 3
     with caplog.at_level(logging.INFO):

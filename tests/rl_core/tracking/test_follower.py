@@ -60,7 +60,7 @@ def sent(tracker: ListTracker) -> list[int]:
     return [step for step, _ in tracker.steps]
 
 
-def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_reported_once_and_made_up_for(run, caplog):
     events: list[str] = []
     tracker, logs = ListTracker(), RunLogs(run)
     follower = TrackerFollower(
@@ -79,7 +79,7 @@ def test_an_outage_is_reported_once_and_made_up_for(run: RunDirectory, caplog: p
     assert "counting-abc" in caplog.records[0].message
 
 
-def test_a_server_that_lets_requests_time_out_costs_a_tenth_of_the_time_at_most(run: RunDirectory) -> None:
+def test_a_server_that_lets_requests_time_out_costs_a_tenth_of_the_time_at_most(run):
     tracker, logs = ListTracker(), RunLogs(run)
     tracker.away, tracker.seconds_a_request = True, 5.0
     follower = TrackerFollower(tracker, run.metrics, clock=tracker.clock)
@@ -91,7 +91,7 @@ def test_a_server_that_lets_requests_time_out_costs_a_tenth_of_the_time_at_most(
     assert tracker.requests > 10
 
 
-def test_late_sending_pauses_after_a_few_seconds_and_goes_on_with_the_next_call(run: RunDirectory) -> None:
+def test_late_sending_pauses_after_a_few_seconds_and_goes_on_with_the_next_call(run):
     tracker, logs = ListTracker(), RunLogs(run)
     tracker.seconds_a_request = 0.5
     for step in range(20):
@@ -105,7 +105,7 @@ def test_late_sending_pauses_after_a_few_seconds_and_goes_on_with_the_next_call(
     assert sent(tracker) == list(range(20))
 
 
-def test_generations_go_out_before_their_step_and_again_after_an_outage(run: RunDirectory) -> None:
+def test_generations_go_out_before_their_step_and_again_after_an_outage(run):
     tracker, logs = ListTracker(), RunLogs(run)
     tables = {
         1: {"generations": {"response": ["a"]}},
@@ -123,7 +123,7 @@ def test_generations_go_out_before_their_step_and_again_after_an_outage(run: Run
     assert (tracker.tables, sent(tracker), tracker.closed) == ({1: tables[1], 3: tables[3]}, [1, 2, 3], False)
 
 
-def test_other_errors_of_a_tracker_are_not_hidden(run: RunDirectory) -> None:
+def test_other_errors_of_a_tracker_are_not_hidden(run):
     class Broken(ListTracker):
         def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
             raise TypeError("a mistake in the tracker")
@@ -135,7 +135,7 @@ def test_other_errors_of_a_tracker_are_not_hidden(run: RunDirectory) -> None:
 
 @given(fates=st.lists(st.sampled_from(["fine", "away", "answer lost", "resumed", "cut back"]), max_size=15))
 @settings(deadline=None, max_examples=40)
-def test_whatever_happens_each_step_arrives_once_and_in_order(fates: list[str]) -> None:
+def test_whatever_happens_each_step_arrives_once_and_in_order(fates):
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory(Path(folder))
         tracker, logs, step = ListTracker(), RunLogs(run), 0

@@ -1,7 +1,6 @@
 """A few responses of a step, for people."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from rl_core.config.stages import TrackingConfig
 from rl_core.evaluation.items import write_items
@@ -11,7 +10,7 @@ from tests.rl_core.evaluation.builders import make_items
 from tests.rl_core.tracking.runs import take_steps, two_of_each, validate
 
 
-def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path: Path) -> None:
+def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path):
     run = RunDirectory(tmp_path)
     take_steps(run, 7)
     (table,) = two_of_each(run)(7).values()
@@ -25,7 +24,7 @@ def test_one_response_a_prompt_is_shown_with_its_reward_and_its_credit(tmp_path:
     assert list(table) == ["prompt", "response", "answer", "reward", "advantage"]
 
 
-def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) -> None:
+def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path):
     run = RunDirectory(tmp_path)
     items = make_items("+-")
     failed = replace(items[1], components={}, error="took more than 10 s")
@@ -42,7 +41,7 @@ def test_one_answer_a_held_out_prompt_is_shown_with_its_grade(tmp_path: Path) ->
     assert two_of_each(run)(4) == {}
 
 
-def test_each_kind_of_table_has_a_number_of_its_own(tmp_path: Path) -> None:
+def test_each_kind_of_table_has_a_number_of_its_own(tmp_path):
     run = RunDirectory(tmp_path)
     validate(run, 0)
     take_steps(run, 1)
@@ -52,7 +51,7 @@ def test_each_kind_of_table_has_a_number_of_its_own(tmp_path: Path) -> None:
     assert generation_tables(run, 0, none) == generation_tables(run, 1, none) == {}
 
 
-def test_markdown_keeps_every_row_on_its_line_and_shows_tags_as_they_are() -> None:
+def test_markdown_keeps_every_row_on_its_line_and_shows_tags_as_they_are():
     text = as_markdown({"response": ["<answer>3</answer>\na | b"], "reward": [1 / 3], "advantage": [None]})
     assert text.splitlines() == [
         "| response | reward | advantage |",

@@ -25,12 +25,12 @@ NewDatabase = Callable[[], str]
 
 
 @pytest.fixture
-def uri(new_database: NewDatabase) -> str:
+def uri(new_database) -> str:
     return new_database()
 
 
 @pytest.fixture
-def client(uri: str) -> MlflowClient:
+def client(uri) -> MlflowClient:
     return MlflowClient(tracking_uri=uri)
 
 
@@ -46,9 +46,7 @@ def history(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, floa
     return [(metric.step, metric.value) for metric in client.get_metric_history(run_id, key)]
 
 
-def test_a_pipeline_has_one_run_and_a_nested_one_a_stage_however_often_it_is_opened(
-    uri: str, client: MlflowClient
-) -> None:
+def test_a_pipeline_has_one_run_and_a_nested_one_a_stage_however_often_it_is_opened(uri, client):
     for _ in range(2):
         pipeline = open_pipeline(uri)
         with pipeline.running(pipeline.parent):
@@ -65,7 +63,7 @@ def test_a_pipeline_has_one_run_and_a_nested_one_a_stage_however_often_it_is_ope
     assert {run.data.tags["config"] for run in runs.values()} == {"abc"}
 
 
-def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(uri: str, client: MlflowClient) -> None:
+def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(uri, client):
     pipeline = open_pipeline(uri)
     run = pipeline.stage("evaluate")
     seen = []
@@ -85,9 +83,7 @@ def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(ur
     assert seen == ["RUNNING"] * 3
 
 
-def test_metrics_of_a_run_that_was_killed_and_resumed_are_there_once(
-    uri: str, client: MlflowClient, run: RunDirectory
-) -> None:
+def test_metrics_of_a_run_that_was_killed_and_resumed_are_there_once(uri, client, run):
     logs = RunLogs(run)
     for step in range(6):
         logs.log_step(step, {"reward/overall": step / 7})
@@ -100,7 +96,7 @@ def test_metrics_of_a_run_that_was_killed_and_resumed_are_there_once(
     assert history(client, train, "reward/overall") == [(step, step / 7) for step in range(9)]
 
 
-def test_a_step_with_more_metrics_than_a_request_takes_arrives_whole(uri: str, client: MlflowClient) -> None:
+def test_a_step_with_more_metrics_than_a_request_takes_arrives_whole(uri, client):
     stage = open_pipeline(uri).stage("train")
     tracker = MlflowTracker(stage)
     assert tracker.last_step() == -1
@@ -112,9 +108,7 @@ def test_a_step_with_more_metrics_than_a_request_takes_arrives_whole(uri: str, c
     assert MlflowTracker(open_pipeline(uri).stage("train")).last_step() == 3
 
 
-def test_letters_of_any_script_are_kept_and_names_that_mlflow_refuses_stay_apart(
-    uri: str, client: MlflowClient
-) -> None:
+def test_letters_of_any_script_are_kept_and_names_that_mlflow_refuses_stay_apart(uri, client):
     stage = open_pipeline(uri).stage("train")
     kept = {"reward/准确率": 0.1, "reward/格式分": 0.2, "reward/acc_1": 0.3, "reward/größe": 0.4}
     changed = {"reward/acc@1": 0.5, "reward/acc#1": 0.6, "k" * 300: 0.7, "k" * 301: 0.8, "../a//b": 0.9, "..": 1.0}
@@ -130,9 +124,7 @@ def test_letters_of_any_script_are_kept_and_names_that_mlflow_refuses_stay_apart
     }
 
 
-def test_a_stage_shows_its_configuration_data_tables_images_and_files(
-    uri: str, client: MlflowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_shows_its_configuration_data_tables_images_and_files(uri, client, tmp_path, monkeypatch):
     """Everything twice: a stage that is run again shows the last state, not two."""
     report = tmp_path / "report.html"
     config = {
@@ -172,8 +164,8 @@ def test_a_stage_shows_its_configuration_data_tables_images_and_files(
 
 
 def test_a_database_given_relative_to_the_working_directory_is_one_place_with_its_artifacts_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     access = MlflowAccess("sqlite:///mlflow.db")
     assert access.uri == f"sqlite:///{tmp_path}/mlflow.db"
@@ -208,7 +200,7 @@ def silent_server() -> Iterator[SilentServer]:
         yield SilentServer(listener)
 
 
-def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_not_there_is_a_warning(run, caplog):
     logs = RunLogs(run)
     pipeline = open_pipeline(f"http://127.0.0.1:{free_port()}")
     stage = pipeline.stage("train")
@@ -224,9 +216,7 @@ def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, caplog: pyte
     assert "127.0.0.1" in caplog.text
 
 
-def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(
-    run: RunDirectory, silent_server: SilentServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(run, silent_server, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
     logs = RunLogs(run)
@@ -244,9 +234,7 @@ def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(
     assert silent_server.count_connections() == 1
 
 
-def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_for_minutes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_for_minutes(tmp_path, monkeypatch):
     def open_client(**options: object) -> MlflowClient:
         pytest.fail(f"MLflow was asked: {options}")
 
@@ -258,9 +246,7 @@ def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_fo
             _ = open_pipeline(f"sqlite:///{tmp_path}/{name}").parent.run_id
 
 
-def test_generations_of_a_long_run_all_become_artifacts_and_the_pages_show_the_newest(
-    uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generations_of_a_long_run_all_become_artifacts_and_the_pages_show_the_newest(uri, client, monkeypatch):
     """MLflow keeps the list of tables in a tag, whose length it bounds."""
     monkeypatch.setattr("rl_core.tracking.mlflow_runs.MAX_TAG_LENGTH", 300)
     stage = open_pipeline(uri).stage("train")

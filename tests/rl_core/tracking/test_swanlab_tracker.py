@@ -28,7 +28,7 @@ def records(run: RunDirectory) -> dict[str, list[tuple[int, Any]]]:
     return {name: [(row["index"], row["data"]) for row in map(json.loads, of_name)] for name, of_name in lines.items()}
 
 
-def test_steps_and_generations_are_written_locally(run: RunDirectory) -> None:
+def test_steps_and_generations_are_written_locally(run):
     validate(run, 0)
     take_steps(run, 1, 3)
     follower(run).finish()
@@ -41,7 +41,7 @@ def test_steps_and_generations_are_written_locally(run: RunDirectory) -> None:
     assert "response: 1\nanswer: 1\n" in columns["generations"][0][1][0]
 
 
-def test_a_continued_run_is_one_experiment_with_each_step_once(run: RunDirectory) -> None:
+def test_a_continued_run_is_one_experiment_with_each_step_once(run):
     take_steps(run, 1, 2, 3)
     first = follower(run)
     first.follow()

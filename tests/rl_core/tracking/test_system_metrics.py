@@ -1,7 +1,5 @@
 """The trackers' system metrics are what the workers used in a step."""
 
-from pathlib import Path
-
 import pytest
 from mlflow import MlflowClient
 
@@ -23,14 +21,14 @@ COLUMNS = {
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
     with RunLock(run.lock):
         yield run
 
 
-def test_every_number_of_every_worker_has_a_name() -> None:
+def test_every_number_of_every_worker_has_a_name():
     assert system_metrics({"step": 1, "total_s": 4.0, "workers": COLUMNS}) == {
         "system/worker_0/idle_s": 1.0,
         "system/worker_1/idle_s": 3.0,
@@ -42,7 +40,7 @@ def test_every_number_of_every_worker_has_a_name() -> None:
     }
 
 
-def test_mlflow_gets_them_with_each_step(run: RunDirectory, new_database) -> None:
+def test_mlflow_gets_them_with_each_step(run, new_database):
     uri = new_database()
     stage = MlflowPipeline(uri, experiment="quickstart", run_name="quickstart-abc").stage("train")
     logs = RunLogs(run)

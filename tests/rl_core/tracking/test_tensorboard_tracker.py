@@ -27,7 +27,7 @@ def values(run: RunDirectory, tag: str) -> list[tuple[int, float]]:
     return [(event.step, float(make_ndarray(event.tensor_proto))) for event in shown(run).Tensors(tag)]
 
 
-def test_metrics_and_generations_of_every_step_are_shown(run: RunDirectory) -> None:
+def test_metrics_and_generations_of_every_step_are_shown(run):
     validate(run, 0)
     take_steps(run, 1, 2, 3)
     follower(run).finish()
@@ -42,7 +42,7 @@ def test_metrics_and_generations_of_every_step_are_shown(run: RunDirectory) -> N
     assert b"| prompt | response | answer | reward | advantage |" in tables[0].tensor_proto.string_val[0]
 
 
-def test_a_killed_and_continued_run_shows_each_step_once(run: RunDirectory) -> None:
+def test_a_killed_and_continued_run_shows_each_step_once(run):
     take_steps(run, 1, 2, 3)
     follower(run).follow()  # a process that never closes its file
     first = next(run.tensorboard.iterdir())

@@ -85,7 +85,7 @@ def history(run: RunDirectory) -> list[dict[str, object]]:
     ]
 
 
-def test_steps_generations_and_configuration_are_written_offline(run: RunDirectory) -> None:
+def test_steps_generations_and_configuration_are_written_offline(run):
     validate(run, 0)
     take_steps(run, 1, 2)
     follower(run).finish()
@@ -103,7 +103,7 @@ def test_steps_generations_and_configuration_are_written_offline(run: RunDirecto
     assert json.loads(tables[0].read_text())["data"] == [["?", "1", "1", 1 / 7, 1.0], ["?", "1", "1", 1 / 7, None]]
 
 
-def test_a_process_that_was_killed_leaves_nothing_twice_and_nothing_out(run: RunDirectory) -> None:
+def test_a_process_that_was_killed_leaves_nothing_twice_and_nothing_out(run):
     """The process is killed while it waits for its next step, with steps that W&B may not have written yet."""
     script = (
         "import sys, time; from pathlib import Path; from rl_core.run_directory import RunDirectory\n"
@@ -125,16 +125,14 @@ def test_a_process_that_was_killed_leaves_nothing_twice_and_nothing_out(run: Run
     assert [step["reward/overall"] for step in history(run)] == [step / 7 for step in (1, 2, 3, 4)]
 
 
-def test_online_without_a_key_is_an_outage_and_not_a_question(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_online_without_a_key_is_an_outage_and_not_a_question(run, monkeypatch, tmp_path):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
     with pytest.raises(TrackerUnavailable, match="WANDB_API_KEY"):
         tracker(run, WandbConfig(mode="online")).last_step()
 
 
-def test_a_server_that_is_not_there_is_a_warning(run: RunDirectory, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_a_warning(run, tmp_path):
     """In a process of its own: W&B keeps the address of the server for as long as a process lives."""
     take_steps(run, 1, 2)
     script = (

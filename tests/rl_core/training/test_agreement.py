@@ -32,20 +32,20 @@ def rollout_of(*, version: int) -> Rollout:
     return replace(make_train_group(lengths=(2,)).rollouts[0], policy_version=version)
 
 
-def test_the_error_names_the_worst_token() -> None:
+def test_the_error_names_the_worst_token():
     meter = meter_with([-0.5, -0.5, -0.4, -0.8])
     with pytest.raises(AgreementError, match="prompt p0, sample 1, token 0"):
         meter.check(bounds(percentile=0.2))
     assert meter.gap().mean == pytest.approx(0.1, abs=1e-6)
 
 
-def test_a_nan_is_the_largest_gap() -> None:
+def test_a_nan_is_the_largest_gap():
     meter = meter_with([-0.5, math.nan, -0.5, -0.5])
     with pytest.raises(AgreementError, match="token 1"):
         meter.check(bounds())
 
 
-def test_what_other_weights_have_drawn_is_left_out() -> None:
+def test_what_other_weights_have_drawn_is_left_out():
     stale, fresh = rollout_of(version=0), rollout_of(version=1)
     meter = AgreementMeter(policy_version=1, keeps_surplus=True)
     meter.add([stale], np.array([-9.0, math.nan], dtype=np.float32))
@@ -57,7 +57,7 @@ def test_what_other_weights_have_drawn_is_left_out() -> None:
         meter.check(bounds(percentile=0.2))
 
 
-def test_one_token_far_off_is_rounding_and_all_of_them_a_little_are_not() -> None:
+def test_one_token_far_off_is_rounding_and_all_of_them_a_little_are_not():
     """What bfloat16 does to a rare token, and what another temperature does to all."""
     meter_with([-0.5, -2.5, -0.5, -0.5]).check(bounds(percentile=5.0, mean=0.6))
     with pytest.raises(AgreementError, match=r"mean 0.7\), .* beyond rollout.max_mean_log_prob_gap = 0.6\. Equal"):
@@ -65,7 +65,7 @@ def test_one_token_far_off_is_rounding_and_all_of_them_a_little_are_not() -> Non
 
 
 @pytest.mark.parametrize(("keeps_surplus", "drawn_with"), [(False, 1), (False, 3), (True, 3)])
-def test_a_batch_of_which_nothing_can_be_compared_is_no_agreement(keeps_surplus: bool, drawn_with: int) -> None:
+def test_a_batch_of_which_nothing_can_be_compared_is_no_agreement(keeps_surplus, drawn_with):
     """Wrong versions are when the check is needed; a kept group is one of earlier weights."""
     meter = AgreementMeter(policy_version=2, keeps_surplus=keeps_surplus)
     meter.add([rollout_of(version=drawn_with)], np.array([-0.5, -0.5], dtype=np.float32))
@@ -73,7 +73,7 @@ def test_a_batch_of_which_nothing_can_be_compared_is_no_agreement(keeps_surplus:
         meter.check(bounds())
 
 
-def test_one_token_in_a_thousand_may_be_far_off_and_two_may_not() -> None:
+def test_one_token_in_a_thousand_may_be_far_off_and_two_may_not():
     generator = np.zeros(2000, dtype=np.float32)
     one, two, three = generator.copy(), generator.copy(), generator.copy()
     one[7], two[[7, 8]], three[[7, 8, 9]] = -30.0, -30.0, -30.0
@@ -82,7 +82,7 @@ def test_one_token_in_a_thousand_may_be_far_off_and_two_may_not() -> None:
     assert log_prob_gap(generator, one).largest == 30.0
 
 
-def test_log_probs_of_other_weights_that_differ_little_do_not_correlate() -> None:
+def test_log_probs_of_other_weights_that_differ_little_do_not_correlate():
     """A policy that is sure of its tokens hides stale weights from the mean."""
     generator = np.random.default_rng(0)
     tokens = -generator.exponential(0.02, size=5000) - 4.5 * (generator.random(5000) < 0.007)
@@ -93,7 +93,7 @@ def test_log_probs_of_other_weights_that_differ_little_do_not_correlate() -> Non
         meter.check(usual)
 
 
-def test_rounding_is_not_held_against_log_probs_that_hardly_vary() -> None:
+def test_rounding_is_not_held_against_log_probs_that_hardly_vary():
     generator = np.random.default_rng(0)
     tokens = -6.0 + 0.05 * generator.standard_normal(5000)
     rounded = tokens + 0.03 * generator.standard_normal(5000)
@@ -103,5 +103,5 @@ def test_rounding_is_not_held_against_log_probs_that_hardly_vary() -> None:
     meter_of(wide, wide + rounded - tokens).check(AGREEMENT["bfloat16"])
 
 
-def test_log_probs_that_do_not_vary_have_no_correlation() -> None:
+def test_log_probs_that_do_not_vary_have_no_correlation():
     assert meter_with([-0.5, -0.5, -0.4, -0.8]).gap().correlation is None

@@ -16,14 +16,14 @@ from rl_core.loop.step_metrics import update_metrics
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import OptimizerBatch, UpdateBatch, update_batch
 from rl_core.training.equal_passes import RankPass
-from rl_core.types import Group, Prompt, Score, TrainGroup, TrainSample
+from rl_core.types import Group, Score, TrainGroup, TrainSample
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.builders import groups_of
 from tests.rl_core.steps import changed, collected_of, in_lots, optimizer_batch, save_state, whole
 
 
 @pytest.fixture
-def gae_config(config: RunConfig) -> RunConfig:
+def gae_config(config) -> RunConfig:
     """PPO with a critic whose rate is high enough that a few steps show."""
     return config.model_copy(
         update={
@@ -42,12 +42,12 @@ def critic_worker(worker, gae_config, monkeypatch, prepared_run) -> LocalWorker:
 
 
 @pytest.fixture(scope="session")
-def groups(train_groups: list[TrainGroup]) -> list[Group]:
+def groups(train_groups) -> list[Group]:
     return groups_of(train_groups)
 
 
 @pytest.fixture(scope="session")
-def judged_groups(train_groups: list[TrainGroup]) -> list[TrainGroup]:
+def judged_groups(train_groups) -> list[TrainGroup]:
     """The real rollouts with old values and returns that lie on both sides of the bound."""
     generator = np.random.default_rng(1)
 
@@ -83,7 +83,7 @@ def learn(worker: LocalWorker, groups: Sequence[TrainGroup]) -> dict[str, float]
     return update_metrics(worker.update(UpdateBatch(policy=[], critic=[optimizer_batch(groups)])))
 
 
-def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, gae_config) -> None:
+def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, gae_config):
     """It expects nothing, so that a token's advantage is the discounted return behind it, made white."""
     experience = build(critic_worker, groups, gae_config)
     samples = samples_of(experience.groups)
@@ -99,7 +99,7 @@ def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, ga
     assert experience.metrics["critic/vf_explained_var"] == pytest.approx(0.0, abs=1e-4)
 
 
-def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, prepared_run, monkeypatch) -> None:
+def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, prepared_run, monkeypatch):
     """Each lowers the loss. A new critic's values are 0, so the first one moves them along the returns. What is
     measured afterwards is the critic's own values."""
     monkeypatch.setattr(critic_worker.trainer, "config", changed(gae_config, {"critic.optim.lr": 1e-5}))
@@ -130,7 +130,7 @@ def gradient(worker: LocalWorker, groups: Sequence[TrainGroup], cut, *, own_tota
 
 
 @pytest.mark.parametrize("mode", ["token", "seq", "seq_sum_norm"])
-def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run) -> None:
+def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, judged_groups, prepared_run):
     critic_worker.trainer.config = changed(critic_worker.trainer.config, {"critic.loss_avg_mode": mode})
     critic_worker.load("critic", prepared_run.initial_model)
     learn(critic_worker, judged_groups)  # a head of zero would hide the body's gradient
@@ -142,7 +142,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, 
     assert (control - expected).norm() > 1e-2 * expected.norm()
 
 
-def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, prompts, gae_config) -> None:
+def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, prompts, gae_config):
     config = changed(gae_config, {"trainer.critic_warmup": 2})
 
     def update(step: int) -> tuple[bool, bool, set[str]]:
@@ -159,18 +159,14 @@ def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, 
     assert critic_worker.policy_version == 1
 
 
-def test_policy_and_critic_have_batches_and_epochs_of_their_own(
-    judged_groups, prompts: list[Prompt], gae_config
-) -> None:
+def test_policy_and_critic_have_batches_and_epochs_of_their_own(judged_groups, prompts, gae_config):
     config = changed(gae_config, {"critic.global_batch_size": 4, "critic.ppo_epochs": 3})
     batch = update_batch(judged_groups, prompts, step=1, config=config, kl_coef=None)
     assert [len(part.groups) for part in batch.policy] == [2, 2]
     assert [len(part.groups) for part in batch.critic] == [4, 4, 4]
 
 
-def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(
-    critic_worker, judged_groups, prompts: list[Prompt], gae_config
-) -> None:
+def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(critic_worker, judged_groups, prompts, gae_config):
     first, *others = judged_groups
     config = changed(gae_config, {"actor.global_batch_size": 1, "critic.global_batch_size": 1})
     cut = replace(first, samples=[replace(sample, in_loss=False) for sample in first.samples])
@@ -185,7 +181,7 @@ def test_an_optimizer_step_without_a_sample_in_the_loss_is_left_out(
 
 def test_a_model_only_state_keeps_what_the_critic_has_learned(
     critic_worker, judged_groups, groups, prepared_run, tmp_path
-) -> None:
+):
     learn(critic_worker, judged_groups)
     save_state(critic_worker, tmp_path, model_only=True, probe=groups[:1])
     expected = weights(critic_worker.trainer.critic._model)

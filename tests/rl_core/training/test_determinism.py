@@ -28,7 +28,7 @@ def test_no_float32_product_on_a_gpu_is_made_in_tf32() -> None:
     assert not torch.backends.cudnn.allow_tf32
 
 
-def test_deterministic_algorithms_are_on_inside_the_block_only() -> None:
+def test_deterministic_algorithms_are_on_inside_the_block_only():
     assert not torch.are_deterministic_algorithms_enabled()
     with deterministic_on_cpu(torch.device("cpu")):
         assert torch.are_deterministic_algorithms_enabled()

@@ -28,7 +28,7 @@ def tree_that_shows(media: Media) -> TreeInput:
 
 
 @given(ranks=st.lists(SHOWN, min_size=1, max_size=4))
-def test_every_pass_shows_the_same_on_all_ranks(ranks: list[list[Media]]) -> None:
+def test_every_pass_shows_the_same_on_all_ranks(ranks):
     candidates = {media: tree_that_shows(media) for own in ranks for media in own}
     for number in range(max(map(len, ranks))):
         shown = [own[number] if number < len(own) else None for own in ranks]
@@ -41,7 +41,7 @@ def test_every_pass_shows_the_same_on_all_ranks(ranks: list[list[Media]]) -> Non
                 assert not chosen, "a filler that nobody needs"
 
 
-def test_a_rank_that_is_alone_computes_its_micro_batches_as_they_are() -> None:
+def test_a_rank_that_is_alone_computes_its_micro_batches_as_they_are():
     microbatches = [[make_group("a"), make_group("b")], [make_group("c", lengths=(2,))]]
     passes = list(equal_passes(microbatches, LONE))
     assert [one.groups for one in passes] == microbatches

@@ -32,12 +32,12 @@ def before_and_after(mib: int) -> list[tuple[int, int]]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def test_much_freed_memory_goes_back_to_the_system_each_time() -> None:
+def test_much_freed_memory_goes_back_to_the_system_each_time():
     most = KEPT_BYTES // MIB
     assert all(before > most > 10 * after for before, after in before_and_after(most + 200))
 
 
-def test_a_small_models_memory_is_kept_for_the_next_step() -> None:
+def test_a_small_models_memory_is_kept_for_the_next_step():
     first, second, _ = before_and_after(KEPT_BYTES // MIB // 2)
     assert min(first) > 200, "kept"
     assert max(second) < 20, "and taken again"

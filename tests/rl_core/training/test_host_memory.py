@@ -18,7 +18,7 @@ def module() -> nn.Module:
     return module
 
 
-def test_the_device_has_the_weights_only_inside_the_block(module: nn.Module) -> None:
+def test_the_device_has_the_weights_only_inside_the_block(module):
     before = {name: value.clone() for name, value in module.state_dict().items()}
     on_device = storages(module)
     weights = HostWeights(module)
@@ -30,7 +30,7 @@ def test_the_device_has_the_weights_only_inside_the_block(module: nn.Module) -> 
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_trained_weights_come_back_changed_and_frozen_ones_as_they_were(module: nn.Module) -> None:
+def test_trained_weights_come_back_changed_and_frozen_ones_as_they_were(module):
     weights = HostWeights(module)
     frozen, trained = module.weight.clone(), module.bias.clone()
     parameters = list(module.parameters())
@@ -43,7 +43,7 @@ def test_trained_weights_come_back_changed_and_frozen_ones_as_they_were(module: 
     )
 
 
-def test_an_error_inside_the_block_leaves_the_weights_on_the_host(module: nn.Module) -> None:
+def test_an_error_inside_the_block_leaves_the_weights_on_the_host(module):
     weights = HostWeights(module)
     on_host = storages(module)
     with pytest.raises(RuntimeError, match="out of memory"), weights.on_device():

@@ -45,7 +45,7 @@ class Passes:
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory: pytest.TempPathFactory) -> Passes:
+def passes(tmp_path_factory) -> Passes:
     return Passes(write_small_model(tmp_path_factory.mktemp("llama"), "llama"))
 
 
@@ -57,9 +57,7 @@ def size_of(packed: PackedTrees) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", PASSES)
 @given(groups=GROUPS, budget=st.integers(1, 60))
-def test_every_forward_keeps_the_budget_or_is_one_rollout(
-    passes: Passes, name: str, groups: list[Group], budget: int
-) -> None:
+def test_every_forward_keeps_the_budget_or_is_one_rollout(passes, name, groups, budget):
     passes.run(name, groups, budget)
     for rollouts, tokens in map(size_of, passes.forwards):
         assert tokens <= budget or rollouts == 1
@@ -67,7 +65,7 @@ def test_every_forward_keeps_the_budget_or_is_one_rollout(
 
 @pytest.mark.parametrize("name", PASSES)
 @given(groups=GROUPS, budget=st.integers(1, 60))
-def test_the_values_do_not_depend_on_the_budget(passes: Passes, name: str, groups: list[Group], budget: int) -> None:
+def test_the_values_do_not_depend_on_the_budget(passes, name, groups, budget):
     expected = passes.run(name, groups, NO_LIMIT)
     assert len(passes.forwards) == 1
     found = passes.run(name, groups, budget)

@@ -8,7 +8,7 @@ GROUPS = drawn_groups(make_train_group, prompt=20, response=15, samples=6, least
 
 
 @given(groups=GROUPS, budget=st.integers(1, 200))
-def test_every_sample_lands_in_one_micro_batch_and_one_above_the_budget_is_a_single_sample(groups, budget) -> None:
+def test_every_sample_lands_in_one_micro_batch_and_one_above_the_budget_is_a_single_sample(groups, budget):
     batches = split_into_microbatches(groups, token_budget=budget)
     found = [(p.prompt.uid, s.rollout.sample_index) for batch in batches for p in batch for s in p.samples]
     wanted = [(g.prompt.uid, s.rollout.sample_index) for g in groups for s in g.samples]
@@ -18,7 +18,7 @@ def test_every_sample_lands_in_one_micro_batch_and_one_above_the_budget_is_a_sin
             assert [len(part.samples) for part in batch] == [1]
 
 
-def test_a_group_within_the_budget_stays_one_tree() -> None:
+def test_a_group_within_the_budget_stays_one_tree():
     group = make_train_group(lengths=(3, 3, 3), prompt_length=4)
     assert split_into_microbatches([group], token_budget=13) == [[group]]
     assert len(split_into_microbatches([group], token_budget=12)[0]) == 1

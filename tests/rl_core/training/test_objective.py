@@ -42,9 +42,7 @@ def loss_of(group: TrainGroup, values: Sequence[torch.Tensor], config: Algorithm
     samples=st.lists(st.tuples(st.integers(1, LONGEST), st.booleans()), min_size=1, max_size=6),
     seed=st.integers(0, 99),
 )
-def test_a_sample_that_is_not_in_the_loss_is_as_good_as_absent(
-    mode: LossAverage, samples: list[tuple[int, bool]], seed: int
-) -> None:
+def test_a_sample_that_is_not_in_the_loss_is_as_good_as_absent(mode, samples, seed):
     samples = [(3, True), *samples]
     config = AlgorithmConfig(loss_avg_mode=mode, entropy_coef=0.01, kl=KLConfig(coef=0.1))
     group = make_train_group(lengths=tuple(length for length, _ in samples))
@@ -104,7 +102,7 @@ def gradient_from_samples_of_the_older(*, old: np.ndarray, weights: np.ndarray) 
     return gradient
 
 
-def test_a_batch_of_older_weights_has_a_biased_gradient_unless_a_ratio_knows_them() -> None:
+def test_a_batch_of_older_weights_has_a_biased_gradient_unless_a_ratio_knows_them():
     """`rollout.staleness: 1`: the gradient of the newer policy's expected reward, from what the older one sampled."""
     logits = torch.tensor(np.log(NEWER), dtype=torch.float32, requires_grad=True)
     (true,) = torch.autograd.grad(torch.softmax(logits, 0) @ torch.tensor(REWARDS, dtype=torch.float32), logits)

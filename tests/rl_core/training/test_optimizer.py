@@ -21,7 +21,7 @@ def set_gradient(module: nn.Linear, value: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_non_finite_gradient_leaves_the_weights_and_is_counted_until_a_good_step(bad: float) -> None:
+def test_a_non_finite_gradient_leaves_the_weights_and_is_counted_until_a_good_step(bad):
     module, optimizer = make()
     before = module.weight.detach().clone()
     for streak in (1, 2):
@@ -35,13 +35,13 @@ def test_a_non_finite_gradient_leaves_the_weights_and_is_counted_until_a_good_st
     assert not torch.equal(module.weight, before)
 
 
-def test_the_reported_norm_is_the_one_before_clipping() -> None:
+def test_the_reported_norm_is_the_one_before_clipping():
     module, optimizer = make()
     set_gradient(module, 10.0)
     assert optimizer.step().grad_norm == pytest.approx(10.0 * math.sqrt(6))
 
 
-def test_biases_do_not_decay() -> None:
+def test_biases_do_not_decay():
     module, optimizer = make(weight_decay=0.5)
     nn.init.ones_(module.bias)
     set_gradient(module, 0.0)
@@ -54,7 +54,7 @@ BFLOAT16 = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}
 
 
 @pytest.mark.parametrize("strategy", BFLOAT16)
-def test_gradients_of_micro_batches_add_up_in_the_strategys_number_format(strategy: str) -> None:
+def test_gradients_of_micro_batches_add_up_in_the_strategys_number_format(strategy):
     module, _ = make_bfloat16(strategy)
     for _ in range(300):
         module.weight.float().sum().backward()
@@ -63,7 +63,7 @@ def test_gradients_of_micro_batches_add_up_in_the_strategys_number_format(strate
     assert torch.equal(module.weight.grad, exact) == (strategy == "adamw")  # bfloat16 stops counting at 256
 
 
-def test_float32_parameters_among_bfloat16_ones_move_as_alone() -> None:
+def test_float32_parameters_among_bfloat16_ones_move_as_alone():
     """As a value head on a bfloat16 body."""
     torch.manual_seed(0)
     alone, beside = nn.Linear(3, 3), nn.Linear(3, 3)

@@ -87,7 +87,7 @@ ROUNDING = {"float32": 1e-5, "bfloat16": 3e-2}
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("models")
     for family in ("llama", "qwen2_5_vl", "qwen3_vl"):
         write_small_model(root / family, family)
@@ -101,7 +101,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(pytest.param(size, cases, id=f"{size}, more", marks=pytest.mark.slow) for size, cases in MORE_CASES.items()),
     ],
 )
-def test_ranks_come_to_the_numbers_of_one(size: int, cases: Mapping[str, Case], models: Path, tmp_path: Path) -> None:
+def test_ranks_come_to_the_numbers_of_one(size, cases, models, tmp_path):
     meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in cases}
     ranks: list[dict[str, Found]] = run_ranks(on_ranks, tmp_path, meetings, models, cases, size=size)
     problems = []
@@ -116,7 +116,7 @@ def test_ranks_come_to_the_numbers_of_one(size: int, cases: Mapping[str, Case], 
                 assert all(torch.equal(first[name], second[name]) for name in first), "not equal to the bit"
 
 
-def test_denominators_of_its_own_groups_would_change_the_gradient(models: Path) -> None:
+def test_denominators_of_its_own_groups_would_change_the_gradient(models):
     """The control."""
     expected = flat(compute(Case(), models).gradients)
     assert relative_difference(flat(compute(Case(), models, only=[0, 1]).gradients), expected) > 1e-2

@@ -26,7 +26,7 @@ def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
 
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)
 @pytest.mark.parametrize("trained_before_loading", [False, True])
-def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tmp_path: Path) -> None:
+def test_it_continues_to_the_bit(strategy, trained_before_loading, tmp_path):
     module, optimizer = make_bfloat16(strategy)
     train(module, optimizer, 3, seed=1)
     save(tmp_path, module, optimizer)
@@ -51,7 +51,7 @@ def test_it_continues_to_the_bit(strategy: str, trained_before_loading: bool, tm
 
 
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)
-def test_without_moments_the_numbers_and_the_count_of_steps_come_back(strategy: str, tmp_path: Path) -> None:
+def test_without_moments_the_numbers_and_the_count_of_steps_come_back(strategy, tmp_path):
     module, optimizer = make_bfloat16(strategy)
     train(module, optimizer, 3, seed=1)
     save(tmp_path, module, optimizer)
@@ -65,7 +65,7 @@ def test_without_moments_the_numbers_and_the_count_of_steps_come_back(strategy: 
     assert not optimizer_state(other, other_optimizer.adamw)
 
 
-def test_the_files_hold_the_numbers_in_float32(tmp_path: Path) -> None:
+def test_the_files_hold_the_numbers_in_float32(tmp_path):
     """As any reader of torch.distributed.checkpoint sees them: one that keeps its weights in float32 needs no more."""
     module, optimizer = make_bfloat16("adamw")
     train(module, optimizer, 3, seed=1)
@@ -76,7 +76,7 @@ def test_the_files_hold_the_numbers_in_float32(tmp_path: Path) -> None:
     assert not torch.equal(whole.weight.detach(), module.weight.detach().float())
 
 
-def test_trained_bfloat16_weights_have_one_and_no_others() -> None:
+def test_trained_bfloat16_weights_have_one_and_no_others():
     """Not a frozen one, nor a float32 one, as a critic's head."""
     module = nn.ModuleDict({"body": nn.Linear(5, 4).bfloat16(), "frozen": nn.Linear(4, 4).bfloat16()})
     module["head"] = nn.Linear(4, 1)

@@ -30,13 +30,11 @@ def number_of(optimizer: SplitAdamW, weight: nn.Parameter) -> torch.Tensor:
     scale=st.sampled_from([1e-3, 1.0, 100.0]),
     weight_decay=st.sampled_from([0.0, 0.01]),
 )
-def test_it_is_torchs_adamw_on_a_float32_copy_to_the_bit(
-    seed: int, steps: int, lr: float, scale: float, weight_decay: float
-) -> None:
+def test_it_is_torchs_adamw_on_a_float32_copy_to_the_bit(seed, steps, lr, scale, weight_decay):
     assert_as_torchs_adamw((17, 3), seed=seed, steps=steps, lr=lr, scale=scale, weight_decay=weight_decay)
 
 
-def test_it_is_torchs_adamw_at_a_size_at_which_threads_share_a_tensor() -> None:
+def test_it_is_torchs_adamw_at_a_size_at_which_threads_share_a_tensor():
     with threads_of_torch(8), busy_cores():
         assert_as_torchs_adamw((1001, 257), seed=0, steps=10, lr=1e-3, scale=1.0, weight_decay=0.01)
 
@@ -65,7 +63,7 @@ def assert_as_torchs_adamw(
     sign=st.sampled_from([-1.0, 1.0]),
     first_moment=st.sampled_from([torch.bfloat16, torch.float32]),
 )
-def test_updates_below_the_resolution_of_the_weight_add_up(size: float, sign: float, first_moment: torch.dtype) -> None:
+def test_updates_below_the_resolution_of_the_weight_add_up(size, sign, first_moment):
     """A constant gradient moves a weight by the learning rate a step; bfloat16 alone would not move at all."""
     weight = nn.Parameter(torch.tensor([size]).bfloat16())
     start, steps, lr = weight.item(), 400, size * 2.0**-14
@@ -81,9 +79,7 @@ def test_updates_below_the_resolution_of_the_weight_add_up(size: float, sign: fl
 @pytest.mark.parametrize("in_host_memory", [False, True])
 @pytest.mark.parametrize("first_moment", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_pieces_and_the_hosts_memory_change_no_number(
-    dtype: torch.dtype, first_moment: torch.dtype, in_host_memory: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_and_the_hosts_memory_change_no_number(dtype, first_moment, in_host_memory, monkeypatch):
     """The last of the 41 pieces is not full."""
     made = {}
     for piece in (1 << 24, 64):
@@ -114,13 +110,13 @@ def float32(numbers: list[tuple[int, bool]]) -> torch.Tensor:
 
 
 @given(NUMBERS)
-def test_joined_halves_are_the_number_to_the_bit(numbers: list[tuple[int, bool]]) -> None:
+def test_joined_halves_are_the_number_to_the_bit(numbers):
     number = float32(numbers)
     assert torch.equal(join(*split(number)).view(torch.int32), number.view(torch.int32))
 
 
 @given(NUMBERS)
-def test_the_weight_is_as_near_as_a_bfloat16_can_be(numbers: list[tuple[int, bool]]) -> None:
+def test_the_weight_is_as_near_as_a_bfloat16_can_be(numbers):
     number = float32(numbers)
     weight, _ = split(number)
     own, torchs = (number.double() - weight.double()).abs(), (number.double() - number.bfloat16().double()).abs()

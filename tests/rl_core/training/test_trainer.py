@@ -1,15 +1,12 @@
 """Which pass a trainer makes first through its models changes no number. With several ranks this is not a matter of
 course: FSDP2 decides in a model's first pass which parameters have a gradient, and in which number format."""
 
-from collections.abc import Sequence
 from itertools import permutations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rl_core.distributed.place import Layout
 from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import write_small_model
 from tests.rl_core.training.first_passes import Kind, Order, Passes, in_every_order
@@ -26,9 +23,7 @@ ROTATED = [PASSES[first:] + PASSES[:first] for first in range(len(PASSES))]
         pytest.param(("full", "hybrid", "none"), [*permutations(PASSES)], id="every order", marks=pytest.mark.slow),
     ],
 )
-def test_the_order_of_the_first_passes_changes_no_number(
-    layouts: Sequence[Layout], orders: Sequence[Order], tmp_path: Path
-) -> None:
+def test_the_order_of_the_first_passes_changes_no_number(layouts, orders, tmp_path):
     folder = write_small_model(tmp_path / "model", "llama")
     meetings = {layout: f"tcp://127.0.0.1:{free_port()}" for layout in layouts}
     kinds = [

@@ -23,7 +23,7 @@ PACKAGE = {
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Path:
+def installed(tmp_path) -> Path:
     """A folder on the import path, with a package and a module in it."""
     for name, text in PACKAGE.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -37,12 +37,12 @@ def written(folder: Path, text: str, name: str = "rows") -> UserFunction:
     return find_function(f"{folder / 'user_file_of_mine.py'}:{name}")
 
 
-def test_a_file_is_found_without_running_it(tmp_path: Path) -> None:
+def test_a_file_is_found_without_running_it(tmp_path):
     found = written(tmp_path, "raise SystemExit('it ran')\ndef rows(): ...\n")
     assert (found.name, found.file.parent, found.root, found.module) == ("rows", tmp_path, tmp_path, None)
 
 
-def test_the_code_of_a_file_is_its_own_and_that_of_its_neighbours(tmp_path: Path) -> None:
+def test_the_code_of_a_file_is_its_own_and_that_of_its_neighbours(tmp_path):
     (tmp_path / "beside.py").write_text("X = 1\n")
     before = written(tmp_path, "import beside\ndef rows(): ...\n").code
     assert before.keys() == {"user_file_of_mine.py", "beside.py"}
@@ -51,7 +51,7 @@ def test_the_code_of_a_file_is_its_own_and_that_of_its_neighbours(tmp_path: Path
     assert {name for name in before if before[name] != after[name]} == {"beside.py"}
 
 
-def test_an_installed_module_is_found_without_importing_its_packages(installed: Path) -> None:
+def test_an_installed_module_is_found_without_importing_its_packages(installed):
     found = find_function("rows_of_mine.inner.sums:rows")
     assert (found.module, found.root) == ("rows_of_mine.inner.sums", installed)
     assert found.file == installed / "rows_of_mine" / "inner" / "sums.py"
@@ -59,7 +59,7 @@ def test_an_installed_module_is_found_without_importing_its_packages(installed: 
     assert find_function("other_of_mine:single").load().__module__ == "other_of_mine"
 
 
-def test_the_code_of_an_installed_module_is_that_of_its_package(installed: Path) -> None:
+def test_the_code_of_an_installed_module_is_that_of_its_package(installed):
     assert find_function("rows_of_mine.inner.sums:rows").code.keys() == {
         *("rows_of_mine/__init__.py", "rows_of_mine/inner/__init__.py", "rows_of_mine/inner/sums.py"),
         *("rows_of_mine/constants.py", "rows_of_mine/shared.py"),
@@ -83,13 +83,13 @@ def test_the_code_of_an_installed_module_is_that_of_its_package(installed: Path)
         ("json.decoder:JSONDecode", "did you mean `JSONDecoder`?"),
     ],
 )
-def test_what_is_not_there_is_named(name: str, words: str) -> None:
+def test_what_is_not_there_is_named(name, words):
     with pytest.raises(ValueError, match="^" + repr(name).replace(".", r"\.")) as raised:
         find_function(name)
     assert words in str(raised.value)
 
 
-def test_what_goes_wrong_while_it_is_loaded_names_the_line(tmp_path: Path) -> None:
+def test_what_goes_wrong_while_it_is_loaded_names_the_line(tmp_path):
     texts = {
         "def rows(): ...\n\nraise OSError('no disk')\n": r"OSError: no disk \(user_file_of_mine\.py line 3\)",
         "raise SystemExit(3)\nrows = 1\n": r"SystemExit: 3 \(user_file_of_mine\.py line 1\)",

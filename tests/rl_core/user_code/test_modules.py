@@ -29,7 +29,7 @@ def write(path: Path, text: str = "") -> Path:
         ("__main__.py", "__main___py"),
     ],
 )
-def test_a_file_has_its_own_name_unless_that_is_taken(tmp_path: Path, file: str, name: str) -> None:
+def test_a_file_has_its_own_name_unless_that_is_taken(tmp_path, file, name):
     path = write(tmp_path / file)
     module = import_file(path)
     assert (name, str(path)) == module.VALUE
@@ -37,14 +37,14 @@ def test_a_file_has_its_own_name_unless_that_is_taken(tmp_path: Path, file: str,
     assert importlib.import_module(name) is module
 
 
-def test_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+def test_files_of_one_name_are_two_modules(tmp_path):
     paths = [write(tmp_path / folder / "scoring_of_mine.py") for folder in "abc"]
     names = [import_file(path).VALUE[0] for path in paths]
     assert names == ["scoring_of_mine", "scoring_of_mine_py", "scoring_of_mine_py_2"]
     assert [import_file(path).VALUE[1] for path in paths] == [str(path) for path in paths]
 
 
-def test_a_package_of_its_name_in_the_same_folder_is_another_module(tmp_path: Path) -> None:
+def test_a_package_of_its_name_in_the_same_folder_is_another_module(tmp_path):
     path = write(tmp_path / "grading_of_mine.py", "import grading_of_mine as package\n")
     write(tmp_path / "grading_of_mine" / "__init__.py")
     module = import_file(path)
@@ -52,13 +52,13 @@ def test_a_package_of_its_name_in_the_same_folder_is_another_module(tmp_path: Pa
     assert module.package.VALUE[1] == str(tmp_path / "grading_of_mine" / "__init__.py")
 
 
-def test_a_file_that_its_neighbour_imports_back_is_one_module(tmp_path: Path) -> None:
+def test_a_file_that_its_neighbour_imports_back_is_one_module(tmp_path):
     path = write(tmp_path / "circle_of_mine.py", "SEEN = []\nimport circle_neighbour\n")
     write(tmp_path / "circle_neighbour.py", "import circle_of_mine\ncircle_of_mine.SEEN.append(1)\n")
     assert import_file(path).SEEN == [1]
 
 
-def test_processes_started_from_here_find_a_renamed_file(tmp_path: Path) -> None:
+def test_processes_started_from_here_find_a_renamed_file(tmp_path):
     import_file(write(tmp_path / "math.py"))
     script = (
         "from rl_core.user_code.modules import find_user_files; find_user_files(); find_user_files()\n"

@@ -28,7 +28,7 @@ class Holder:
 LONG = f"LONG = {'+'.join('1' * 800)}\n"
 
 
-def test_the_top_level_of_a_file_is_read_as_text(tmp_path: Path) -> None:
+def test_the_top_level_of_a_file_is_read_as_text(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(TEXT + LONG)
     source = read_source(path)
@@ -45,29 +45,27 @@ def test_the_top_level_of_a_file_is_read_as_text(tmp_path: Path) -> None:
     assert not source.may_define("sample")
 
 
-def test_an_expression_too_deep_for_python_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_expression_too_deep_for_python_is_refused_by_name(tmp_path):
     path = tmp_path / "deep.py"
     path.write_text(f"X = {'-' * 50_000}1\n")
     with pytest.raises(ValueError, match=rf"{path} .*too deeply"):
         read_source(path)
 
 
-def test_after_a_star_import_any_name_may_be_there(tmp_path: Path) -> None:
+def test_after_a_star_import_any_name_may_be_there(tmp_path):
     path = tmp_path / "stars.py"
     path.write_text("from somewhere import *\n")
     assert read_source(path).may_define("score")
 
 
-def test_a_file_is_read_in_the_encoding_that_it_names(tmp_path: Path) -> None:
+def test_a_file_is_read_in_the_encoding_that_it_names(tmp_path):
     path = tmp_path / "latin.py"
     path.write_bytes("# -*- coding: latin-1 -*-\nWORD = 'größe'\n".encode("latin-1"))
     assert read_source(path).constants == {"WORD": "größe"}
 
 
 @pytest.mark.parametrize("first_line", ["", "# coding: no-such-encoding", "# größe"])
-def test_a_file_in_an_encoding_that_it_does_not_name_is_refused_with_what_to_do(
-    tmp_path: Path, first_line: str
-) -> None:
+def test_a_file_in_an_encoding_that_it_does_not_name_is_refused_with_what_to_do(tmp_path, first_line):
     path = tmp_path / "latin.py"
     path.write_bytes(f"{first_line}\n\nWORD = 'größe'\n".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"{path} .*: save it as UTF-8, or name its encoding"):
@@ -115,28 +113,28 @@ FILES = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def test_a_reward_is_its_file_and_the_neighbours_that_it_imports(folder: Path) -> None:
+def test_a_reward_is_its_file_and_the_neighbours_that_it_imports(folder):
     found = {path.relative_to(folder).as_posix() for path in files_of(folder / "reward.py")}
     assert found == FILES.keys() - {"stranger.py", "notes/text.py"}
 
 
-def test_what_is_imported_from_elsewhere_is_named(folder: Path) -> None:
+def test_what_is_imported_from_elsewhere_is_named(folder):
     found = imported_names(files_of(folder / "reward.py"), folder)
     assert found == {"json", "numpy.linalg"}
 
 
-def test_a_file_that_is_no_python_stands_for_itself(folder: Path) -> None:
+def test_a_file_that_is_no_python_stands_for_itself(folder):
     (folder / "reward.py").write_text("import grading\ndef score(:")
     assert files_of(folder / "reward.py") == [folder / "reward.py"]
 
 
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         files_of(tmp_path / "nowhere.py")

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import ray
@@ -57,14 +57,14 @@ def assert_ended(group: ActorGroup) -> None:
     wait_until(lambda: gone([process.pid for process in group.processes]), "all ranks end", seconds=SOON)
 
 
-def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster: None) -> None:
+def test_a_process_that_does_not_start_in_time_is_named_with_the_limit(cluster):
     group = group_of("willing", "late process", start_seconds=LIMIT)
     with pytest.raises(WorkerDied, match=rf"^the process of worker 1 of 2 did not start {WHAT_TO_DO}"):
         group.find_processes()
     assert group.is_broken
 
 
-def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster: None) -> None:
+def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_and_what_it_does(cluster):
     """The limit is that of both parts of the start together."""
     group = group_of("willing", "late model", start_seconds=LIMIT, reading_seconds=1)
     group.find_processes()
@@ -78,7 +78,7 @@ def test_a_worker_that_does_not_load_its_model_in_time_is_named_with_the_limit_a
     assert_ended(group)
 
 
-def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
+def test_reading_the_weights_has_a_time_of_its_own(cluster):
     group = group_of("willing", start_seconds=0.001, reading_seconds=SOON)
     group.open([None])
     assert group.call("update", None) == [None]
@@ -86,9 +86,7 @@ def test_reading_the_weights_has_a_time_of_its_own(cluster: None) -> None:
 
 
 @pytest.mark.parametrize(("kind", "method"), [("call", "update"), ("call_beside", "write_snapshot")])
-def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
-    cluster: None, kind: str, method: str
-) -> None:
+def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(cluster, kind, method):
     """Although the error comes first, as of a connection that is closed."""
     group = opened("bereft", "dying")
     with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
@@ -96,7 +94,7 @@ def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(
     assert_ended(group)
 
 
-def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster: None) -> None:
+def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster):
     """And what it computes is counted here meanwhile."""
     group, before = opened("slow", "willing", hang_seconds=3.0), TALLY.copy()
     assert group.call("update", None) == [None, None]
@@ -116,9 +114,7 @@ def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster: Non
         ),
     ],
 )
-def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(
-    cluster: None, call: Callable[[ActorGroup], object], said: str, doing: str
-) -> None:
+def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(cluster, call, said, doing):
     """In a call, and in one beside it."""
     group = opened("willing", "hanging", hang_seconds=2.0)
     began = time.monotonic()

@@ -35,26 +35,26 @@ def waiting() -> Side:
     return Side(call=call, end=ended.set)
 
 
-def test_calls_that_succeed_return() -> None:
+def test_calls_that_succeed_return():
     at_once(returning(), returning())
 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("error", [WorkerDied("by a signal"), ValueError("an unknown weight")])
-def test_the_call_that_waits_is_ended_and_the_cause_is_raised(error: Exception, turned: bool) -> None:
+def test_the_call_that_waits_is_ended_and_the_cause_is_raised(error, turned):
     sides = [failing(error), waiting()]
     with pytest.raises(type(error), match=str(error)):
         at_once(*(sides[::-1] if turned else sides), patience_seconds=MOMENT)
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_death_that_is_noticed_after_the_broken_connection_is_the_cause(turned: bool) -> None:
+def test_a_death_that_is_noticed_after_the_broken_connection_is_the_cause(turned):
     sides = [failing(RuntimeError("connection reset")), failing(WorkerDied("by a signal"), after=4 * MOMENT)]
     with pytest.raises(WorkerDied, match="by a signal"):
         at_once(*(sides[::-1] if turned else sides), patience_seconds=LONG)
 
 
-def test_what_a_call_that_returned_leaves_is_not_ended() -> None:
+def test_what_a_call_that_returned_leaves_is_not_ended():
     fine = Side(call=lambda: None, end=lambda: pytest.fail("it needs its workers no less than before"))
     with pytest.raises(ValueError, match="an unknown weight"):
         at_once(fine, failing(ValueError("an unknown weight"), after=MOMENT), patience_seconds=LONG)

@@ -20,7 +20,7 @@ def weights(worker) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("model_only", [False, True])
-def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_groups, tmp_path, model_only) -> None:
+def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_groups, tmp_path, model_only):
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
     probe = groups_of(train_groups)[:1]
     worker.update(batch)
@@ -36,7 +36,7 @@ def test_a_snapshot_is_written_as_the_state_was_when_it_was_taken(worker, train_
         worker.write_snapshot(tmp_path / "again")
 
 
-def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path) -> None:
+def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_path):
     groups = groups_of(train_groups)[:2]
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     save_state(worker, tmp_path, model_only=True, probe=groups)
@@ -53,7 +53,7 @@ def test_the_probe_holds_the_trainers_plain_log_probs(worker, train_groups, tmp_
         np.testing.assert_array_equal(rollout.log_probs, log_probs)
 
 
-def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path) -> None:
+def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(worker, train_groups, tmp_path):
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)] * 2, check_agreement=False))
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
@@ -61,7 +61,7 @@ def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(w
     assert counters == {"policy_version": 1, "steps": 2, "nonfinite_streak": 0}
 
 
-def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path) -> None:
+def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path):
     """Its memory would be for nothing."""
     worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
     save_state(worker, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
@@ -73,7 +73,7 @@ def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_p
     assert all(torch.equal(weight, expected[name]) for name, weight in weights(worker).items())
 
 
-def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train_groups, tmp_path) -> None:
+def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train_groups, tmp_path):
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     path = tmp_path / "probe" / "probe.json"
     content = json.loads(path.read_text())
@@ -83,7 +83,7 @@ def test_a_checkpoint_that_does_not_reproduce_its_probe_is_refused(worker, train
         worker.load("saved policy", tmp_path)
 
 
-def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tmp_path) -> None:
+def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tmp_path):
     """Each prompt's rollouts share a tree, as when they were saved."""
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:2])
     worker.load("saved policy", tmp_path)
@@ -94,9 +94,7 @@ def test_a_loaded_checkpoint_gives_its_probe_to_the_bit(worker, train_groups, tm
     assert not differences(probe, found).any()
 
 
-def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(
-    worker, train_groups, tmp_path, config, monkeypatch
-) -> None:
+def test_a_checkpoint_that_is_off_a_little_everywhere_is_refused(worker, train_groups, tmp_path, config, monkeypatch):
     """With the bound of a large model in bfloat16, whose rare tokens may be off by more."""
     monkeypatch.setattr(worker.trainer, "config", changed(config, {"merge.probe_tolerance": 1.0}))
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])

@@ -34,7 +34,7 @@ Opener = Callable[[RunConfig], tuple[Trials, list[TrainGroup]]]
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opener:
+def opened(tmp_path_factory) -> Opener:
     """A worker on a run's initial model and data, which are the same for each model family, and groups for it."""
     runs: dict[str, RunDirectory] = {}
 
@@ -53,20 +53,20 @@ def _cases() -> list[object]:
 
 
 @pytest.mark.parametrize("variant", _cases())
-def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant: str, opened: Opener) -> None:
+def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant, opened):
     trials, groups = opened(quickstart(*VARIANTS[variant]))
     assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
 
 
 @pytest.mark.parametrize("longest", [12, 40])
-def test_they_are_without_the_code_for_a_cpu_too(longest: int, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_without_the_code_for_a_cpu_too(longest, opened, monkeypatch):
     monkeypatch.setenv(CPU_MODEL, "0")
     trials, groups = opened(quickstart(longest=longest))
     assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
 
 
 @pytest.mark.parametrize("variant", _cases())
-def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(variant: str, opened: Opener) -> None:
+def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(variant, opened):
     # Micro-batches of four longest sequences, so that groups are split and sorted, and passes of sixteen.
     config = quickstart(
         *VARIANTS[variant],
@@ -87,7 +87,7 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
         ("critic and KL", "all"),
     ],
 )
-def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: str, opened: Opener) -> None:
+def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind, place, opened):
     kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}
     (here, groups), (offloaded, _) = (
         opened(quickstart(*kinds[kind], *more)) for more in ((), (f"trainer.offload={place}",))
@@ -101,7 +101,7 @@ def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind: str, place: st
     assert {name for name in expected if expected[name] != found[name]} == set()
 
 
-def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(opened: Opener) -> None:
+def test_the_trainer_runs_deterministic_algorithms_and_nothing_else_does(opened):
     (trials, groups), modes = opened(quickstart(*VARIANTS["critic"])), set()
     hook = torch.nn.modules.module.register_module_forward_hook(
         lambda *_: modes.add(torch.are_deterministic_algorithms_enabled())

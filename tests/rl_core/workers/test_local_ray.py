@@ -28,7 +28,7 @@ LONGEST_PID = len("4194304")
 """Digits of the largest process id of Linux, which may be in the path."""
 
 
-def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch):
     """Whatever the id of its process: a run's temporary folder below a TMPDIR of the user's is soon as long."""
     beginning = f"/tmp/{os.getpid()}-"
     folder = Path(beginning + "x" * (_LONGEST_FOLDER - len(beginning)))
@@ -47,8 +47,8 @@ def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch: pytes
 
 
 def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_short(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """A run has a folder of its own in the machine's, which RAY_TMPDIR names."""
     found = []
     for own, machine in (("/scratch/a", "/scratch"), ("/scratch/" + "x" * 30, "/scratch"), ("/" + "x" * 40,) * 2):
@@ -58,9 +58,7 @@ def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_
     assert found == ["/scratch/a", "/scratch", "/tmp"]
 
 
-def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(tmp_path, monkeypatch, capsys):
     """Whatever is beside the config. What it and its libraries write is seen, what they warn of is logged, and the
     run's handler of SIGTERM stays in place while the cluster starts."""
     (tmp_path / "statistics.py").write_text("raise ImportError('not the library')")
@@ -119,7 +117,7 @@ cluster.close()
 """
 
 
-def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library() -> None:
+def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library():
     """Ray's prints the stack of C++, and aborts a process of many threads before the run can save its step."""
     process = subprocess.run([sys.executable, "-c", JOINED], capture_output=True, text=True, timeout=120, check=False)
     assert process.returncode == 0
@@ -127,9 +125,7 @@ def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library() 
     assert "SIGTERM received" not in process.stderr
 
 
-def test_a_cluster_that_does_not_start_in_time_is_an_error_with_the_limit_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_does_not_start_in_time_is_an_error_with_the_limit_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", f"{tmp_path}")
     monkeypatch.setattr(local_ray, "_LONGEST_FOLDER", len(f"{tmp_path}"))
     said = r"no Ray cluster could be started on this machine: it did not start within 0\.01 s \(cluster\.start_ti"

@@ -23,14 +23,14 @@ from tests.rl_core.steps import changed, optimizer_batch, save_state, take_step
 
 
 @pytest.fixture(scope="module")
-def lora_config(config: RunConfig) -> RunConfig:
+def lora_config(config) -> RunConfig:
     """A rate at which a few steps move the policy far, and the reference KL."""
     lora, kl = LoraConfig(rank=4, alpha=8), KLConfig(coef=0.01)
     return changed(config, {"actor.optim.lr": 2e-2, "model.lora": lora, "algorithm.kl": kl})
 
 
 @pytest.fixture(scope="module")
-def lora_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker) -> Iterator[LocalWorker]:
+def lora_worker(lora_config, folders, open_worker) -> Iterator[LocalWorker]:
     with open_worker(lora_config, folders) as worker:
         yield worker
 
@@ -51,7 +51,7 @@ def folder_bytes(folder: Path) -> int:
 
 def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
     prompts, lora_config, lora_worker, rewards, folders, train_groups
-) -> None:
+):
     lora_worker.load("policy", folders.base)
     lora_worker.load("reference", folders.base)
     base = frozen(lora_worker)
@@ -64,7 +64,7 @@ def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
 
 
 @pytest.fixture(scope="module")
-def separate_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker) -> Iterator[LocalWorker]:
+def separate_worker(lora_config, folders, open_worker) -> Iterator[LocalWorker]:
     """Its generator has the adapters beside the frozen weights."""
     with open_worker(changed(lora_config, {"model.lora.generator_weights": "separate"}), folders) as worker:
         yield worker
@@ -72,7 +72,7 @@ def separate_worker(lora_config: RunConfig, folders: WorkerFolders, open_worker)
 
 def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_same(
     prompts, lora_config, separate_worker, rewards, folders, train_groups, monkeypatch
-) -> None:
+):
     sent = []
     load_weights = VllmEngine.load_weights
     monkeypatch.setattr(
@@ -98,7 +98,7 @@ def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_sam
 
 def test_a_checkpoint_has_the_adapters_alone_and_the_merged_model_gives_its_probe_in_plain_transformers(
     lora_worker, folders, train_groups, tmp_path, config
-) -> None:
+):
     lora_worker.load("policy", folders.base)
     for _ in range(2):
         lora_worker.update(UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False))
@@ -111,7 +111,7 @@ def test_a_checkpoint_has_the_adapters_alone_and_the_merged_model_gives_its_prob
     assert verified.num_tokens > 0
 
 
-def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train_groups) -> None:
+def test_a_cold_start_trains_whole_weights(lora_config, folders, tmp_path, train_groups):
     """Only the model that RL starts from is adapted; what a cold start teaches is another one."""
     initial = tmp_path / "initial"
     shutil.copytree(folders.model, initial)

@@ -27,7 +27,7 @@ from rl_core.types import Group, Prompt
 from rl_core.workers.folders import WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from tests.rl_core.data.samples import write_video
-from tests.rl_core.small_run import SMALL, OpenWorker
+from tests.rl_core.small_run import SMALL
 from tests.rl_core.steps import take_step
 
 BOUND = 2e-5
@@ -77,9 +77,7 @@ class MediaBench:
 
 
 @pytest.fixture(scope="module", params=["qwen2_5_vl", "qwen3_vl"])
-def bench(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, open_worker: OpenWorker
-) -> Iterator[MediaBench]:
+def bench(request, tmp_path_factory, open_worker) -> Iterator[MediaBench]:
     folder = tmp_path_factory.mktemp(request.param)
     sources = {name: write_rows(folder, name, seed=seed) for seed, name in enumerate(["training", "held-out"])}
     config = load_config(
@@ -116,7 +114,7 @@ def build_model(config: RunConfig, run: RunDirectory, *, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) -> None:
+def test_engine_and_trainer_agree_while_it_learns(bench, kind):
     bench.worker.load("policy", bench.run.initial_model)
     for number in (1, 2):
         record = bench.step(number, bench.prompts(kind))
@@ -124,7 +122,7 @@ def test_engine_and_trainer_agree_while_it_learns(bench: MediaBench, kind: str) 
         assert len(record.collected.generated.groups) == ROWS_OF_A_KIND
 
 
-def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
+def test_another_pace_of_a_video_is_noticed(bench):
     """The control: frames without their times would agree too if nothing looked at the times."""
     bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts("video")
@@ -146,7 +144,7 @@ def test_another_pace_of_a_video_is_noticed(bench: MediaBench) -> None:
     assert (gaps[0] > BOUND) == (bench.config.model.source.family == "qwen2_5_vl")
 
 
-def test_images_in_another_order_are_noticed(bench: MediaBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_in_another_order_are_noticed(bench, monkeypatch):
     """The control: a model that does not look at its images would agree whatever it is shown."""
     bench.worker.load("policy", bench.run.initial_model)
     prompts = bench.prompts("one")

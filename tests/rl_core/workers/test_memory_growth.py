@@ -61,7 +61,7 @@ def grown(place: RankPlace, root: Path, overrides: Sequence[str]) -> list[float]
         pytest.param(1, ("model.lora={rank: 16}",), id="LoRA"),
     ],
 )
-def test_memory_stays_as_it_is_after_the_first_steps(size: int, overrides: tuple[str, ...], tmp_path: Path) -> None:
+def test_memory_stays_as_it_is_after_the_first_steps(size, overrides, tmp_path):
     every = [*COMMON, f"rollout.max_response_length={LONGEST}", *overrides]
     prepare(load_config(SMALL, every), tmp_path / "run")
     for sizes in run_ranks(grown, tmp_path, tmp_path / "run", every, size=size):

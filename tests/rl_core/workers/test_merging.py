@@ -25,19 +25,19 @@ def result(*losses: float, outcome: StepOutcome = OUTCOME, seconds: float = 1.0)
     )
 
 
-def test_the_sums_of_workers_that_compute_the_same_sequences_count_once() -> None:
+def test_the_sums_of_workers_that_compute_the_same_sequences_count_once():
     one, other = result(0.1), result(0.4)
     merged = merged_update([one, one, other, other], ranks_per_learner=2)
     assert merged.policy == merged_update([one, other]).policy != merged_update([one, one, other, other]).policy
 
 
-def test_two_workers_have_the_metrics_of_one() -> None:
+def test_two_workers_have_the_metrics_of_one():
     merged = merged_update([result(0.1, 0.7), result(0.4, seconds=3.0)])
     assert update_metrics(merged) == update_metrics(result(0.4, 0.1, 0.7))
     assert merged.seconds == {"optimizer": 3.0}
 
 
-def test_they_are_those_of_the_worker_that_waited_least_for_the_others() -> None:
+def test_they_are_those_of_the_worker_that_waited_least_for_the_others():
     slow, fast = (
         replace(result(0.1), seconds={"forward_backward": work, "exchange": exchange})
         for work, exchange in ((3.0, 0.1), (2.0, 1.2))
@@ -45,17 +45,17 @@ def test_they_are_those_of_the_worker_that_waited_least_for_the_others() -> None
     assert merged_update([fast, slow]).seconds == slow.seconds
 
 
-def test_a_worker_without_groups_changes_nothing() -> None:
+def test_a_worker_without_groups_changes_nothing():
     assert update_metrics(merged_update([result(), result(0.4)])) == update_metrics(result(0.4))
 
 
 @pytest.mark.parametrize("other", [replace(OUTCOME, grad_norm=1.5000001), replace(OUTCOME, applied=False)])
-def test_workers_that_part_are_an_error_with_both_values(other: StepOutcome) -> None:
+def test_workers_that_part_are_an_error_with_both_values(other):
     with pytest.raises(WorkersDisagree, match=r"update of the policy \(worker 0: .*; worker 1: .*weights have parted"):
         merged_update([result(0.1), result(0.1, outcome=other)])
 
 
-def test_the_files_of_all_workers_are_one_checkpoint() -> None:
+def test_the_files_of_all_workers_are_one_checkpoint():
     one, other = ({name: FileRecord(size=1, sha256=name)} for name in ("a", "b"))
     assert all_files([one, other]) == one | other
     with pytest.raises(WorkersDisagree, match="two workers have written a"):

@@ -10,7 +10,7 @@ from tests.rl_core.builders import make_rollout
 
 
 @given(sizes=st.lists(st.integers(0, 4), max_size=4))
-def test_every_rollout_is_taken_once_and_the_end_is_told(sizes: list[int]) -> None:
+def test_every_rollout_is_taken_once_and_the_end_is_told(sizes):
     """However many are put in between two looks."""
     outbox, found, made = Outbox(gathering_seconds=0.0), [], 0
     outbox.begin(1)
@@ -28,7 +28,7 @@ def test_every_rollout_is_taken_once_and_the_end_is_told(sizes: list[int]) -> No
     assert [rollout.sample_index for rollout in [*found, *last.rollouts]] == list(range(made))
 
 
-def test_who_asks_before_the_generation_begins_waits_for_its_rollouts() -> None:
+def test_who_asks_before_the_generation_begins_waits_for_its_rollouts():
     outbox, taken = Outbox(), []
     outbox.begin(1)
     outbox.end()
@@ -42,7 +42,7 @@ def test_who_asks_before_the_generation_begins_waits_for_its_rollouts() -> None:
     assert [rollout.sample_index for rollout in taken[0].rollouts] == [7]
 
 
-def test_rollouts_that_come_soon_after_each_other_are_taken_together_and_the_end_is_not_waited_for() -> None:
+def test_rollouts_that_come_soon_after_each_other_are_taken_together_and_the_end_is_not_waited_for():
     outbox, taken = Outbox(gathering_seconds=60.0), []
     asking = threading.Thread(target=lambda: taken.append(outbox.take(1)))
     asking.start()
@@ -56,7 +56,7 @@ def test_rollouts_that_come_soon_after_each_other_are_taken_together_and_the_end
     assert [rollout.sample_index for rollout in taken[0].rollouts] == [0, 1, 2] and taken[0].is_last
 
 
-def test_a_stop_ends_this_generation_even_before_it_begins_and_not_the_next_one() -> None:
+def test_a_stop_ends_this_generation_even_before_it_begins_and_not_the_next_one():
     outbox = Outbox()
     outbox.stop(1)
     outbox.begin(1)

@@ -12,7 +12,7 @@ from tests.rl_core.steps import changed, optimizer_batch, take_step
 
 
 @pytest.fixture
-def bfloat16(config: RunConfig) -> RunConfig:
+def bfloat16(config) -> RunConfig:
     return changed(config, {"model.dtype": "bfloat16", "rollout.max_log_prob_gap": 0.5})
 
 
@@ -21,7 +21,7 @@ def batch(train_groups) -> UpdateBatch:
     return UpdateBatch(policy=[optimizer_batch(train_groups)], check_agreement=False)
 
 
-def test_a_worker_closes_after_an_update_that_broke_off(bfloat16, folders, batch) -> None:
+def test_a_worker_closes_after_an_update_that_broke_off(bfloat16, folders, batch):
     worker = LocalWorker(Opening(config=bfloat16, folders=folders, total_optimizer_steps=100))
     broken = patch.object(worker.trainer.optimizer.adamw, "step", side_effect=RuntimeError("out of memory"))
     with broken, pytest.raises(RuntimeError, match="out of memory"):
@@ -30,7 +30,7 @@ def test_a_worker_closes_after_an_update_that_broke_off(bfloat16, folders, batch
     worker.close()
 
 
-def test_engine_and_trainer_agree_in_bfloat16(bfloat16, folders, open_worker, prompts, rewards, batch) -> None:
+def test_engine_and_trainer_agree_in_bfloat16(bfloat16, folders, open_worker, prompts, rewards, batch):
     with open_worker(bfloat16, folders) as worker:
         for number in (1, 2):
             record = take_step(prompts, step=number, config=bfloat16, workers=worker, rewards=rewards)

@@ -1,7 +1,7 @@
 """Workers that train one model together, as real processes over gloo, each with its own vLLM: they generate, learn,
 save, resume, export and close, and come to the numbers of a worker that is alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -38,37 +38,37 @@ MORE_CARRIED = CARRIED | {
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory) -> Path:
     return prepare(small_config(), tmp_path_factory.mktemp("ranks") / "run").root
 
 
 @pytest.fixture(scope="module")
-def alone(root: Path) -> Life:
+def alone(root) -> Life:
     out = root / "alone"
     out.mkdir()
     return run_ranks(live, out, root, out, KL, size=1)[0]
 
 
 @pytest.fixture(scope="module", params=["full", pytest.param("none", marks=pytest.mark.slow)])
-def two(root: Path, request: pytest.FixtureRequest) -> list[Life]:
+def two(root, request) -> list[Life]:
     out = root / request.param
     out.mkdir()
     return run_ranks(live, out, root, out, (*KL, f"cluster.sharding={request.param}"), size=2)
 
 
-def test_a_response_does_not_depend_on_the_rank_that_samples_it(alone: Life, two: list[Life]) -> None:
+def test_a_response_does_not_depend_on_the_rank_that_samples_it(alone, two):
     together = {key: value for life in two for key, value in life.responses[0].items()}
     assert together == alone.responses[0]
 
 
-def test_all_ranks_see_the_same_norm_and_the_same_agreement(two: list[Life]) -> None:
+def test_all_ranks_see_the_same_norm_and_the_same_agreement(two):
     for first, second in zip(two[0].updates, two[1].updates, strict=True):
         assert [report.outcome for report in first.policy] == [report.outcome for report in second.policy]
         assert first.log_prob_gap == second.log_prob_gap
         assert first.nonfinite_streak == second.nonfinite_streak == 0
 
 
-def test_an_update_of_two_ranks_is_that_of_one(alone: Life, two: list[Life]) -> None:
+def test_an_update_of_two_ranks_is_that_of_one(alone, two):
     expected, found = alone.updates[0], merged([life.updates[0] for life in two])
     assert found.log_prob_gap is not None and expected.log_prob_gap is not None
     assert found.log_prob_gap.count == expected.log_prob_gap.count
@@ -78,30 +78,30 @@ def test_an_update_of_two_ranks_is_that_of_one(alone: Life, two: list[Life]) -> 
     assert found.policy[0].outcome.grad_norm == pytest.approx(expected.policy[0].outcome.grad_norm, rel=1e-5)
 
 
-def test_what_is_resumed_goes_on_equal_to_the_bit(two: list[Life]) -> None:
+def test_what_is_resumed_goes_on_equal_to_the_bit(two):
     for life in two:
         assert life.updates[1] == life.updates[2]
         assert all(torch.equal(weight, life.resumed[name]) for name, weight in life.weights.items())
 
 
-def test_every_rank_writes_its_own_files(two: list[Life]) -> None:
+def test_every_rank_writes_its_own_files(two):
     written = [set(life.records) for life in two]
     assert all(written) and not written[0] & written[1]
 
 
-def test_the_export_has_the_weights_of_all_ranks(two: list[Life]) -> None:
+def test_the_export_has_the_weights_of_all_ranks(two):
     folder = two[0].exported
     exported = dict(load_model(folder, model_config(folder)).named_parameters())
     assert exported.keys() == two[0].resumed.keys()
     assert all(torch.equal(weight, two[0].resumed[name]) for name, weight in exported.items())
 
 
-def test_the_weights_of_two_ranks_are_near_those_of_one(alone: Life, two: list[Life]) -> None:
+def test_the_weights_of_two_ranks_are_near_those_of_one(alone, two):
     first, other = (torch.cat([w.flatten() for w in life.weights.values()]) for life in (alone, two[0]))
     assert relative_difference(other, first) < 1e-3
 
 
-def test_nothing_is_left_of_the_process_groups(two: list[Life]) -> None:
+def test_nothing_is_left_of_the_process_groups(two):
     assert not any(life.has_process_groups for life in two)
 
 
@@ -112,9 +112,7 @@ def test_nothing_is_left_of_the_process_groups(two: list[Life]) -> None:
         pytest.param((2, 1, 4, 2), MORE_CARRIED, id="and to 4 and 2", marks=pytest.mark.slow),
     ],
 )
-def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(
-    sizes: Sequence[int], carried_over: Mapping[str, Sequence[str]], root: Path, tmp_path: Path
-) -> None:
+def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(sizes, carried_over, root, tmp_path):
     """The update after it is the same up to rounding. All ranks begin with the same weights, which only the first one
     has read."""
     expected: dict[str, Carried] = {}
@@ -135,7 +133,7 @@ def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(
 
 
 @pytest.fixture(scope="module")
-def troubled(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Troubles]]:
+def troubled(root, tmp_path_factory) -> dict[int, list[Troubles]]:
     """Number of ranks -> what each of them saw."""
     found = {}
     for size in (1, 2):
@@ -145,7 +143,7 @@ def troubled(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, 
     return found
 
 
-def test_an_error_of_one_rank_comes_out_on_all(troubled: dict[int, list[Troubles]]) -> None:
+def test_an_error_of_one_rank_comes_out_on_all(troubled):
     first, second = troubled[2]
     assert first.errors == second.errors
     assert {name: error.partition(":")[0] for name, error in first.errors.items()} == {
@@ -160,7 +158,7 @@ def test_an_error_of_one_rank_comes_out_on_all(troubled: dict[int, list[Troubles
     assert "sample 0, token 0" in first.errors["generator"]
 
 
-def test_a_cold_start_step_of_two_ranks_is_that_of_one(troubled: dict[int, list[Troubles]]) -> None:
+def test_a_cold_start_step_of_two_ranks_is_that_of_one(troubled):
     """With five examples, and with a single one, of which the second rank has none."""
     for found in troubled[2]:
         assert found.imitated == troubled[2][0].imitated
@@ -169,8 +167,8 @@ def test_a_cold_start_step_of_two_ranks_is_that_of_one(troubled: dict[int, list[
 
 
 def test_the_reference_of_adapters_is_the_policy_without_them_on_all_ranks(
-    troubled: dict[int, list[Troubles]],
-) -> None:
+    troubled,
+):
     expected = troubled[1][0].reference
     found = {key: values for each in troubled[2] for key, values in each.reference.items()}
     assert found.keys() == expected.keys()

@@ -26,14 +26,12 @@ from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.loop.step_metrics import update_metrics
 from rl_core.progress import TALLY, SilentProgress, Tally
 from rl_core.rollout.requests import requests_for
-from rl_core.run_directory import RunDirectory
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.training.microbatches import response_tokens
-from rl_core.types import Float32Array, Prompt, RolloutKey, RolloutStream, Sampling, TrainGroup
+from rl_core.types import Float32Array, RolloutKey, RolloutStream, Sampling, TrainGroup
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
-from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.messages import WorkerCall
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerDied, awake_generator
@@ -48,7 +46,7 @@ from tests.servers import REPOSITORY
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(tmp_path_factory) -> Iterator[str]:
     """The address of a cluster with 3 CPUs that somebody else has started."""
     only_loopback()
     require_token()
@@ -115,19 +113,19 @@ class Groups:
 
 
 @pytest.fixture(scope="module")
-def groups(cluster: str, folders: WorkerFolders, config: RunConfig) -> Iterator[Groups]:
+def groups(cluster, folders, config) -> Iterator[Groups]:
     groups = Groups(cluster, folders, config)
     yield groups
     groups.close()
 
 
 @pytest.fixture
-def group(groups: Groups) -> RayWorkerGroup:
+def group(groups) -> RayWorkerGroup:
     return groups.shared()
 
 
 @pytest.fixture(scope="module")
-def sampling(config: RunConfig) -> Sampling:
+def sampling(config) -> Sampling:
     return Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)
 
 
@@ -140,14 +138,14 @@ def optimizer_batch(groups: list[TrainGroup]) -> OptimizerBatch:
 
 
 def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
-    group: RayWorkerGroup,
-    worker: LocalWorker,
-    prepared_run: RunDirectory,
-    prompts: list[Prompt],
-    train_groups: list[TrainGroup],
-    sampling: Sampling,
-    tmp_path: Path,
-) -> None:
+    group,
+    worker,
+    prepared_run,
+    prompts,
+    train_groups,
+    sampling,
+    tmp_path,
+):
     """Responses, log-probs, an update, a saved state; and it is counted here as one's own is."""
     groups = groups_of(train_groups)
     requests = requests_for(prompts, 2, run_seed=1, step=1)
@@ -181,9 +179,7 @@ def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
     assert found[0] == found[1]
 
 
-def test_errors_come_back_as_they_are_and_the_group_goes_on(
-    group: RayWorkerGroup, prepared_run: RunDirectory, train_groups: list[TrainGroup]
-) -> None:
+def test_errors_come_back_as_they_are_and_the_group_goes_on(group, prepared_run, train_groups):
     group.load("policy", prepared_run.initial_model)
     batch = UpdateBatch(policy=[optimizer_batch(train_groups)])
     group.update(batch)
@@ -197,9 +193,7 @@ def test_errors_come_back_as_they_are_and_the_group_goes_on(
     assert as_bytes(group.compute("old_log_probs", [groups_of(train_groups)])[0])
 
 
-def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
-    group: RayWorkerGroup, prompts: list[Prompt], sampling: Sampling
-) -> None:
+def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(group, prompts, sampling):
     requests = requests_for(prompts, 4, run_seed=1, step=1)
     with awake_generator(group):
         left = group.generate(requests, sampling)
@@ -213,9 +207,7 @@ def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(
         next(group.generate(requests, sampling))
 
 
-def test_an_error_beside_a_generation_is_the_one_that_is_raised(
-    group: RayWorkerGroup, prompts: list[Prompt], sampling: Sampling
-) -> None:
+def test_an_error_beside_a_generation_is_the_one_that_is_raised(group, prompts, sampling):
     """The traceback keeps the generation alive while the generator is put to rest."""
 
     def fail_in_the_middle(rollouts: RolloutStream) -> None:
@@ -226,9 +218,7 @@ def test_an_error_beside_a_generation_is_the_one_that_is_raised(
         fail_in_the_middle(group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling))
 
 
-def test_a_snapshot_is_written_in_the_middle_of_a_generation(
-    group: RayWorkerGroup, prompts: list[Prompt], train_groups: list[TrainGroup], sampling: Sampling, tmp_path: Path
-) -> None:
+def test_a_snapshot_is_written_in_the_middle_of_a_generation(group, prompts, train_groups, sampling, tmp_path):
     group.take_snapshot(model_only=False, probe=groups_of(train_groups)[:1], copy=True)
     with ThreadPoolExecutor(1) as thread, awake_generator(group):
         rollouts = group.generate(requests_for(prompts, 8, run_seed=1, step=1), sampling)
@@ -258,7 +248,7 @@ Step = Callable[[RayWorkerGroup], Outcome]
 
 
 @pytest.fixture(scope="module")
-def step(prepared_run: RunDirectory, prompts: list[Prompt], train_groups: list[TrainGroup], sampling: Sampling) -> Step:
+def step(prepared_run, prompts, train_groups, sampling) -> Step:
     """Generate; recompute log-probs; update in two optimizer batches, the second with fewer groups than workers."""
 
     def take(group: RayWorkerGroup) -> Outcome:
@@ -301,7 +291,7 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(groups: Groups, step: Step) -> Outcome:
+def alone(groups, step) -> Outcome:
     """A step of one worker with one thread."""
     one = groups.fresh(threads=1)
     outcome = step(one)
@@ -320,15 +310,15 @@ def assert_same_step(found: Outcome, alone: Outcome) -> None:
 
 @pytest.mark.timeout(900)  # three workers start, on a busy machine
 def test_two_workers_train_the_model_that_one_trains(
-    groups: Groups,
-    alone: Outcome,
-    step: Step,
-    prepared_run: RunDirectory,
-    prompts: list[Prompt],
-    train_groups: list[TrainGroup],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    groups,
+    alone,
+    step,
+    prepared_run,
+    prompts,
+    train_groups,
+    tmp_path,
+    monkeypatch,
+):
     """With as many threads each, whatever OMP_NUM_THREADS says, responses are equal to the bit, and so are repeated
     steps. A state that two have saved, two load, to the bit. An error of one of them ends both."""
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -362,9 +352,7 @@ def test_two_workers_train_the_model_that_one_trains(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(
-    groups: Groups, alone: Outcome, step: Step
-) -> None:
+def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(groups, alone, step):
     pair = groups.fresh(devices=2, threads=1, sequence_parallel_size=2, tensor_parallel_size=2)
     together = step(pair)
     pair.close()
@@ -378,9 +366,7 @@ def abort_with_a_child(worker: object, folder: Path) -> None:
     os.abort()
 
 
-def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
-    groups: Groups, train_groups: list[TrainGroup], tmp_path: Path
-) -> None:
+def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(groups, train_groups, tmp_path):
     """The worker has the settings of torch from its start on."""
     found = []
     for breaks in (True, False):
@@ -403,9 +389,7 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(
     assert as_bytes(found[0]) == as_bytes(found[1])
 
 
-def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_worker(
-    groups: Groups, train_groups: list[TrainGroup]
-) -> None:
+def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_worker(groups, train_groups):
     """As systemd and Slurm send it: the run writes a checkpoint before it ends, for which it needs its worker. Ray by
     itself would end this process a minute after its service has gone."""
     group = groups.in_a_cluster_of_its_own()
@@ -426,7 +410,7 @@ def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_wo
         group.close()
 
 
-def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) -> None:
+def test_more_workers_than_the_cluster_has_room_for_are_named(groups):
     with pytest.raises(ClusterUnavailable, match=r"no 1 machine\(s\) with 4 CPU each that are free.*3 CPU free"):
         groups.fresh(devices=4, start_timeout_seconds=3.0)
     with pytest.raises(ClusterUnavailable, match=r"room for 3 of at least 4 worker\(s\)"):
@@ -435,8 +419,8 @@ def test_more_workers_than_the_cluster_has_room_for_are_named(groups: Groups) ->
 
 
 def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_reads_them(
-    groups: Groups, cluster: str, config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    groups, cluster, config, monkeypatch
+):
     """They are the run's process's own, where it has some, as is the choice of the code for a CPU: who has started Ray
     knows nothing of the run."""
 
@@ -461,9 +445,7 @@ def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_r
         joined.close()
 
 
-def test_a_cluster_that_is_not_there_is_named_at_once(
-    groups: Groups, config: RunConfig, folders: WorkerFolders
-) -> None:
+def test_a_cluster_that_is_not_there_is_named_at_once(groups, config, folders):
     groups.close()
     nowhere = on(config, "127.0.0.1:9")
     with pytest.raises(ClusterUnavailable, match=r"no Ray cluster at cluster\.address 127\.0\.0\.1:9: .*refused"):
@@ -483,9 +465,7 @@ TOGETHER = ("cluster={devices: 2, tensor_parallel_size: 2}",)
         pytest.param("kill", TOGETHER, id="generating, killed alone", marks=pytest.mark.slow),
     ],
 )
-def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(
-    prepared_run: RunDirectory, folders: WorkerFolders, end: str, overrides: tuple[str, ...]
-) -> None:
+def test_a_local_cluster_listens_on_loopback_only_and_leaves_nothing(prepared_run, folders, end, overrides):
     """No process, shared memory or temporary file: neither after a kill of the run alone, nor after Ctrl-C or a kill
     that reach all that share the run's terminal. What only the killed process could have removed, the next start
     removes."""

@@ -12,9 +12,7 @@ from rl_core.workers.cluster_machines import Room, most_room
     multiple_of=st.integers(1, 4),
     of_devices=st.integers(1, 3),
 )
-def test_the_room_is_there_and_no_larger_one_is(
-    free: list[int], wanted: Room, multiple_of: int, of_devices: int
-) -> None:
+def test_the_room_is_there_and_no_larger_one_is(free, wanted, multiple_of, of_devices):
     found = most_room(free, wanted, multiple_of=multiple_of, multiple_of_devices=of_devices)
     fitting = [
         Room(nodes=nodes, devices=devices)

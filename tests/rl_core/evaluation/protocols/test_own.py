@@ -31,7 +31,7 @@ def digests(config: RunConfig) -> list[str]:
     return [protocol.digest() for protocol in own_protocols(config)]
 
 
-def test_each_pass_is_a_protocol_that_asks_as_the_config_says(tmp_path: Path) -> None:
+def test_each_pass_is_a_protocol_that_asks_as_the_config_says(tmp_path):
     config = config_in(tmp_path, "data.system_prompt=Be brief.", "data.video_fps=1", "evaluation.limit=2")
     greedy, sampled = own_protocols(config)
     assert (greedy.name, sampled.name) == ("own-greedy", "own-sampled")
@@ -43,7 +43,7 @@ def test_each_pass_is_a_protocol_that_asks_as_the_config_says(tmp_path: Path) ->
     assert own_protocols(config_in(tmp_path, "data.prompt_template=null"))[0].prompt == "{{ content }}"
 
 
-def test_the_digest_does_not_depend_on_where_the_files_lie(tmp_path: Path) -> None:
+def test_the_digest_does_not_depend_on_where_the_files_lie(tmp_path):
     assert digests(config_in(tmp_path / "here")) == digests(config_in(tmp_path / "there", "seed=5", "actor.optim.lr=1"))
 
 
@@ -64,12 +64,12 @@ def test_the_digest_does_not_depend_on_where_the_files_lie(tmp_path: Path) -> No
     ],
     ids=str,
 )
-def test_everything_that_moves_a_number_moves_the_digest(tmp_path: Path, change: dict[str, str] | str) -> None:
+def test_everything_that_moves_a_number_moves_the_digest(tmp_path, change):
     changed = config_in(tmp_path / "b", change) if isinstance(change, str) else config_in(tmp_path / "b", **change)
     assert not set(digests(changed)) & set(digests(config_in(tmp_path / "a")))
 
 
-def test_another_chat_template_is_another_protocol(tmp_path: Path) -> None:
+def test_another_chat_template_is_another_protocol(tmp_path):
     template = tmp_path / "chat.jinja"
     template.write_text("{{ messages[0].content }}")
     config = config_in(tmp_path, f"data.override_chat_template={template}")

@@ -12,7 +12,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.integers(0, 12))
-def test_it_counts_as_the_published_script_does(response: str, truth: int) -> None:
+def test_it_counts_as_the_published_script_does(response, truth):
     """The script's rule in its own terms: the first match of this pattern, as an int, equals the item's int."""
     match = re.search(r"<answer>\s*(\d+)\s*</answer>", response)
     expected = match is not None and int(match.group(1)) == truth
@@ -21,7 +21,7 @@ def test_it_counts_as_the_published_script_does(response: str, truth: int) -> No
     assert parse(response) == (match and match.group(1))
 
 
-def test_a_number_that_python_does_not_convert_is_wrong() -> None:
+def test_a_number_that_python_does_not_convert_is_wrong():
     response = "<answer>" + "9" * 5000 + "</answer>"
     assert parse(response) == "9" * 5000
     assert compute_score(make_sample(response, "5"))["accuracy"] == 0.0
