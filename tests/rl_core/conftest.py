@@ -25,16 +25,7 @@ if TYPE_CHECKING:
     from tests.rl_core.merged_models import Merged
     from tests.rl_core.small_run import OpenWorker
 
-FILE_CALLS = (
-    "replace",
-    "rename",
-    "fsync",
-    "mkdir",
-    "unlink",
-    "rmdir",
-    "ftruncate",
-    "truncate",
-)
+FILE_CALLS = ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir", "ftruncate", "truncate")
 
 
 def _die_before_call(number: int) -> None:
@@ -76,11 +67,7 @@ def killed_before_each_call() -> Callable[..., int]:
     many kills there were."""
 
     def run(
-        prepare: Callable[[], None],
-        action: Callable[[], None],
-        check: Callable[[], None],
-        *,
-        every: int = 1,
+        prepare: Callable[[], None], action: Callable[[], None], check: Callable[[], None], *, every: int = 1
     ) -> int:
         for kills, number in enumerate(range(1, 500, every)):
             prepare()
@@ -228,13 +215,7 @@ def prompts(prepared_run, config) -> "list[Prompt]":
 
 
 @pytest.fixture(scope="session")
-def train_groups(
-    prompts,
-    config,
-    shared_worker,
-    prepared_run,
-    rewards,
-) -> "list[TrainGroup]":
+def train_groups(prompts, config, shared_worker, prepared_run, rewards) -> "list[TrainGroup]":
     """Real rollouts of the initial model, cut to ragged lengths and given advantages, so that every token has a
     gradient (a random model earns no reward)."""
     from tests.rl_core.small_run import ragged_groups

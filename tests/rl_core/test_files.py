@@ -91,9 +91,7 @@ def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(tmp_path, kill
     assert not folder.exists()
 
 
-def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temporary(
-    tmp_path,
-):
+def test_an_exception_inside_the_block_keeps_the_old_folder_and_removes_the_temporary(tmp_path):
     final = tmp_path / "stage"
     _write_folder(final, "old")
     before = folder_records(final)
@@ -122,19 +120,14 @@ def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path, monkeypatch):
     assert hidden(tmp_path) == []
 
 
-def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(
-    small_disk,
-):
+def test_a_full_disk_passes_through_and_leaves_the_old_file_and_folder(small_disk):
     path, folder = small_disk / "file", small_disk / "folder"
     files.atomic_write_bytes(path, b"old")
     _write_folder(folder, "old")
     before = folder_records(small_disk)
     with pytest.raises(OSError) as of_file:
         files.atomic_write_bytes(path, bytes(2 << 20))
-    with (
-        pytest.raises(OSError) as of_folder,
-        files.committed_folder(folder) as temporary,
-    ):
+    with pytest.raises(OSError) as of_folder, files.committed_folder(folder) as temporary:
         (temporary / "big").write_bytes(bytes(2 << 20))
     assert of_file.value.errno == of_folder.value.errno == errno.ENOSPC
     assert folder_records(small_disk) == before
@@ -146,12 +139,7 @@ def test_a_sweep_leaves_everything_else_alone(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / ".file.json.tmp-77").write_text("torn")
     files.sweep_temporaries(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".hidden",
-        ".tmp-1",
-        "stage.tmp-1",
-        "step-000001",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", ".tmp-1", "stage.tmp-1", "step-000001"]
     files.sweep_temporaries(tmp_path / "missing")
 
 

@@ -33,14 +33,9 @@ def hold_in_another_process(lock_file: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_the_owner_is_killed(
-    lock_file,
-):
+def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_the_owner_is_killed(lock_file):
     owner = hold_in_another_process(lock_file)
-    with (
-        pytest.raises(RunLocked, match=f"pid {owner.pid}") as refused,
-        RunLock(lock_file),
-    ):
+    with pytest.raises(RunLocked, match=f"pid {owner.pid}") as refused, RunLock(lock_file):
         pass
     assert refused.value.owner == str(owner.pid)
     owner.send_signal(signal.SIGKILL)

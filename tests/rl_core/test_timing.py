@@ -21,8 +21,4 @@ def test_a_phase_that_is_split_keeps_what_no_part_covers():
         time.sleep(0.02)
     whole = timer.seconds["update"]
     timer.split("update", {"forward_backward": 0.004, "optimizer": 0.001})
-    assert timer.seconds == {
-        "update": pytest.approx(whole - 0.005),
-        "forward_backward": 0.004,
-        "optimizer": 0.001,
-    }
+    assert timer.seconds == {"update": pytest.approx(whole - 0.005), "forward_backward": 0.004, "optimizer": 0.001}

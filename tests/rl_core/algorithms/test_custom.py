@@ -13,13 +13,7 @@ from rl_core.algorithms.estimators import CustomAdvantage
 from rl_core.algorithms.filters import CustomFilter
 from rl_core.algorithms.losses import CustomLoss, PPOLoss
 from rl_core.algorithms.policy_loss import ResponseTokens
-from rl_core.algorithms.trial import (
-    advantage_doubts,
-    advantage_problem,
-    filter_problem,
-    loss_doubts,
-    loss_problem,
-)
+from rl_core.algorithms.trial import advantage_doubts, advantage_problem, filter_problem, loss_doubts, loss_problem
 
 EXAMPLES = Path(__file__).parents[3] / "configs" / "extensions"
 IMPORTS = "import torch\nfrom rl_core.algorithms.policy_loss import PolicyLoss\n"

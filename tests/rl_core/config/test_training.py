@@ -6,13 +6,7 @@ from pydantic import ValidationError
 
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.stages import EvaluationConfig
-from rl_core.config.training import (
-    ActorConfig,
-    CriticConfig,
-    RolloutConfig,
-    StopAt,
-    TrainerConfig,
-)
+from rl_core.config.training import ActorConfig, CriticConfig, RolloutConfig, StopAt, TrainerConfig
 from rl_core.section import problems_in
 
 

@@ -109,11 +109,7 @@ BAD_ROWS = {
     ),
     "an image of 32 bits": ({"images": ["wide.tiff"]}, "images", "32-bit whole numbers of unknown range"),
     "a path without end": ({"images": ["x" * 5000]}, "images", "is no image and no path: it has 5000 letters"),
-    "a vision token": (
-        {"problem": "<image><|video_pad|>"},
-        "problem",
-        "the model reserves for images and videos",
-    ),
+    "a vision token": ({"problem": "<image><|video_pad|>"}, "problem", "the model reserves for images and videos"),
     "an answer with its end": ({"answer": "5<|im_end|>"}, "answer", "the answer contains <|im_end|>, which the model"),
     "an answer that is a list": ({"answer": ["5", "<|image_pad|>"]}, "answer", "the answer contains <|image_pad|>"),
     "half a character": ({"note": ["\ud83d"]}, "note", r"'\ud83d', which is half a character"),

@@ -17,12 +17,7 @@ from rl_core.evaluation.comparison import (
     pick_gallery,
 )
 from rl_core.evaluation.result import item_shares
-from rl_core.evaluation.statistics import (
-    PairedCounts,
-    bootstrap_interval,
-    mcnemar,
-    paired_difference_interval,
-)
+from rl_core.evaluation.statistics import PairedCounts, bootstrap_interval, mcnemar, paired_difference_interval
 from tests.rl_core.evaluation.builders import ITEM, make_items
 
 

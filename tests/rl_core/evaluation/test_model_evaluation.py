@@ -114,8 +114,7 @@ def test_a_checkpoint_is_exported_with_its_own_weights(own_run, worker, train_gr
     expected = {name: weight.clone() for name, weight in worker.trainer.policy.model.state_dict().items()}
     probe = groups_of(train_groups[:1])
     saved = CheckpointStore(own_run.checkpoints, save_limit=1).save(
-        lambda folder: save_state(worker, folder, model_only=True, probe=probe),
-        info=CheckpointInfo(step=1),
+        lambda folder: save_state(worker, folder, model_only=True, probe=probe), info=CheckpointInfo(step=1)
     )
     with find_model(str(saved.folder)) as model:
         exported = AutoModelForImageTextToText.from_pretrained(model.folder, dtype=torch.float32).state_dict()

@@ -8,13 +8,7 @@ import pytest
 
 from rl_core.config.stages import PublishedConfig
 from rl_core.evaluation.comparison import GroupAccuracy, Shares, group_accuracy
-from rl_core.evaluation.reproduction import (
-    Drift,
-    Reproduction,
-    baseline_status,
-    drift_from,
-    judge_reproduction,
-)
+from rl_core.evaluation.reproduction import Drift, Reproduction, baseline_status, drift_from, judge_reproduction
 from rl_core.evaluation.result import item_shares
 from tests.rl_core.evaluation.builders import make_items
 

@@ -18,10 +18,7 @@ ROWS = [
     {"id": 7, "problem": "How many?", "ground_truth": 3, "response": "three", "level": "easy"},
     {"id": 8, "problem": "Which?", "ground_truth": "B", "response": "B\u2028C", "level": "hard"},
 ]
-EXPECTED = [
-    ("7", "How many?", "3", "three", 0, "easy"),
-    ("8", "Which?", "B", "B\u2028C", 0, "hard"),
-]
+EXPECTED = [("7", "How many?", "3", "three", 0, "easy"), ("8", "Which?", "B", "B\u2028C", 0, "hard")]
 
 
 def facts(output: SavedOutput) -> tuple:

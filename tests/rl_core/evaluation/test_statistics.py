@@ -40,9 +40,7 @@ def test_wilson_gives_the_published_examples(successes, n, interval):
 
 
 @given(st.integers(1, 8).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(0, k), min_size=1))))
-def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_items(
-    answers,
-):
+def test_the_clustered_interval_lies_between_those_of_all_answers_and_of_the_items(answers):
     samples, right = answers
     n, total = len(right), sum(right)
     low, high = clustered_wilson_interval([r / samples for r in right], samples_per_item=samples)

@@ -25,12 +25,7 @@ def start(worker: LocalWorker, run: RunDirectory) -> dict[str, float]:
     loader = PromptLoader(PreparedDataset.open(run.data, "train"), batch_size=4, seed=1, shuffle=True)
     targets = TargetRenderer(COLD_START.target_template, model_folder=run.initial_model)
     return run_cold_start(
-        COLD_START,
-        loader=loader,
-        targets=targets,
-        workers=worker,
-        max_nonfinite_steps=3,
-        progress=SilentProgress(),
+        COLD_START, loader=loader, targets=targets, workers=worker, max_nonfinite_steps=3, progress=SilentProgress()
     )
 
 

@@ -18,12 +18,7 @@ import torch
 from rl_core.algorithms.estimators import GAE, ReinforcePlusPlus
 from rl_core.algorithms.filters import BoundsFilter
 from rl_core.algorithms.losses import GSPOTokenLoss
-from rl_core.config.algorithm import (
-    AdaptiveKLConfig,
-    AlgorithmConfig,
-    KLConfig,
-    TruncatedCorrection,
-)
+from rl_core.config.algorithm import AdaptiveKLConfig, AlgorithmConfig, KLConfig, TruncatedCorrection
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig, StopAt
 from rl_core.data.prepared import PreparedDataset

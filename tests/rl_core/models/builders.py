@@ -97,12 +97,7 @@ class Bench:
         return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()), vision=vision)
 
     def prompt(
-        self,
-        text_lengths: Sequence[int],
-        image_uids: Sequence[str],
-        *,
-        videos: Sequence[VideoClip] = (),
-        seed: int = 0,
+        self, text_lengths: Sequence[int], image_uids: Sequence[str], *, videos: Sequence[VideoClip] = (), seed: int = 0
     ) -> Prompt:
         """Runs of text with an image or, after all images, a video between each two; one run more than these, at least
         one token in all."""

@@ -7,13 +7,7 @@ import torch
 from torch import nn
 
 from rl_core.models.value import load_value_model
-from tests.rl_core.models.builders import (
-    VISION_FAMILIES,
-    Bench,
-    model_config,
-    relative_difference,
-    take_gradients,
-)
+from tests.rl_core.models.builders import VISION_FAMILIES, Bench, model_config, relative_difference, take_gradients
 
 FAMILIES = (*VISION_FAMILIES, "llama")
 

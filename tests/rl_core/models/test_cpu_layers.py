@@ -7,13 +7,7 @@ from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
 
 from rl_core.device import CPU_MODEL
 from rl_core.models.cpu.layers import rotate_heads, rotate_tokens, use_cpu_layers
-from tests.rl_core.models.builders import (
-    FAMILIES,
-    VISION_FAMILIES,
-    Bench,
-    relative_difference,
-    take_gradients,
-)
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
 
 
 def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,14 +9,7 @@ from torch.testing import assert_close
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.value import ValueModel, load_value_model
-from tests.rl_core.models.builders import (
-    FAMILIES,
-    VISION_FAMILIES,
-    Bench,
-    model_config,
-    relative_difference,
-    roughen,
-)
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, model_config, relative_difference, roughen
 
 
 @pytest.fixture

@@ -13,16 +13,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from rl_core.models import attention
 from rl_core.models.attention import attend_varlen, use_tree_attention, vision_varlen
 from rl_core.models.vision_tower import vision_attention
-from tests.rl_core.models.builders import (
-    FAMILIES,
-    VISION_FAMILIES,
-    Bench,
-    relative_difference,
-    take_gradients,
-)
-from tests.rl_core.models.builders import (
-    varlen_attention as plain_varlen,
-)
+from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
+from tests.rl_core.models.builders import varlen_attention as plain_varlen
 
 SIGNATURE = inspect.signature(varlen_attn)
 

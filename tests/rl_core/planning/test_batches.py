@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
 from rl_core.loop.training_loop import epoch_span
-from rl_core.planning.batches import (
-    WorkerShare,
-    batch_plan,
-    most_passes,
-    row_problems,
-)
+from rl_core.planning.batches import WorkerShare, batch_plan, most_passes, row_problems
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -64,11 +59,7 @@ def test_the_passes_of_a_learner_are_those_of_its_longest_groups(configure, n, m
 
 
 @laws
-@given(
-    rows=st.integers(16, 400),
-    epochs=st.integers(1, 5),
-    max_steps=st.none() | st.integers(1, 60),
-)
+@given(rows=st.integers(16, 400), epochs=st.integers(1, 5), max_steps=st.none() | st.integers(1, 60))
 def test_the_plan_is_what_the_training_loop_does(configure, rows, epochs, max_steps):
     limit = "null" if max_steps is None else str(max_steps)
     config = configure(f"trainer.total_epochs={epochs}", f"trainer.max_steps={limit}")

@@ -6,10 +6,7 @@ import pytest
 
 from rl_core.config.run import RunConfig
 from rl_core.planning.engine_memory import engine_part
-from rl_core.planning.memory import (
-    KEPT_ON_CPU,
-    memory_forecast,
-)
+from rl_core.planning.memory import KEPT_ON_CPU, memory_forecast
 from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, KEPT_BYTES, UPDATE
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes

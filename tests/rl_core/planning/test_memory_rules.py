@@ -95,10 +95,7 @@ def on(nodes: int, devices: int, *more: str) -> tuple[str, ...]:
     return (*BATCHES, f"cluster={{{inside}}}")
 
 
-@pytest.mark.parametrize(
-    ("size", "cluster", "least"),
-    [("32B", on(2, 8, "sharding: hybrid"), 2), ("72B", on(2, 8), 4)],
-)
+@pytest.mark.parametrize(("size", "cluster", "least"), [("32B", on(2, 8, "sharding: hybrid"), 2), ("72B", on(2, 8), 4)])
 def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(configure, size, cluster, least):
     config, sizes = published(configure, size, *cluster)
     (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
@@ -124,9 +121,7 @@ def test_no_workers_are_proposed_that_cannot_share_the_layers(configure, size, d
     assert not limit.fits(with_changes(config, [Change.of("cluster.tensor_parallel_size", 3)]), sizes)
 
 
-def test_workers_that_only_generate_train_too_where_their_device_is_too_small_for_the_model(
-    configure,
-):
+def test_workers_that_only_generate_train_too_where_their_device_is_too_small_for_the_model(configure):
     split = on(2, 8, "placement: split", "generating_devices: 4")
     config, sizes = published(configure, "72B", *split, "rollout.staleness=1")
     changes = fitting_changes(config, sizes, H100)

@@ -35,10 +35,7 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        (
-            ["adapter_model.safetensors", "training_args.bin"],
-            "and no whole weights: merge it first",
-        ),
+        (["adapter_model.safetensors", "training_args.bin"], "and no whole weights: merge it first"),
         (["adapter_model.safetensors", "config.json"], "and no whole weights: merge it first"),
         (
             ["config.json", "model.safetensors"],

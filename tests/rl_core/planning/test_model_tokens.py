@@ -76,9 +76,7 @@ def test_the_end_of_a_turn_is_read_from_a_rendered_chat(made, template, end):
     assert set(tokens.response_ends().ids) == expected
 
 
-def test_ends_that_an_old_merger_lost_are_those_of_the_tokenizer_and_the_template(
-    made,
-):
+def test_ends_that_an_old_merger_lost_are_those_of_the_tokenizer_and_the_template(made):
     settings = {"eos_token": "</s>", "chat_template": CHATML}
     ends = made(config={"eos_token_id": 5}, tokenizer_config=settings).response_ends()
     assert (ends.ids, ends.of_targets) == ((5, IDS["</s>"], IDS["<|im_end|>"]), IDS["</s>"])
@@ -88,9 +86,7 @@ def test_ends_that_an_old_merger_lost_are_those_of_the_tokenizer_and_the_templat
     )
 
 
-def test_several_ends_of_the_generation_config_keep_their_order_and_are_no_difference(
-    made,
-):
+def test_several_ends_of_the_generation_config_keep_their_order_and_are_no_difference(made):
     tokens = made(
         generation_config={"eos_token_id": [4, 1]},
         config={"eos_token_id": 1},
@@ -143,12 +139,7 @@ ends_of_a_file = st.none() | st.sampled_from(SAMPLED) | st.lists(st.sampled_from
     template=st.sampled_from([None, CHATML, LLAMA_3, MISTRAL, REFUSING]),
 )
 def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
-    tmp_path_factory,
-    generation,
-    config,
-    inner,
-    eos,
-    template,
+    tmp_path_factory, generation, config, inner, eos, template
 ):
     files = {
         "generation_config.json": {"eos_token_id": generation},

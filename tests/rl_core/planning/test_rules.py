@@ -42,11 +42,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         (["data.min_pixels=9000", "data.max_pixels=8000"], "data.min_pixels", "above data.max_pixels 8000"),
         (["data.train.min_objects=7"], "data.train.min_objects", "above max_objects 6"),
         (["model.dtype=bfloat16", "merge.probe_tolerance=1e-4"], "merge.probe_tolerance", "set it to 1,"),
-        (
-            ["model.dtype=bfloat16", "rollout.max_log_prob_gap=1e-4"],
-            "rollout.max_log_prob_gap",
-            "set it to 5,",
-        ),
+        (["model.dtype=bfloat16", "rollout.max_log_prob_gap=1e-4"], "rollout.max_log_prob_gap", "set it to 5,"),
         (["actor.optim.betas=[0.9, 1.0]"], "actor.optim.betas", "are no decay rates"),
         (
             ["actor.optim={lr_warmup_steps: 2, lr_warmup_ratio: 0.1}"],

@@ -54,9 +54,7 @@ def test_a_text_of_the_config_with_a_control_token_is_one_problem(configure, tmp
     assert all(problem.fatal for problem in token_problems(config))
 
 
-def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_problem(
-    configure,
-):
+def test_a_text_without_them_and_a_vision_token_where_there_is_no_vision_are_no_problem(configure):
     plain = "cold_start={steps: 2, target_template: '<think></think><answer>{{ answer }}</answer>'}"
     assert not list(token_problems(configure(plain, "data.system_prompt=Answer with </s>.")))
     vision = "data.system_prompt=Mind <|image_pad|>"

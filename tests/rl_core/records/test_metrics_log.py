@@ -65,8 +65,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
 
 
 @given(
-    numbered=st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=8),
-    step=st.integers(-1, 10),
+    numbered=st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=8), step=st.integers(-1, 10)
 )
 @settings(deadline=None, max_examples=40)
 def test_cutting_back_keeps_exactly_the_lines_up_to_the_step(numbered, step):

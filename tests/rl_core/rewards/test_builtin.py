@@ -51,8 +51,7 @@ def test_the_exemplar_of_a_judge_gets_its_full_score_and_parses(name, answer):
 
 
 @pytest.mark.parametrize(
-    ("name", "best"),
-    [("choice", 1.0), ("format", 1.0), ("length", 1.0), ("overlong", 0.0), ("repetition", 0.0)],
+    ("name", "best"), [("choice", 1.0), ("format", 1.0), ("length", 1.0), ("overlong", 0.0), ("repetition", 0.0)]
 )
 def test_the_exemplar_of_the_others_gets_their_full_score_too(name, best):
     module = importlib.import_module(BUILTIN[name])

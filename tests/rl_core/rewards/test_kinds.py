@@ -30,20 +30,12 @@ SEQUENTIAL = ("several", "its_keys", "changes_its_input", "asynchronous")
 BATCH = ("several", "as_a_generator", "as_an_array", "asynchronous", "place", "object_with_state")
 MATH = ("compute_score", "in_forked_processes", "in_spawned_processes")
 
-WITHOUT_PROCESSES = {
-    "in_forked_processes": "in_this_process",
-    "in_spawned_processes": "in_this_process",
-}
+WITHOUT_PROCESSES = {"in_forked_processes": "in_this_process", "in_spawned_processes": "in_this_process"}
 """A function that starts processes would start them from the test runner: its direct call is this one's, which says the
 same without them."""
 
 KWARGS: dict[str, dict[str, Any]] = {
-    "own.with_arguments": {
-        "weights": [1, 2.5],
-        "table": {"inner": {"deep": [0, 7]}},
-        "nothing": None,
-        "flag": True,
-    },
+    "own.with_arguments": {"weights": [1, 2.5], "table": {"inner": {"deep": [0, 7]}}, "nothing": None, "flag": True},
     "sequential.several": {"format_weight": 0.25},
 }
 

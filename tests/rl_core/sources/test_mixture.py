@@ -9,8 +9,7 @@ from tests.rl_core.data.samples import counting, local
 def test_rows_are_numbered_through_and_say_where_they_are(write_jsonl):
     good, bad = {"problem": "?", "answer": 1}, {"problem": "?"}
     source = MixtureSource(
-        type="mixture",
-        sources={"drawn": counting(2), "written": local(write_jsonl([good, bad, good]))},
+        type="mixture", sources={"drawn": counting(2), "written": local(write_jsonl([good, bad, good]))}
     )
     reader = source.open()
     rows = list(reader)

@@ -72,10 +72,7 @@ def test_a_store_that_is_away_is_an_error_of_the_system(s3, tmp_path):
     (tmp_path / "file").write_bytes(b"one")
     s3.stop()
     try:
-        for ask in (
-            lambda: place.names(""),
-            lambda: place.put(tmp_path / "file", "b", size=3),
-        ):
+        for ask in (lambda: place.names(""), lambda: place.put(tmp_path / "file", "b", size=3)):
             with pytest.raises(OSError):
                 ask()
     finally:

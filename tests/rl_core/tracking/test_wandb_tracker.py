@@ -41,12 +41,7 @@ def tracker(run: RunDirectory, config: WandbConfig = OFFLINE) -> "WandbTracker":
 
 def follower(run: RunDirectory) -> TrackerFollower:
     logs = RunLogs(run)
-    return TrackerFollower(
-        tracker(run),
-        run.metrics,
-        generations=two_of_each(run),
-        log_event=logs.log_event,
-    )
+    return TrackerFollower(tracker(run), run.metrics, generations=two_of_each(run), log_event=logs.log_event)
 
 
 def without_service() -> dict[str, str]:

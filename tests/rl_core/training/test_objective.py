@@ -39,8 +39,7 @@ def loss_of(group: TrainGroup, values: Sequence[torch.Tensor], config: Algorithm
 
 @pytest.mark.parametrize("mode", get_args(LossAverage))
 @given(
-    samples=st.lists(st.tuples(st.integers(1, LONGEST), st.booleans()), min_size=1, max_size=6),
-    seed=st.integers(0, 99),
+    samples=st.lists(st.tuples(st.integers(1, LONGEST), st.booleans()), min_size=1, max_size=6), seed=st.integers(0, 99)
 )
 def test_a_sample_that_is_not_in_the_loss_is_as_good_as_absent(mode, samples, seed):
     samples = [(3, True), *samples]

@@ -9,12 +9,7 @@ from torch import nn
 from rl_core.checkpoints.sharded import load_sharded, model_state, optimizer_state
 from rl_core.config.training import OptimConfig
 from rl_core.training.optimizer import PolicyOptimizer
-from rl_core.training.saved_model import (
-    ModuleState,
-    load_optimizer,
-    load_weights,
-    master_weights,
-)
+from rl_core.training.saved_model import ModuleState, load_optimizer, load_weights, master_weights
 from tests.rl_core.training.bfloat16_modules import make_bfloat16, train
 
 FIRST_MOMENT = {"adamw": torch.float32, "adamw_bf16": torch.bfloat16}

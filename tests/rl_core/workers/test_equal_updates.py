@@ -80,12 +80,7 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
 
 
 @pytest.mark.parametrize(
-    ("kind", "place"),
-    [
-        ("float32", "optimizer"),
-        ("pure bfloat16", "optimizer"),
-        ("critic and KL", "all"),
-    ],
+    ("kind", "place"), [("float32", "optimizer"), ("pure bfloat16", "optimizer"), ("critic and KL", "all")]
 )
 def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind, place, opened):
     kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}

@@ -46,9 +46,7 @@ def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch):
     folder.rmdir()
 
 
-def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_short(
-    monkeypatch,
-):
+def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_short(monkeypatch):
     """A run has a folder of its own in the machine's, which RAY_TMPDIR names."""
     found = []
     for own, machine in (("/scratch/a", "/scratch"), ("/scratch/" + "x" * 30, "/scratch"), ("/" + "x" * 40,) * 2):

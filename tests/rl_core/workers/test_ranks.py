@@ -166,9 +166,7 @@ def test_a_cold_start_step_of_two_ranks_is_that_of_one(troubled):
             assert metrics == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_reference_of_adapters_is_the_policy_without_them_on_all_ranks(
-    troubled,
-):
+def test_the_reference_of_adapters_is_the_policy_without_them_on_all_ranks(troubled):
     expected = troubled[1][0].reference
     found = {key: values for each in troubled[2] for key, values in each.reference.items()}
     assert found.keys() == expected.keys()

@@ -138,13 +138,7 @@ def optimizer_batch(groups: list[TrainGroup]) -> OptimizerBatch:
 
 
 def test_one_worker_in_a_cluster_computes_to_the_bit_what_one_here_does(
-    group,
-    worker,
-    prepared_run,
-    prompts,
-    train_groups,
-    sampling,
-    tmp_path,
+    group, worker, prepared_run, prompts, train_groups, sampling, tmp_path
 ):
     """Responses, log-probs, an update, a saved state; and it is counted here as one's own is."""
     groups = groups_of(train_groups)
@@ -310,14 +304,7 @@ def assert_same_step(found: Outcome, alone: Outcome) -> None:
 
 @pytest.mark.timeout(900)  # three workers start, on a busy machine
 def test_two_workers_train_the_model_that_one_trains(
-    groups,
-    alone,
-    step,
-    prepared_run,
-    prompts,
-    train_groups,
-    tmp_path,
-    monkeypatch,
+    groups, alone, step, prepared_run, prompts, train_groups, tmp_path, monkeypatch
 ):
     """With as many threads each, whatever OMP_NUM_THREADS says, responses are equal to the bit, and so are repeated
     steps. A state that two have saved, two load, to the bit. An error of one of them ends both."""

@@ -62,13 +62,7 @@ def metrics(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_both(
-    group,
-    worker,
-    config,
-    rewards,
-    parity,
-    prepared_run,
-    tmp_path,
+    group, worker, config, rewards, parity, prepared_run, tmp_path
 ):
     """To the bit: on-policy, and one step off, where the responses are generated while the update runs. At last the run
     goes on from its checkpoint, and the generator dies beside an update."""
@@ -104,14 +98,7 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     ids=["full", "none", "adapters"],
 )
 def test_two_trainers_give_their_weights_to_two_generators(
-    sharding,
-    lora,
-    sent,
-    config,
-    prepared_run,
-    prompts,
-    train_groups,
-    monkeypatch,
+    sharding, lora, sent, config, prepared_run, prompts, train_groups, monkeypatch
 ):
     """Before an update and after it, the generators' log-probs are those of the trainers."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -119,11 +106,7 @@ def test_two_trainers_give_their_weights_to_two_generators(
     update = UpdateBatch(policy=[OptimizerBatch.of(train_groups, longest_response=64)], check_agreement=False)
     config = changed(config, {"model.lora": lora})
     received, transfer = [], SplitWorkerGroup._transfer
-    monkeypatch.setattr(
-        SplitWorkerGroup,
-        "_transfer",
-        lambda self, what: (received.append(what), transfer(self, what)),
-    )
+    monkeypatch.setattr(SplitWorkerGroup, "_transfer", lambda self, what: (received.append(what), transfer(self, what)))
     with split_group(config, prepared_run, devices=4, generating_devices=2, sharding=sharding) as group:
         group.load("policy", prepared_run.initial_model)
         for version in (0, 1):
