@@ -25,10 +25,10 @@ def hidden(parent: Path) -> list[str]:
 
 def test_content_is_on_the_disk_before_the_name_and_the_name_before_anything_else(tmp_path, monkeypatch):
     """A power cut keeps what was flushed and may reorder the rest, so the order of the flushes is the guarantee."""
-    calls: list[str] = []
+    calls = []
     fsync = os.fsync
 
-    def recorded_fsync(descriptor: int) -> None:
+    def recorded_fsync(descriptor):
         calls.append(f"flush {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
         fsync(descriptor)
 
@@ -62,11 +62,11 @@ def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folde
     final = tmp_path / "stage"
     seen = set()
 
-    def prepare() -> None:
+    def prepare():
         shutil.rmtree(final, ignore_errors=True)
         _write_folder(final, "old")
 
-    def check() -> None:
+    def check():
         files.sweep_temporaries(tmp_path)
         texts = {path.read_text() for path in files.files_below(final)}
         assert len(files.files_below(final)) == 3 and len(texts) == 1, "a mixture of two states"
@@ -81,7 +81,7 @@ def test_a_kill_anywhere_in_a_folder_replacement_leaves_the_old_or_the_new_folde
 def test_a_kill_while_a_folder_is_removed_leaves_it_whole_or_gone(tmp_path, killed_before_each_call):
     folder = tmp_path / "stage"
 
-    def check() -> None:
+    def check():
         assert not folder.exists() or len(files.files_below(folder)) == 3
         files.sweep_temporaries(tmp_path)
         assert hidden(tmp_path) == []
@@ -107,7 +107,7 @@ def test_a_failed_second_rename_puts_the_old_folder_back(tmp_path, monkeypatch):
     before = folder_records(final)
     rename, calls = os.rename, []
 
-    def failing(source: Path, target: Path) -> None:
+    def failing(source, target):
         calls.append(target)
         if len(calls) == 2:
             raise OSError(errno.EIO, "the disk went away")

@@ -35,10 +35,10 @@ def test_a_unit_that_is_done_takes_the_place_of_what_was_done_of_it():
 
 def test_what_is_done_is_looked_up_again_and_again_until_the_end(monkeypatch):
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
-    shown: list[tuple[int, Now | None]] = []
+    shown = []
     third = threading.Event()
 
-    def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+    def advance(count=1, figures="", now=None):
         shown.append((count, now))
         if len(shown) == 3:
             third.set()

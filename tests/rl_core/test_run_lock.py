@@ -92,7 +92,7 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(lock_file, after
     """Between opening the file and locking it."""
     original, left = fcntl.flock, after
 
-    def removing(*arguments: object) -> None:
+    def removing(*arguments):
         nonlocal left
         left -= 1
         if left >= 0:

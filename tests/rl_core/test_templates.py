@@ -44,7 +44,7 @@ def test_what_would_go_on_for_ever_is_ended(source, why):
 
 
 def test_a_time_limit_leaves_the_timer_of_the_process_as_it_was():
-    def mine(*_: object) -> None: ...
+    def mine(*_): ...
 
     handler, timer = signal.signal(signal.SIGALRM, mine), signal.setitimer(signal.ITIMER_REAL, 60)
     try:

@@ -88,7 +88,7 @@ def test_the_end_of_a_block_waits_and_the_error_of_the_block_comes_first(store, 
     gate = Gate(OSError("the disk is failing"))
     gate.open.set()
 
-    def step(number: int, error: Exception | None) -> None:
+    def step(number, error):
         with saver_of(store) as saver:
             save(saver, number, gate.write)
             if error is not None:
@@ -104,7 +104,7 @@ def test_the_end_of_a_block_waits_and_the_error_of_the_block_comes_first(store, 
 def test_a_process_that_may_not_write_the_run_any_more_changes_nothing(store):
     lost = False
 
-    def check() -> None:
+    def check():
         if lost:
             raise PermissionError("another process writes the run")
 

@@ -33,7 +33,7 @@ def small_files(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path) -> None:
+def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path):
     written = save_sharded(tmp_path, state())
     names = {path.name for path in tmp_path.glob("*.distcp")}
     assert len(names) > 2
@@ -49,7 +49,7 @@ def test_a_large_state_is_several_files_and_comes_back_equal(tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_equal_states_give_equal_files_whichever_thread_is_faster(tmp_path) -> None:
+def test_equal_states_give_equal_files_whichever_thread_is_faster(tmp_path):
     for number in range(5):
         save_sharded(tmp_path / f"{number}", state())
     assert all(folder_records(tmp_path / "0") == folder_records(tmp_path / f"{number}") for number in range(1, 5))

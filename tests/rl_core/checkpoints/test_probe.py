@@ -16,7 +16,6 @@ from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.export.merged_check import read_items
 from rl_core.types import Group, VideoClip
 from tests.rl_core.builders import made_up_rollout, make_prompt
-from tests.rl_core.models.builders import Bench
 
 ids = arrays(np.int32, st.integers(1, 5), elements=st.integers(0, 2**31 - 1))
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -75,7 +74,7 @@ def test_differences_are_found_and_nan_is_never_equal(merged):
 
 
 def test_the_ban_is_back_after_the_block_whatever_happened_in_it(merged):
-    bench: Bench = merged("qwen2_5").bench
+    bench = merged("qwen2_5").bench
     before = bench.policy.logit_bias.clone()
     assert before.any()
     with pytest.raises(RuntimeError), plain_distribution(bench.policy):

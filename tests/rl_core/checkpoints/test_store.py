@@ -81,12 +81,12 @@ def test_a_kill_anywhere_in_a_save_leaves_the_old_checkpoint_or_the_new_one(root
     """Retention included: step 1 may go only when step 3 is safely there."""
     seen = set()
 
-    def prepare() -> None:
+    def prepare():
         shutil.rmtree(root, ignore_errors=True)
         for step in (1, 2):
             save(CheckpointStore(root, save_limit=2), step)
 
-    def check() -> None:
+    def check():
         complete = steps(store := CheckpointStore(root, save_limit=2))
         assert complete in ([1, 2], [1, 2, 3], [2, 3])
         latest = store.latest()
@@ -105,7 +105,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact_and_no_temporary(small_di
     store = CheckpointStore(small_disk / "checkpoints", save_limit=2)
     save(store, 1)
 
-    def write(folder: Path) -> Mapping[str, FileRecord]:
+    def write(folder):
         for number in range(size_mib):
             (folder / str(number)).write_bytes(bytes(1 << 20))
         return {}
@@ -143,7 +143,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_newest_checkpoint_is_reported_once_and_the_next_older_one_is_used(root, damage):
-    events: list[tuple[str, dict[str, object]]] = []
+    events = []
     store = CheckpointStore(root, save_limit=3, log_event=lambda kind, **facts: events.append((kind, facts)))
     for step in (4, 6, 8):
         save(store, step, score=step / 10)

@@ -7,7 +7,7 @@ from rl_core.distributed.place import RankPlace
 
 
 def test_ranks_of_one_machine_use_its_loopback():
-    environment: dict[str, str] = {}
+    environment = {}
     choose_interface(RankPlace(rank=0, size=2, ranks_per_node=2, meeting="tcp://127.0.0.1:1"), environment)
     assert environment == {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 

@@ -13,7 +13,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.result import summarise
-from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
+from rl_core.progress import TALLY, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
@@ -93,13 +93,13 @@ def test_both_modes_ask_and_judge_every_prompt(pool):
 
 def test_the_bar_moves_while_no_response_has_finished(pool, monkeypatch):
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
-    shown: list[Now] = []
+    shown = []
     moved = threading.Event()
 
     class Shown(SilentProgress):
         @contextmanager
-        def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-            def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
+        def bar(self, description, total):
+            def advance(count=1, figures="", now=None):
                 if now is not None and now.units:
                     shown.append(now)
                     moved.set()
@@ -107,7 +107,7 @@ def test_the_bar_moves_while_no_response_has_finished(pool, monkeypatch):
             yield advance
 
     class SlowEngine(TableEngine):
-        def __call__(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        def __call__(self, requests, sampling):
             TALLY.sampled += 36
             TALLY.under_way += 36
             assert moved.wait(30)

@@ -90,7 +90,7 @@ def test_what_ends_the_verification_ends_its_processes(merged):
     one, children = merged("qwen2_5_vl"), psutil.Process().children
     before = {*children(recursive=True)}
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_):
         assert len({*children()} - before) == 2
         raise KeyboardInterrupt
 

@@ -37,7 +37,7 @@ def test_older_rollouts_are_learned_from_where_newer_ones_agree_and_not_where_th
     worker.load("policy", worker.trainer.base_folder)
     take_step(prompts, step=1, config=config, workers=worker, rewards=rewards)  # to the weights that sampled `newer`
 
-    def learned(groups: Sequence[Group]) -> dict[str, float]:
+    def learned(groups):
         options = {"step": 2, "config": config, "kl_coef": None, "workers": worker, "timer": PhaseTimer()}
         return dict(learn(older, sampled_now=groups, **options).metrics)
 

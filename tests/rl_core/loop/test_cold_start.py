@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from typing import Any
 
 import pytest
 
@@ -42,7 +41,7 @@ def test_it_says_what_the_last_step_was(cold_worker, prepared_run):
 
 
 def test_gradients_that_are_never_finite_end_it(cold_worker, prepared_run):
-    def spoil(gradient: Any) -> Any:
+    def spoil(gradient):
         return gradient * float("nan")
 
     for parameter in cold_worker.trainer.policy.parameters():
@@ -55,7 +54,7 @@ def test_a_target_ends_with_a_token_that_stops_the_generator(prepared_run, tmp_p
     folder = shutil.copytree(prepared_run.initial_model, tmp_path / "model")
     prompt = PreparedDataset.open(prepared_run.data, "train")[0]
 
-    def end() -> int:
+    def end():
         return int(TargetRenderer("{{ answer }}", model_folder=folder).example(prompt).target_ids[-1])
 
     (stop,) = stop_token_ids(folder)

@@ -1,6 +1,6 @@
 """Group filtering with the real engine: a reward that is constant for prompts with an even answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.rewards.pool import RewardPool
 from rl_core.timing import PhaseTimer
-from rl_core.types import GenerationRequest, RolloutKey, RolloutStream, Sampling
 from rl_core.workers.protocol import awake_generator
 from tests.rl_core.small_run import PARITY, loader_of
 from tests.rl_core.steps import changed, take_step
@@ -104,10 +103,10 @@ def test_generation_ends_when_the_batch_is_full(sample, config, worker, monkeypa
     n, size = 16, config.data.rollout_batch_size
     everything = sample(odd(12, filter_low=-1.0, surplus="keep"), n=n)
     assert len(everything.generated.groups) == 12, "a surplus that is kept is generated"
-    finished: list[RolloutKey] = []
+    finished = []
     generate = worker.generate
 
-    def counted(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def counted(requests, sampling):
         for rollout in generate(requests, sampling):
             finished.append(rollout.key)
             yield rollout
@@ -197,7 +196,7 @@ def test_a_kept_group_whose_prompt_comes_round_again_is_dropped(worker, parity, 
 def test_recorded_rollouts_are_taken_if_the_same_weights_sampled_them(worker, parity, config, loader):
     prompts = loader.next_batch()
 
-    def collect(recorded: RolloutBatch, timer: PhaseTimer) -> RolloutBatch:
+    def collect(recorded, timer):
         plain = filtering(config, None)
         collector = collector_of(worker, parity, plain, step=1, recorded=recorded, timer=timer)
         with awake_generator(worker):

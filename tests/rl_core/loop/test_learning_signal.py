@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -76,7 +75,7 @@ def test_responses_that_overlong_filtering_leaves_out_are_named(record, config):
 
 
 def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(record, config, caplog):
-    events: list[dict[str, Any]] = []
+    events = []
     watch = SignalWatch(
         changed(config, {"trainer.stop_without_signal": 4}),
         has_parser=lambda source: True,

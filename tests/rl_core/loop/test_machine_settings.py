@@ -13,18 +13,14 @@ from rl_core.loop.machine_settings import last_choices, settled_for_this_machine
 from rl_core.planning.gpu import Gpu
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from rl_core.run_lock import RunLock
 from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
 @pytest.fixture
-def run(tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.root.mkdir()
-    with RunLock(run.lock):
-        yield run
+def run(tmp_path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
 
 
 @pytest.fixture

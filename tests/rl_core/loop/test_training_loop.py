@@ -104,7 +104,7 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     loop.train_epoch(1)
     unbroken = loop.train_epoch(2)
     open_loop(cut).train_epoch(1)
-    recorded: list[int] = []
+    recorded = []
     resumed = open_loop(cut).train_epoch(
         2, after_step=lambda: recorded.append(max(line["step"] for line in read(RunDirectory(cut).metrics)))
     )
@@ -373,7 +373,7 @@ def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_pa
 def test_a_stop_that_comes_while_the_generator_starts_waits_for_no_step(open_loop, worker, monkeypatch, tmp_path):
     stop, wake = StopRequest(), worker.wake
 
-    def stopped_in_the_start() -> None:
+    def stopped_in_the_start():
         wake()
         stop.signum = signal.SIGTERM
 
@@ -388,11 +388,11 @@ def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker
     learning = threading.Event()
     original_write, original_learn = worker.write_snapshot, training_loop.learn
 
-    def write(folder: Path):
+    def write(folder):
         assert folder.name.startswith(".step-000003") or learning.wait(60), "step 3 waited for the checkpoint of step 2"
         return original_write(folder)
 
-    def learn(*args: object, step: int, **kwargs: object):
+    def learn(*args, step, **kwargs):
         if step == 3:
             learning.set()
         return original_learn(*args, step=step, **kwargs)
@@ -407,7 +407,7 @@ def test_a_step_runs_while_the_checkpoint_before_it_is_written(open_loop, worker
 def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_record(
     open_loop, worker, monkeypatch, tmp_path
 ):
-    def write(folder: Path):
+    def write(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -443,7 +443,7 @@ def test_the_best_checkpoint_goes_by_the_validation_of_its_step(open_loop, tmp_p
 def test_non_finite_gradients_in_a_row_end_the_run(open_loop, tmp_path, monkeypatch, validating):
     original = training_loop.learn
 
-    def never_finite(*args: object, **kwargs: object):
+    def never_finite(*args, **kwargs):
         return dataclasses.replace(original(*args, **kwargs), nonfinite_streak=validating.trainer.max_nonfinite_steps)
 
     monkeypatch.setattr(training_loop, "learn", never_finite)

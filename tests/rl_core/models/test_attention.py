@@ -39,7 +39,7 @@ def test_without_a_gpu_it_is_sdpa_and_flash_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path, install_flash_attn) -> None:
+def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path, install_flash_attn):
     install_flash_attn("def flash_attn_varlen_func(): ...")
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "flash"
     assert attention_backend(model_config(tmp_path, dtype="bfloat16", attention="sdpa")) == "sdpa"
@@ -49,7 +49,7 @@ def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path, i
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(tmp_path, install_flash_attn) -> None:
+def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(tmp_path, install_flash_attn):
     install_flash_attn("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
     half = model_config(tmp_path, dtype="bfloat16")
     error = "not for this Python and PyTorch: ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10"
@@ -60,13 +60,13 @@ def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(tmp_pa
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_that_is_not_installed_is_named(tmp_path) -> None:
+def test_flash_that_is_not_installed_is_named(tmp_path):
     with pytest.raises(ValueError, match="flash-attn is not installed"):
         attention_backend(model_config(tmp_path, dtype="bfloat16", attention="flash"))
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(tmp_path) -> None:
+def test_with_a_gpu_alone_auto_takes_the_kernel_of_pytorch_in_bfloat16_only(tmp_path):
     assert attention_backend(model_config(tmp_path, dtype="bfloat16")) == "varlen"
     assert attention_backend(model_config(tmp_path, dtype="float32")) == "sdpa"
     with pytest.raises(ValueError, match="no float32 kernels"):

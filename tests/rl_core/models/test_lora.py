@@ -94,7 +94,7 @@ def test_recomputed_activations_give_the_same_gradient(family, model_folder):
 def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recomputed(family, model_folder):
     """Nor does it keep what only such a pass would need."""
     bench = trained(Bench.load(model_folder(family), gradient_checkpointing=True))
-    needed: list[bool] = []
+    needed = []
     for block in getattr(getattr(bench.policy.model.base_model, "visual", None), "blocks", ()):
         block.register_forward_hook(lambda _module, _inputs, output: needed.append(output.requires_grad))
     log_probs(bench, bench.two_trees()).sum().backward()

@@ -96,9 +96,7 @@ def differences(bench: Bench, trees: list[TreeInput], *, parts: int = 1) -> tupl
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(
-    family, gradient_checkpointing, data, bench_of
-) -> None:
+def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(family, gradient_checkpointing, data, bench_of):
     bench = bench_of(family, gradient_checkpointing=gradient_checkpointing)
     shapes = tree_shapes(max_images=2 if family in VISION_FAMILIES else 0)
     drawn = data.draw(st.lists(shapes, min_size=1, max_size=3))

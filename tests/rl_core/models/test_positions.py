@@ -30,7 +30,7 @@ def backbone_of(model_folder) -> Callable[[str], PreTrainedModel]:
 @pytest.mark.parametrize("family", VISION_FAMILIES)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(images=st.lists(grids, max_size=3), texts=st.lists(st.integers(1, 5), min_size=4, max_size=4))
-def test_positions_are_those_of_transformers(family, images, texts, backbone_of) -> None:
+def test_positions_are_those_of_transformers(family, images, texts, backbone_of):
     expected = np.tile(np.arange(texts[0]), (3, 1))
     token_ids = np.array([TEXT] * texts[0], np.int32)
     for grid, length in zip(images, texts[1:], strict=False):

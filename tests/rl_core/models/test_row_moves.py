@@ -32,7 +32,7 @@ def test_rows_come_back_from_their_slots_with_their_gradient(drawn):
     used = torch.zeros(num_slots, 1, 1, dtype=torch.float64)
     used[row_slot] = 1.0
 
-    def through_slots(tensor: torch.Tensor) -> torch.Tensor:
+    def through_slots(tensor):
         return unpad(pad(tensor, slot_rows=slot_rows, row_slot=row_slot) * used, row_slot=row_slot)
 
     assert torch.autograd.gradcheck(through_slots, rows)

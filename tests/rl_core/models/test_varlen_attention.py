@@ -89,7 +89,7 @@ def test_the_whole_model_agrees_with_the_padded_form(family, model_folder, kerne
     ]
     packed = bench.pack(trees)
 
-    def log_probs_and_gradient() -> tuple[torch.Tensor, torch.Tensor]:
+    def log_probs_and_gradient():
         log_probs = bench.policy(packed, temperature=1.0).log_probs
         (log_probs * torch.linspace(-1.0, 1.0, len(log_probs))).sum().backward()
         return log_probs.detach(), take_gradients(bench.policy)

@@ -63,7 +63,7 @@ def asked_of(answers: list[HubAnswer]) -> set[str]:
 
 
 @pytest.mark.usefixtures("_nowhere")
-def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog) -> None:
+def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog):
     problems = hub_problems(ask_hub(from_the_hub(), seconds=60.0))
     assert not caplog.records, "nothing of the hub's library is shown"
     assert {problem.where for problem in problems} == ALL
@@ -71,14 +71,14 @@ def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog) -> No
 
 
 @pytest.mark.usefixtures("_hub")
-def test_a_hub_that_does_not_answer_is_not_waited_for() -> None:
+def test_a_hub_that_does_not_answer_is_not_waited_for():
     answers = ask_hub(from_the_hub(), seconds=1.0)
     (silent,) = [problem for problem in hub_problems(answers) if problem.where == "model.source.path"]
     assert not silent.fatal and "did not answer in time" in silent.what
 
 
 @pytest.mark.usefixtures("_hub")
-def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named() -> None:
+def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named():
     answers = ask_hub(from_the_hub("model.source={type: tiny}"), seconds=60.0)
     assert asked_of(answers) == {"data.train.name", "data.validation.name"}
     (problem,) = hub_problems(answers)
@@ -87,7 +87,7 @@ def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named() -> None:
 
 
 @pytest.mark.usefixtures("_nowhere")
-def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it() -> None:
+def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it():
     for folder in ("models--owner--model", "datasets--owner--rows", "datasets--owner--gone"):
         (Path(constants.HF_HUB_CACHE) / folder).mkdir(parents=True)
     answers = ask_hub(from_the_hub(), seconds=60.0)

@@ -109,7 +109,7 @@ def test_images_cost_what_the_blocks_of_the_tower_keep_of_every_patch(configure)
     sizes, block = with_tower(SEVEN_BILLION), 14 * 1280 + 4 * 3420
     patch = 2 * (2 * block + 6 * 1280) + 6 * 1176
 
-    def kept(*overrides: str, response: int | None) -> int:
+    def kept(*overrides, response):
         config = configure("model.dtype=bfloat16", *overrides)
         return vision_kept_bytes(config, sizes, cpu_pass(config, sizes, response=response))
 
@@ -137,7 +137,7 @@ def test_an_update_takes_the_most_of_its_moments_and_not_their_sum(configure):
 
 
 def test_logits_grow_with_the_chunk_and_not_with_the_batch(configure):
-    def logits(*overrides: str) -> int:
+    def logits(*overrides):
         config = configure(*overrides)
         return logit_bytes(config, SEVEN_BILLION, cpu_pass(config))
 

@@ -112,7 +112,7 @@ def test_a_contradiction_is_named(configure, overrides, where, what):
 def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure):
     separate = "model.lora={rank: 4, generator_weights: separate}"
 
-    def found(*overrides: str, gpu: Gpu | None) -> bool:
+    def found(*overrides, gpu):
         problems = check_config(configure(*overrides), gpu=gpu)
         return any(problem.where == "model.lora.generator_weights" for problem in problems)
 

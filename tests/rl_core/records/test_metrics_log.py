@@ -100,10 +100,10 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(run, killed
     """What follows a kill is another cut, which ends the same: that is how a resumed run starts."""
     seen = set()
 
-    def prepare() -> None:
+    def prepare():
         record_three_steps(run, run.rollouts, run.validation)
 
-    def check() -> None:
+    def check():
         assert steps(run.metrics) in ([1, 2, 3], [1])
         seen.add(len(read(run.metrics)))
         RunLogs(run).cut_back(1)
@@ -119,7 +119,7 @@ def test_a_kill_anywhere_in_a_cut_leaves_the_file_before_or_after_it(run, killed
 def test_a_kill_anywhere_in_going_back_keeps_every_rollout_that_need_not_be_generated_again(
     run, killed_before_each_call
 ):
-    def check() -> None:
+    def check():
         RunLogs(run).rewind(1)
         assert steps(run.metrics) == [1]
         assert [path.name for path in run.rollouts(0).parent.iterdir()] == ["step-000001.parquet"]

@@ -143,7 +143,7 @@ def test_parse_gives_the_answer_that_is_scored(parse, response, answer):
 
 
 def test_r1v_counts_what_its_grader_stumbles_over_as_wrong(monkeypatch):
-    def stumble(given: str, truth: str) -> bool:
+    def stumble(given, truth):
         raise IndexError
 
     monkeypatch.setattr("mathruler.grader.grade_answer", stumble)

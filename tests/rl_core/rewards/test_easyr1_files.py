@@ -42,7 +42,7 @@ REASONS = {
 @pytest.mark.parametrize("act", REASONS)
 def test_a_sample_that_makes_a_batch_hang_crash_or_raise_costs_itself_alone(act):
     responses = [*good(), act, *good()]
-    events: list[dict[str, Any]] = []
+    events = []
     with pool_of(BATCH, events=events) as pool:
         pool.score_all([make_sample("3")])  # a first call may load a model, and has more time
         scores = pool.score_all([make_sample(response, index=i) for i, response in enumerate(responses)])

@@ -59,7 +59,7 @@ def test_a_sum_without_bounds_is_no_score():
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (10.0, -10.0)])
 def test_terms_too_large_to_be_added_are_no_score_and_no_wait(weights):
-    futures: list[Future[CallResult]] = [Future(), Future()]
+    futures = [Future(), Future()]
     pending = PendingScore(route_of(*weights), futures)
     for future in futures:
         future.set_result(result(1e308))
@@ -73,7 +73,7 @@ def test_the_answer_is_that_of_the_term_that_reads_one():
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_a_score_waits_for_its_last_outcome_in_whichever_order(order):
-    futures: list[Future[CallResult]] = [Future() for _ in range(3)]
+    futures = [Future() for _ in range(3)]
     pending = PendingScore(route_of(1.0, 2.0, 3.0), futures)
     threads = [threading.Thread(target=futures[place].set_result, args=(result(1.0),)) for place in order]
     for thread in threads:
@@ -84,12 +84,12 @@ def test_a_score_waits_for_its_last_outcome_in_whichever_order(order):
 
 
 def test_a_lost_outcome_is_the_scores_error_and_a_cancelled_one_cancels_it():
-    lost: Future[CallResult] = Future()
+    lost = Future()
     pending = PendingScore(route_of(1.0), [lost])
     lost.set_exception(RuntimeError("gone"))
     with pytest.raises(RuntimeError, match="gone"):
         pending.score.result()
-    dropped: Future[CallResult] = Future()
+    dropped = Future()
     pending = PendingScore(route_of(1.0), [dropped])
     dropped.cancel()
     dropped.set_running_or_notify_cancel()

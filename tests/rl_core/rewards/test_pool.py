@@ -226,7 +226,7 @@ FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
     entered, all_wait = threading.Event(), threading.Event()
 
-    def log_event(kind: str, **facts: object) -> None:
+    def log_event(kind, **facts):
         entered.set()
         all_wait.wait(PATIENCE)
         raise FULL_DISK
@@ -240,7 +240,7 @@ def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
         pool.flush()
         futures += [pool.submit(make_sample("hang", source="slow")) for _ in range(9)]
         assert entered.wait(PATIENCE)
-        scoring: list[psutil.Process] = []
+        scoring = []
         deadline = time.monotonic() + PATIENCE
         while len(scoring) < 4 and time.monotonic() < deadline:  # two workers with their supervisors
             scoring = [process for one in supervisors() - before for process in [one, *one.children()]]

@@ -3,7 +3,6 @@
 import threading
 
 from rl_core.rewards.messages import CallResult
-from rl_core.rewards.sample_queue import Task
 from rl_core.rewards.work import Work
 from tests.rl_core.rewards.samples import make_sample, order_of, spec_of
 
@@ -18,7 +17,7 @@ def test_a_slow_call_wakes_the_threads_for_the_samples_that_its_speed_no_longer_
     result = CallResult({}, None, None)
     work.deliver(fast, [result], seconds=1e-6)
     held_back = [work.add(0, make_sample("x")) for _ in range(2)]
-    tasks: list[Task] = []
+    tasks = []
     threads = [threading.Thread(target=lambda: tasks.append(work.next_task()), daemon=True) for _ in held_back]
     for thread in threads:
         thread.start()

@@ -3,11 +3,9 @@
 import os
 import pickle
 from collections import Counter
-from typing import Any
 
 import pytest
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
-from vllm.v1.request import Request
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
 from rl_core.rollout.cpu import float32_logits
@@ -54,7 +52,7 @@ def test_a_switch_is_0_or_1(monkeypatch):
 
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
-def test_a_started_engine_takes_the_float32_logits() -> None:
+def test_a_started_engine_takes_the_float32_logits():
     assert LogitsProcessor._apply_head is float32_logits.logits
 
 
@@ -68,13 +66,13 @@ def test_requests_that_are_put_back_for_want_of_blocks_go_on_where_they_were(syn
     put_back, pool = Counter(), scheduler.kv_cache_manager.block_pool
     preempt = scheduler._preempt_request
 
-    def counted(request: Request, *args: Any, **kwargs: Any) -> None:
+    def counted(request, *args, **kwargs):
         put_back[request.request_id] += 1
         preempt(request, *args, **kwargs)
 
     taken, drop_caches = [], synced.engine._drop_caches
 
-    def drop_and_take() -> None:
+    def drop_and_take():
         drop_caches()
         taken.extend(pool.get_new_blocks(pool.get_num_free_blocks() - 12))
 

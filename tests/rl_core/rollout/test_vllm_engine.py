@@ -115,7 +115,7 @@ def test_rollouts_are_yielded_as_they_finish(synced, monkeypatch):
     core = synced.engine._engine.engine_core
     step = core.get_output
 
-    def counted() -> object:
+    def counted():
         nonlocal steps
         steps += 1
         return step()

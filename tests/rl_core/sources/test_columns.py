@@ -146,7 +146,7 @@ def test_half_a_character_is_named_in_whatever_column_it_stands(change, column):
 
 
 def test_a_value_that_is_nested_without_end_costs_its_row():
-    deep: list = []
+    deep = []
     for _ in range(5000):
         deep = [deep]
     bad = parse(GOOD | {"note": deep})

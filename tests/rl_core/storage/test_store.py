@@ -94,7 +94,7 @@ def test_an_outage_leaves_the_earlier_record_or_the_new_one_and_the_next_try_men
         second = RunStore(place, verify=True)
         new = record_of(root / "run", "stage", later, number=2)
 
-        def copy() -> None:
+        def copy():
             second.claim()
             second.save(new, lambda path: root / "run" / path)
             second.save(record_of(root / "run", "other", {"e": b"more"}), lambda path: root / "run" / path)
@@ -142,7 +142,7 @@ def test_a_file_that_is_not_what_its_manifest_says_is_not_copied(tmp_path):
 def test_a_storage_that_alters_what_it_is_given_is_noticed_where_it_is_read_back(tmp_path):
     @dataclass(frozen=True, kw_only=True)
     class Altering(Place):
-        def put(self, file: Path, name: str, *, size: int) -> str:
+        def put(self, file, name, *, size):
             found = super().put(file, name, size=size)
             super().write(name, b"x" * size)
             return found

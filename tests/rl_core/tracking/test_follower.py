@@ -61,7 +61,7 @@ def sent(tracker: ListTracker) -> list[int]:
 
 
 def test_an_outage_is_reported_once_and_made_up_for(run, caplog):
-    events: list[str] = []
+    events = []
     tracker, logs = ListTracker(), RunLogs(run)
     follower = TrackerFollower(
         tracker, run.metrics, log_event=lambda kind, **facts: events.append(f"{kind}: {facts}"), clock=tracker.clock
@@ -125,7 +125,7 @@ def test_generations_go_out_before_their_step_and_again_after_an_outage(run):
 
 def test_other_errors_of_a_tracker_are_not_hidden(run):
     class Broken(ListTracker):
-        def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        def log_step(self, step, metrics):
             raise TypeError("a mistake in the tracker")
 
     RunLogs(run).log_step(1, {"loss": 1.0})

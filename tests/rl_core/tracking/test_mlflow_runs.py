@@ -68,7 +68,7 @@ def test_the_status_says_how_a_stage_ended_and_a_killed_one_is_taken_up_again(ur
     run = pipeline.stage("evaluate")
     seen = []
 
-    def stage(error: BaseException | None) -> None:
+    def stage(error):
         with pipeline.running(run):
             seen.append(client.get_run(run.run_id).info.status)
             if error is not None:
@@ -235,7 +235,7 @@ def test_a_server_that_never_answers_is_asked_once_and_then_left_alone(run, sile
 
 
 def test_a_database_that_cannot_be_opened_is_an_outage_before_mlflow_tries_it_for_minutes(tmp_path, monkeypatch):
-    def open_client(**options: object) -> MlflowClient:
+    def open_client(**options):
         pytest.fail(f"MLflow was asked: {options}")
 
     monkeypatch.setattr("rl_core.tracking.mlflow_access.MlflowClient", open_client)

@@ -1,11 +1,8 @@
 """The trackers' system metrics are what the workers used in a step."""
 
-import pytest
 from mlflow import MlflowClient
 
 from rl_core.records.metrics_log import RunLogs
-from rl_core.run_directory import RunDirectory
-from rl_core.run_lock import RunLock
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.mlflow_runs import MlflowPipeline
 from rl_core.tracking.mlflow_tracker import MlflowTracker, system_metrics
@@ -18,14 +15,6 @@ COLUMNS = {
     "total_s": [4.0, 4.0],
     "save_peak_gib": [None, 1.5],
 }
-
-
-@pytest.fixture
-def run(tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.root.mkdir()
-    with RunLock(run.lock):
-        yield run
 
 
 def test_every_number_of_every_worker_has_a_name():

@@ -145,7 +145,7 @@ def test_cuts_packing_and_order_do_not_change_the_gradient(mode, critic_worker, 
 def test_the_policy_rests_before_the_warm_up_ends(critic_worker, judged_groups, prompts, gae_config):
     config = changed(gae_config, {"trainer.critic_warmup": 2})
 
-    def update(step: int) -> tuple[bool, bool, set[str]]:
+    def update(step):
         batch = update_batch(judged_groups, prompts, step=step, config=config, kl_coef=None)
         before = weights(critic_worker.trainer.policy), weights(critic_worker.trainer.critic._model)
         result = critic_worker.update(replace(batch, check_agreement=False))

@@ -18,7 +18,7 @@ def precision_of_torch() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("precision_of_torch")
-def test_no_float32_product_on_a_gpu_is_made_in_tf32() -> None:
+def test_no_float32_product_on_a_gpu_is_made_in_tf32():
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
     assert torch.backends.cuda.matmul.allow_tf32

@@ -109,7 +109,7 @@ def test_a_batch_of_older_weights_has_a_biased_gradient_unless_a_ratio_knows_the
     truncated, masked = truncated_weights(ratios, clip_max=5.0), masked_weights(ratios, clip_min=0.5, clip_max=5.0)
     ones = np.ones(5)
 
-    def bias(*, old: np.ndarray, weights: np.ndarray) -> float:
+    def bias(*, old, weights):
         found = gradient_from_samples_of_the_older(old=old, weights=weights)
         return float((found - true).norm() / true.norm())
 

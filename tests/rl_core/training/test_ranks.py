@@ -103,7 +103,7 @@ def models(tmp_path_factory) -> Path:
 )
 def test_ranks_come_to_the_numbers_of_one(size, cases, models, tmp_path):
     meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in cases}
-    ranks: list[dict[str, Found]] = run_ranks(on_ranks, tmp_path, meetings, models, cases, size=size)
+    ranks = run_ranks(on_ranks, tmp_path, meetings, models, cases, size=size)
     problems = []
     for name, case in cases.items():
         expected = compute(case, models)

@@ -9,7 +9,7 @@ import torch
 
 from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import write_small_model
-from tests.rl_core.training.first_passes import Kind, Order, Passes, in_every_order
+from tests.rl_core.training.first_passes import Kind, in_every_order
 from tests.servers import free_port
 
 PASSES = ("reference", "old", "values", "update")
@@ -30,9 +30,7 @@ def test_the_order_of_the_first_passes_changes_no_number(layouts, orders, tmp_pa
         Kind(layout=layout, dtype=dtype, lora=lora)
         for layout, dtype, lora in product(layouts, ("float32", "bfloat16"), (False, True))
     ]
-    ranks: list[dict[Kind, dict[Order, Passes]]] = run_ranks(
-        in_every_order, tmp_path, meetings, folder, kinds, orders, size=2
-    )
+    ranks = run_ranks(in_every_order, tmp_path, meetings, folder, kinds, orders, size=2)
     for kind, rank in product(kinds, ranks):
         runs = rank[kind]
         first = runs[PASSES]

@@ -1,6 +1,6 @@
 import ast
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,11 +81,11 @@ def often_collecting() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("often_collecting")
-def test_no_garbage_is_looked_for_while_a_text_is_parsed() -> None:
+def test_no_garbage_is_looked_for_while_a_text_is_parsed():
     code = "\n".join(f"value_{number} = [{number}, ({number} + 1) * 2]" for number in range(300))
 
-    def searches(parsing: Callable[[str], ast.Module]) -> int:
-        seen: list[str] = []
+    def searches(parsing):
+        seen = []
         note = lambda phase, info: seen.append(phase)  # noqa: E731
         gc.callbacks.append(note)
         parsing(code)

@@ -16,8 +16,6 @@ import ray
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers import local_ray
 from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay, _short_folder
-from rl_core.workers.messages import Logged
-from rl_core.workers.rank_actor import RankActor
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from tests.servers import REPOSITORY
 
@@ -63,11 +61,11 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(t
     monkeypatch.chdir(tmp_path)
     handlers, has_joined = [], threading.Event()
 
-    def look() -> None:
+    def look():
         while not has_joined.wait(0.001):
             handlers.append(signal.getsignal(signal.SIGTERM))
 
-    def inside(_: object) -> tuple[list[str], str]:
+    def inside(_):
         import statistics
 
         assert statistics.mean([1, 3]) == 2
@@ -75,7 +73,7 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(t
         os.write(2, b"a library says this\n")
         return sys.path, Path("/proc/self/oom_score_adj").read_text()
 
-    def warn(actor: RankActor) -> list[Logged]:
+    def warn(actor):
         actor._logs.listen()
         warnings.warn("a library's option is deprecated", FutureWarning, stacklevel=1)
         return list(actor.pulse().logs)

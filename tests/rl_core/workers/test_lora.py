@@ -74,14 +74,13 @@ def test_a_generator_gets_only_the_adapters_while_the_frozen_weights_are_the_sam
     prompts, lora_config, separate_worker, rewards, folders, train_groups, monkeypatch
 ):
     sent = []
-    load_weights = VllmEngine.load_weights
-    monkeypatch.setattr(
-        VllmEngine, "load_weights", lambda *args, **kwargs: (sent.append("weights"), load_weights(*args, **kwargs))
-    )
-    load_adapters = VllmEngine.load_adapters
-    monkeypatch.setattr(
-        VllmEngine, "load_adapters", lambda *args, **kwargs: (sent.append("adapters"), load_adapters(*args, **kwargs))
-    )
+    for what in ("weights", "adapters"):
+        load = getattr(VllmEngine, f"load_{what}")
+        monkeypatch.setattr(
+            VllmEngine,
+            f"load_{what}",
+            lambda *given, what=what, load=load, **named: (sent.append(what), load(*given, **named)),
+        )
     worker = separate_worker
     worker.load("policy", folders.base)
     worker.load("reference", folders.base)

@@ -14,7 +14,7 @@ from rl_core.training.batches import OptimizerStepReport, UpdateResult
 from tests.rl_core.distributed.spmd import run_ranks
 from tests.rl_core.models.builders import model_config, relative_difference
 from tests.rl_core.small_run import prepare, small_config
-from tests.rl_core.workers.rank_life import Carried, Life, carry, live
+from tests.rl_core.workers.rank_life import Life, carry, live
 from tests.rl_core.workers.rank_troubles import Troubles, troubles
 from tests.servers import free_port
 
@@ -115,8 +115,8 @@ def test_nothing_is_left_of_the_process_groups(two):
 def test_a_state_goes_from_any_number_of_ranks_to_any_other_equal_to_the_bit(sizes, carried_over, root, tmp_path):
     """The update after it is the same up to rounding. All ranks begin with the same weights, which only the first one
     has read."""
-    expected: dict[str, Carried] = {}
-    metrics: dict[str, Mapping[str, float]] = {}
+    expected = {}
+    metrics = {}
     for size, source in zip(sizes, [None, *map(str, sizes[:-1])], strict=True):
         meetings = {name: f"tcp://127.0.0.1:{free_port()}" for name in carried_over}
         found = run_ranks(carry, tmp_path, meetings, root, carried_over, source, size=size)

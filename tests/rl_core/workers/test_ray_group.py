@@ -29,7 +29,7 @@ from rl_core.rollout.requests import requests_for
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.training.microbatches import response_tokens
-from rl_core.types import Float32Array, RolloutKey, RolloutStream, Sampling, TrainGroup
+from rl_core.types import Float32Array, RolloutKey, Sampling, TrainGroup
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.messages import WorkerCall
@@ -204,7 +204,7 @@ def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(group, p
 def test_an_error_beside_a_generation_is_the_one_that_is_raised(group, prompts, sampling):
     """The traceback keeps the generation alive while the generator is put to rest."""
 
-    def fail_in_the_middle(rollouts: RolloutStream) -> None:
+    def fail_in_the_middle(rollouts):
         next(rollouts)
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -411,7 +411,7 @@ def test_workers_of_a_joined_cluster_have_the_allocators_settings_before_torch_r
     """They are the run's process's own, where it has some, as is the choice of the code for a CPU: who has started Ray
     knows nothing of the run."""
 
-    def before_torch(_: object) -> dict[str, str]:  # not at the top of this module, which imports torch
+    def before_torch(_):  # not at the top of this module, which imports torch
         assert "torch" not in sys.modules
         return {name: os.environ.get(name) for name in (*ALLOCATOR, CPU_MODEL) if name in os.environ}
 

@@ -45,7 +45,7 @@ def test_of_a_generation_only_the_waiting_for_values_is_counted():
 
 
 def test_a_generation_that_is_left_early_ends():
-    ended: list[bool] = []
+    ended = []
     values = WorkingTime().spent_on("generate", slow_values(ended))
     assert next(values) == 0 and not ended
     values.close()

@@ -31,7 +31,7 @@ def meeting(monkeypatch) -> str:
 def test_all_receivers_get_every_weight_as_often_as_it_is_sent(meeting):
     rounds = 2
 
-    def take_part(number: int) -> list[list[tuple[str, torch.Tensor]]]:
+    def take_part(number):
         place = LinkPlace(number=number, size=3, meeting=meeting, seconds=30.0)
         link = WeightLink(place, torch.device("cpu"))
         if number == 0:
