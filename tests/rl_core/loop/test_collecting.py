@@ -23,8 +23,15 @@ from tests.rl_core.steps import changed, take_step
 Sample = Callable[..., RolloutBatch]
 
 SPREAD = BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None, max_try_make_batch=3)
-KEEP = BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep")
-"""Passes every group of an odd answer, so that which are kept is known from the data."""
+
+
+def odd(size: int | None, **more: object) -> BoundsFilter:
+    """Passes every group of an odd answer, so that which are kept is known; in draws of `size` prompts."""
+    bounds = {"filter_key": "odd", "filter_low": 0.5, "filter_high": None}
+    return BoundsFilter.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
+
+
+KEEP = odd(None, surplus="keep")
 
 
 def filtering(config: RunConfig, online_filtering: BoundsFilter | None) -> RunConfig:
@@ -75,12 +82,6 @@ def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sampl
     assert list(batch.batch.groups) == informative[: len(batch.batch.groups)]
     uids = [group.prompt.uid for group in batch.generated.groups]
     assert len(set(uids)) == len(uids)
-
-
-def odd(size: int | None, **more: object) -> BoundsFilter:
-    """Which groups pass is known from the data; in draws of `size` prompts."""
-    bounds = {"filter_key": "odd", "filter_low": 0.5, "filter_high": None}
-    return BoundsFilter.model_validate({**bounds, "mini_rollout_batch_size": size, **more})
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8])

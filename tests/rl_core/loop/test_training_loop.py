@@ -311,48 +311,34 @@ def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path):
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
 
 
-class StopsAfterTheSave(SilentProgress):
-    """A bar that is moved right after the save, and asks for a stop there."""
+class Watched(SilentProgress):
+    """A bar that tells with which words it is moved."""
 
-    def __init__(self, stop: StopRequest) -> None:
-        self._stop = stop
+    def __init__(self, told: Callable[[str, Now | None], None]) -> None:
+        self._told = told
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
-            if figures:
-                self._stop.signum = signal.SIGTERM
-
-        yield advance
+        yield lambda count=1, figures="", now=None: self._told(figures, now)
 
 
 def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path):
     stop = StopRequest()
+
+    def told(figures, now):
+        if figures:  # which the bar gets right after the save
+            stop.signum = signal.SIGTERM
+
     with pytest.raises(Interrupted):
-        open_loop(tmp_path, stop=stop, progress=StopsAfterTheSave(stop)).train_epoch(1)
+        open_loop(tmp_path, stop=stop, progress=Watched(told)).train_epoch(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
-
-
-class Listening(SilentProgress):
-    """A bar that remembers what was said to be done."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    @contextmanager
-    def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        def advance(count: int = 1, figures: str = "", now: Now | None = None) -> None:
-            if now is not None:
-                self.said.append(now.words)
-
-        yield advance
 
 
 def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_path, monkeypatch):
     """And every token that is recorded was counted."""
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
-    listening, before = Listening(), TALLY.copy()
-    open_loop(tmp_path, progress=listening).train_epoch(1)
+    said, before = [], TALLY.copy()
+    open_loop(tmp_path, progress=Watched(lambda _, now: said.append(now.words if now else ""))).train_epoch(1)
     run, done = RunDirectory(tmp_path), TALLY.since(before)
     responses = validating.data.rollout_batch_size * validating.rollout.n
     speed, left = r"[\d,]+ tokens/s", r"[\d.]+ m?s left"
@@ -362,8 +348,8 @@ def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_pa
         rf"step 2: generating, \d+ of {responses} responses, {speed}, {left}",
         r"step 3: validation(, .*left)?",
     ):
-        assert any(re.fullmatch(words, said) for said in listening.said), (words, {*listening.said})
-    assert not [said for said in listening.said if said.startswith("step 1:") and "left" in said]
+        assert any(re.fullmatch(words, one) for one in said), (words, {*said})
+    assert not [one for one in said if one.startswith("step 1:") and "left" in one]
     rollouts = [rollout for path in run.root.glob("rollouts/*.parquet") for rollout in read_rollouts(path)]
     items = [item for path in run.root.glob("validations/*.parquet") for item in read_items(path)]
     assert done.sampled == sum(len(one.response_ids) for one in rollouts) + sum(item.length for item in items)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import psutil
 
+from rl_core.config.reward import RewardConfig
 from rl_core.rewards.messages import PoolOrder, RewardSpec, Style
+from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from tests.processes import answers
 
@@ -30,6 +32,12 @@ def own(folder: Path, text: str) -> str:
     path = folder / "own.py"
     path.write_text(text)
     return f"{path}:score"
+
+
+def pool_of(file: Path, function: str, **settings) -> RewardPool:
+    """A function of a file in two processes, with a second for a call."""
+    settings = {"workers": 2, "timeout_seconds": 1.0, "memory_limit_gib": 1.0} | settings
+    return RewardPool(RewardConfig(function=f"{file}:{function}", **settings))
 
 
 def spec_of(name: str = "x", *, style: Style = "sample", is_async: bool = False) -> RewardSpec:

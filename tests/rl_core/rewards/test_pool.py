@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,21 +25,19 @@ from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
-from tests.rl_core.rewards.samples import make_sample, own, supervisors
+from tests.rl_core.rewards.samples import make_sample, own, pool_of, supervisors
 
 STRANGERS = Path(__file__).with_name("strangers.py")
 PATIENCE = 60.0
 """Seconds. It ends waits that would never end, so a slow machine may take as much of it as it likes."""
 
 
-def strangers(function: str = "judge", **settings) -> RewardPool:
-    settings = {"workers": 2, "timeout_seconds": 1.0, "memory_limit_gib": 1.0} | settings
-    return RewardPool(RewardConfig(function=f"{STRANGERS}:{function}", **settings))
+strangers = partial(pool_of, STRANGERS)
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[RewardPool]:
-    with strangers() as pool:
+    with strangers("judge") as pool:
         yield pool
 
 
@@ -210,7 +209,7 @@ def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path):
 
 
 def test_closing_ends_a_hanging_call_and_cancels_its_score():
-    with strangers(timeout_seconds=100.0) as pool:
+    with strangers("judge", timeout_seconds=100.0) as pool:
         pool.score_all([make_sample("good")])
         future = pool.submit(make_sample("runaway"))
         pool.flush()
@@ -260,7 +259,7 @@ def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path):
     script = (
         "import psutil, sys, time\n"
         "from tests.rl_core.rewards.test_pool import strangers\nfrom tests.rl_core.rewards.samples import make_sample\n"
-        "with strangers(timeout_seconds=1000.0) as pool:\n"
+        "with strangers('judge', timeout_seconds=1000.0) as pool:\n"
         "    pool.score_all([make_sample('good')])\n"
         "    future = pool.submit(make_sample('runaway')); pool.flush(); time.sleep(0.3)\n"
         "    while len(started := psutil.Process().children(recursive=True)) < 4: time.sleep(0.1)\n"
