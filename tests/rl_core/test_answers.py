@@ -17,7 +17,7 @@ ANSWERS = PLAIN.filter(lambda value: not isinstance(value, str) or value.strip()
 
 
 @given(ANSWERS)
-def test_an_answer_is_what_its_row_holds_and_its_text_says_it(value) -> None:
+def test_an_answer_is_what_its_row_holds_and_its_text_says_it(value):
     answer = read_answer(value)
     assert repr(answer) == repr(value)
     text = answer_text(answer)
@@ -45,7 +45,7 @@ def test_an_answer_is_what_its_row_holds_and_its_text_says_it(value) -> None:
         (timedelta(minutes=90), "1:30:00"),
     ],
 )
-def test_decimals_and_times_are_texts_as_a_person_writes_them(value: object, text: str) -> None:
+def test_decimals_and_times_are_texts_as_a_person_writes_them(value, text):
     assert read_answer(value) == text
     assert read_answer({"a": [value]}) == {"a": [text]} == json_value({"a": (value,)})
 
@@ -54,6 +54,6 @@ def test_decimals_and_times_are_texts_as_a_person_writes_them(value: object, tex
     "value",
     [None, "", " ", float("nan"), float("inf"), Decimal("nan"), Decimal("inf"), [float("nan")], {1, 2}, b"x", [b"x"]],
 )
-def test_what_is_no_answer_is_refused(value) -> None:
+def test_what_is_no_answer_is_refused(value):
     with pytest.raises(ValueError, match="the answer"):
         read_answer(value)

@@ -26,7 +26,7 @@ def facts(output: SavedOutput) -> tuple:
 
 
 @pytest.mark.parametrize("kind", ["list.json", "results.json", "lines.jsonl", "table.parquet"])
-def test_rows_of_every_format(tmp_path: Path, kind: str) -> None:
+def test_rows_of_every_format(tmp_path, kind):
     path = tmp_path / kind
     rows = [row | {"ground_truth": str(row["ground_truth"])} for row in ROWS] if kind == "table.parquet" else ROWS
     match kind:
@@ -42,14 +42,14 @@ def test_rows_of_every_format(tmp_path: Path, kind: str) -> None:
     assert [(*facts(output), output.extra["level"]) for output in outputs] == EXPECTED
 
 
-def test_a_date_of_a_parquet_file_is_a_truth(tmp_path: Path) -> None:
+def test_a_date_of_a_parquet_file_is_a_truth(tmp_path):
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"answer": [date(2026, 11, 25)], "response": ["Today."]}), path)
     (output,) = read_saved_outputs(path, mode="greedy")
     assert output.answer == "2026-11-25"
 
 
-def test_rows_as_r1v_logs_them(tmp_path: Path) -> None:
+def test_rows_as_r1v_logs_them(tmp_path):
     """The item stands whole in the place of the question."""
     item = {"image_path": "0.png", "question": "How large is the angle?", "ground_truth": "140°"}
     record = {"question": item, "ground_truth": "140°", "model_output": "It is 140.", "extracted_answer": "140"}
@@ -59,7 +59,7 @@ def test_rows_as_r1v_logs_them(tmp_path: Path) -> None:
     assert facts(output) == ("row-000000", "How large is the angle?", "140°", "It is 140.", 0)
 
 
-def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path: Path) -> None:
+def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path):
     path = tmp_path / "items.parquet"
     items = [*make_items("+-", categories={"shape": ("line",)}), replace(ITEM, mode="sampled", response="other")]
     write_items(path, items)
@@ -87,7 +87,7 @@ def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path:
         ("a.json", '[{"answer": "1", "response": [1]}]', "row 0: the response is int"),
     ],
 )
-def test_what_cannot_be_scored_is_named(tmp_path: Path, name: str, text: str, named: str) -> None:
+def test_what_cannot_be_scored_is_named(tmp_path, name, text, named):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ValueError, match=named):
@@ -102,7 +102,7 @@ def score(tmp_path: Path, name: str, rows: list[dict]) -> list:
     return score_saved_outputs(outputs, protocol, progress=SilentProgress())
 
 
-def test_a_graders_answers_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_a_graders_answers_come_in_the_order_of_the_file(tmp_path):
     rows = [
         {"ground_truth": "140°", "model_output": "<think>It is 140.</think> <answer>140</answer>"},
         {"ground_truth": "3cm", "model_output": "nobody knows"},
@@ -119,7 +119,7 @@ def test_a_graders_answers_come_in_the_order_of_the_file(tmp_path: Path) -> None
     }
 
 
-def test_a_built_in_reward_judges_samples_by_category(tmp_path: Path) -> None:
+def test_a_built_in_reward_judges_samples_by_category(tmp_path):
     rows = [
         {"id": "a", "answer": "48", "problem_type_goal": "angle", "response": ["\\boxed{48}", "\\boxed{47}"]},
         {"id": "b", "answer": "x", "problem_type_goal": "length", "response": ["\\boxed{y}", "none"]},

@@ -12,7 +12,6 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.rules import check_config
 from rl_core.problem import PlanError, raise_if_fatal
 from tasks.cache.named_files import located_config
-from tests.rl_core.planning.published import Configure
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 GSPO = "{type: gspo_token, clip_ratio_low: 3.0e-4, clip_ratio_high: 4.0e-4}"
@@ -22,7 +21,7 @@ def wheres(config: RunConfig) -> list[str]:
     return [problem.where for problem in check_config(config)]
 
 
-def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_quickstart_has_no_problem(monkeypatch):
     monkeypatch.chdir(QUICKSTART.parents[1])
     assert check_config(located_config(load_config(QUICKSTART))) == []
 
@@ -113,9 +112,7 @@ def test_the_shipped_quickstart_has_no_problem(monkeypatch: pytest.MonkeyPatch) 
         ),
     ],
 )
-def test_a_problem_names_the_key_and_the_change(
-    configure: Configure, overrides: list[str], where: str, words: str
-) -> None:
+def test_a_problem_names_the_key_and_the_change(configure, overrides, where, words):
     (problem,) = check_config(configure(*overrides))
     assert problem.where == where
     assert words in str(problem)
@@ -132,13 +129,13 @@ def test_a_problem_names_the_key_and_the_change(
         ("algorithm.kl={coef: 0.01, penalty: kl}", "algorithm.kl.penalty"),
     ],
 )
-def test_what_works_but_may_not_be_meant_is_a_warning(configure: Configure, override: str, where: str) -> None:
+def test_what_works_but_may_not_be_meant_is_a_warning(configure, override, where):
     (problem,) = check_config(configure(override))
     assert (problem.where, problem.fatal) == (where, False)
     raise_if_fatal([problem])
 
 
-def test_gspo_in_bfloat16_is_told_to_start_from_the_trainers_log_probs(configure: Configure) -> None:
+def test_gspo_in_bfloat16_is_told_to_start_from_the_trainers_log_probs(configure):
     loss = f"algorithm.loss={GSPO}"
     (problem,) = check_config(configure(loss, "model.dtype=bfloat16"))
     assert (problem.where, problem.fatal) == ("algorithm.old_log_probs", False)
@@ -146,12 +143,12 @@ def test_gspo_in_bfloat16_is_told_to_start_from_the_trainers_log_probs(configure
     assert check_config(configure(loss, "model.dtype=float32")) == []
 
 
-def test_a_run_of_any_length_is_planned_at_once(configure: Configure) -> None:
+def test_a_run_of_any_length_is_planned_at_once(configure):
     long = ["trainer.total_epochs=99999999999", "trainer.val_freq=7", "trainer.save_freq=11", "merge.checkpoint=best"]
     assert check_config(configure(*long)) == []
 
 
-def test_everything_is_reported_at_once(configure: Configure) -> None:
+def test_everything_is_reported_at_once(configure):
     config = configure(
         "trainer.val_freq=0", "data.rollout_batch_size=12", "data.prompt_template=gone.jinja", "evaluation.modes=[]"
     )
@@ -167,14 +164,14 @@ def test_everything_is_reported_at_once(configure: Configure) -> None:
     }
 
 
-def test_a_missing_media_folder_is_named(configure: Configure, tmp_path: Path) -> None:
+def test_a_missing_media_folder_is_named(configure, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n")
     source = json.dumps({"type": "local", "path": str(rows), "media_dir": str(tmp_path / "gone")})
     assert wheres(configure(f"data.train={source}")) == ["data.train.media_dir"]
 
 
-def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure: Configure, tmp_path: Path) -> None:
+def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n")
     parts = {"here": {"type": "local", "path": str(rows)}, "gone": {"type": "local", "path": str(tmp_path / "gone")}}
@@ -184,15 +181,13 @@ def test_the_parts_of_a_mixture_are_looked_at_one_by_one(configure: Configure, t
     assert found == ["data.train.sources.gone.path"]
 
 
-def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure: Configure, tmp_path: Path) -> None:
+def test_a_checkpoint_folder_of_an_unknown_architecture_is_named(configure, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     (problem,) = check_config(configure(f"model.source={{type: pretrained, path: {tmp_path}}}"))
     assert "architecture 'mamba'" in problem.what
 
 
-def test_offline_what_the_cache_lacks_is_named(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_offline_what_the_cache_lacks_is_named(configure, monkeypatch, tmp_path):
     """HF_HUB_OFFLINE, which the hub's library reads when it is imported. Online, the cache is not asked."""
     sources = ("model.source={type: pretrained, path: owner/model}", "data.train={type: hub, name: owner/rows@train}")
     config = configure(*sources, "merge.push=owner/trained")
@@ -206,7 +201,7 @@ def test_offline_what_the_cache_lacks_is_named(
     assert wheres(config) == ["merge.push"]
 
 
-def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure: Configure) -> None:
+def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure):
     override = ["model.attention=flash", "rollout.max_response_length=40000"]
     problems = check_config(configure(*override), gpu=Gpu(memory_gib=None))
     found = {problem.where: problem for problem in problems}

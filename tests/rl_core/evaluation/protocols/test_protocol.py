@@ -6,14 +6,8 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.data.prompts import PromptTemplate
-from rl_core.evaluation.protocols.protocol import Protocol, departures
-from rl_core.evaluation.protocols.registry import (
-    GEO3K_EASYR1,
-    GEOQA_R1V,
-    PROTOCOLS,
-    SUPERCLEVR_R1V,
-    protocol_named,
-)
+from rl_core.evaluation.protocols.protocol import departures
+from rl_core.evaluation.protocols.registry import GEO3K_EASYR1, GEOQA_R1V, PROTOCOLS, SUPERCLEVR_R1V, protocol_named
 from rl_core.rewards.registry import resolve_rewards
 from tasks.cache.named_files import located_config
 
@@ -22,7 +16,7 @@ BASELINE = CONFIGS / "baselines" / "qwen2_5_vl_3b_geo3k_grpo.yaml"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
-def test_every_protocol_is_whole(protocol: Protocol) -> None:
+def test_every_protocol_is_whole(protocol):
     PromptTemplate(protocol.prompt)
     (spec,) = resolve_rewards(protocol.reward_config()).specs
     assert spec.has_parser, "a result says how many responses hold no answer"
@@ -53,20 +47,20 @@ def test_every_protocol_is_whole(protocol: Protocol) -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_everything_that_moves_a_number_moves_the_digest(change: dict) -> None:
+def test_everything_that_moves_a_number_moves_the_digest(change):
     assert replace(GEO3K_EASYR1, **change).digest() != GEO3K_EASYR1.digest()
 
 
-def test_what_a_protocol_is_called_does_not_depend_on_where_it_is_installed() -> None:
+def test_what_a_protocol_is_called_does_not_depend_on_where_it_is_installed():
     assert GEOQA_R1V.record()["judging"]["function"] == "geoqa_r1v.py:compute_score"
 
 
-def test_the_words_are_those_that_the_configs_train_with() -> None:
+def test_the_words_are_those_that_the_configs_train_with():
     for name, file in (("geo3k-easyr1@1", "math.jinja"), ("clevr-count-easyr1@1", "r1v.jinja")):
         assert PROTOCOLS[name].prompt == (CONFIGS / "prompts" / file).read_text().strip()
 
 
-def test_a_prompt_from_a_file_is_told_by_name_and_hash(tmp_path: Path) -> None:
+def test_a_prompt_from_a_file_is_told_by_name_and_hash(tmp_path):
     path = tmp_path / "published.jinja"
     path.write_text("{{ content }} As published.")
     protocol = GEOQA_R1V.with_prompt(path)
@@ -75,13 +69,13 @@ def test_a_prompt_from_a_file_is_told_by_name_and_hash(tmp_path: Path) -> None:
     assert protocol.digest() != GEOQA_R1V.digest()
 
 
-def test_several_samples_make_sense_where_something_is_sampled() -> None:
+def test_several_samples_make_sense_where_something_is_sampled():
     assert GEO3K_EASYR1.with_samples(8).answering.n == 8
     with pytest.raises(ValueError, match="geoqa-r1v@1 answers greedily"):
         GEOQA_R1V.with_samples(8)
 
 
-def test_an_unknown_name_leads_to_the_nearest() -> None:
+def test_an_unknown_name_leads_to_the_nearest():
     assert protocol_named("geoqa-r1v@1") is GEOQA_R1V
     with pytest.raises(ValueError, match=r"did you mean `geoqa-r1v@1`\?"):
         protocol_named("geoqa-r1v@2")
@@ -111,11 +105,11 @@ def baseline(*overrides: str) -> RunConfig:
         ("evaluation.accuracy_key=format", "evaluation.accuracy_key is format"),
     ],
 )
-def test_every_departure_is_named(override: str, named: str) -> None:
+def test_every_departure_is_named(override, named):
     (found,) = departures(baseline(override), GEO3K_EASYR1)
     assert found.startswith(named)
 
 
-def test_a_baseline_follows_its_protocol_and_no_other() -> None:
+def test_a_baseline_follows_its_protocol_and_no_other():
     assert departures(baseline(), GEO3K_EASYR1) == []
     assert len(departures(baseline(), SUPERCLEVR_R1V)) >= 5
