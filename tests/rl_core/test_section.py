@@ -19,6 +19,7 @@ QUICKSTART = REPOSITORY / "configs/quickstart.yaml"
         ("storage.address=sftp://weekly:geheim@files/runs", "AWS_SECRET_ACCESS_KEY"),
         ("reward.kwargs.api_key=geheim", "environment"),
         ("reward.kwargs.judges=[{api_key: geheim}]", "environment"),
+        ("algorithm.loss={type: custom, function: a.py:b, kwargs: {api_key: geheim}}", "environment"),
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(override, advice):

@@ -69,11 +69,6 @@ def test_what_the_text_of_a_function_says(tmp_path, definition, kwargs, told):
     assert tell(problems, told)
 
 
-def test_a_secret_among_the_arguments_is_refused():
-    with pytest.raises(ValueError, match="looks like a secret"):
-        CustomLoss(function="mine.py:loss", kwargs={"api_key": "x"})
-
-
 def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path):
     text = (
         "from rl_core.algorithms.losses import PPOLoss\n"

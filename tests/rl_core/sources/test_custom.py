@@ -162,7 +162,6 @@ def test_a_source_without_end_has_a_limit(written):
         (SUMS, {"name": "row"}, [("function", "did you mean `rows`?")]),
         (SUMS, {"kwargs": {"cuont": 3}}, [("kwargs", "`rows` takes no cuont; did you mean `count`?")]),
         ("def rows(a, b=1, *, c, d=2): ...\n", {"kwargs": {"b": 2}}, [("kwargs", "`rows` wants a, c")]),
-        ("async def rows(): yield {}\n", {}, [("function", "`rows` is an `async def`")]),
         ("def rows(): yield from ()\n", {}, [("function", "it yields no row")]),
         ("def rows(): yield {'answer': 1}\n", {}, [("function", "none of its first 1 row(s) can be used; row 0")]),
         (
