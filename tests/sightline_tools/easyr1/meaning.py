@@ -55,6 +55,7 @@ OWN_OF_A_SOURCE: Mapping[str, Any] = {
 }
 OWN: Mapping[str, Any] = {
     "trainer.stop_at": None,
+    "paths_from": [],
     "trainer.stop_without_signal": None,
     "data.system_prompt": None,
     "data.source_weights": None,
