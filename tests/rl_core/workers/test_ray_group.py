@@ -220,8 +220,6 @@ def test_a_snapshot_is_written_in_the_middle_of_a_generation(group, prompts, tra
         written = thread.submit(group.write_snapshot, tmp_path).result(60)
         rollouts.close()
     assert folder_records(tmp_path).keys() >= written.keys()
-    with pytest.raises(RuntimeError, match="call take_snapshot first"):
-        group.write_snapshot(tmp_path / "again")
 
 
 Responses = dict[RolloutKey, tuple[bytes, bytes, str]]
