@@ -90,8 +90,8 @@ MUTATIONS = (
     Mutation(
         name="probe",
         file="rl_core/checkpoints/probe.py",
-        before="log_probs=values,",
-        after="log_probs=rollout.log_probs,",
+        before="replace(rollout, log_probs=found)",
+        after="replace(rollout, log_probs=rollout.log_probs)",
         tests="tests/rl_core/workers/test_checkpoint.py",
     ),
     Mutation(
