@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rl_core.sources.rows import Row
 from tasks.new_config.writing import InitOptions, propose, write_config
 from tasks.planning.trials import try_reward
+from tests.rl_core.sources.test_media import JSON_FORMS, PICTURES
 
 NAMES = ["a cat", "a dog", "a cow", "a pig"]
 Shape = Callable[[int], dict[str, Any]]
@@ -57,8 +58,17 @@ DOUBTED: dict[str, Shape] = {
 """[shape] -> the columns of a row that no reward can judge as it is, or of which that cannot be told."""
 
 
-def rows_of_shape(path: Path, shape: Shape, numbers: list[int]) -> Path:
+PictureForm = Callable[[int], Any]
+
+
+def rows_of_shape(path: Path, shape: Shape, numbers: list[int], picture: PictureForm | None = None) -> Path:
+    """Rows with these answers, and an image each in this form."""
     rows = [{"question": f"Question {place}?", **shape(number)} for place, number in enumerate(numbers)]
+    if picture is not None:
+        (path.parent / "media").mkdir()
+        for number, content in enumerate(PICTURES):
+            (path.parent / "media" / str(number)).write_bytes(content)
+        rows = [{**row, "image": picture(place % len(PICTURES))} for place, row in enumerate(rows)]
     for row in rows:
         if "messages" in row:
             asked = row["messages"][0]
@@ -71,16 +81,18 @@ NUMBERS = st.lists(st.integers(0, 3), min_size=6, max_size=14).map(lambda number
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from(sorted(READ)), NUMBERS)
-def test_the_answer_that_a_person_reads_is_told_from_others(
-    tmp_path_factory: pytest.TempPathFactory, name: str, numbers: list[int]
+@given(st.sampled_from(sorted(READ)), st.sampled_from([None, *JSON_FORMS]), NUMBERS)
+def test_the_answer_that_a_person_reads_is_told_from_others_and_no_image_is_left_out(
+    tmp_path_factory: pytest.TempPathFactory, name: str, picture: PictureForm | None, numbers: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("shape")
     shape, answer = READ[name]
-    proposal = propose(str(rows_of_shape(folder / "rows.jsonl", shape, numbers)), InitOptions(), folder=folder / "data")
+    data = rows_of_shape(folder / "rows.jsonl", shape, numbers, picture)
+    proposal = propose(str(data), InitOptions(), folder=folder / "data")
     config = write_config(proposal, folder / "config.yaml", max_prompt_length=64)
     read = [*config.data.train.open(), *config.data.validation.open()]
     assert all(isinstance(row, Row) for row in read), read
+    assert {len(row.images) for row in read} == {int(picture is not None)}
     assert sorted(row.answer_text for row in read) == sorted(answer(number) for number in numbers)
     trial = try_reward(config)
     assert (trial.problems, trial.warnings) == ([], [])
