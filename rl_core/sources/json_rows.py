@@ -1,4 +1,4 @@
-"""Rows of JSON files: an object on each line, or one array of objects."""
+"""Rows of JSON files: an object on each line, one array of objects, or one object of objects by their ids."""
 
 import json
 import re
@@ -16,6 +16,7 @@ from rl_core.sources.tables import FileTable, RawRow, WholeTable
 
 _ROWS_LOOKED_AT = 256
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_OBJECT_IN_OBJECT: Final = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{')
 
 
 def parse_json(text: str) -> Any:
@@ -69,16 +70,35 @@ class JsonlReader(FileTable):
 
 
 class JsonReader(WholeTable):
-    """Reads one array of objects from each file."""
+    """Reads one array of objects from each file, or one object of objects."""
 
     def _rows_of(self, path: Path) -> Iterator[RawRow]:
-        for number, text in enumerate(_elements(read_text(path, "JSON"), path)):
-            yield RawRow(_json_object(text, "row"), path.parent, f"{path.name} row {number}")
+        text = read_text(path, "JSON")
+        if (rows := _rows_by_id(text)) is not None:
+            for name, values in rows.items():
+                yield RawRow(values, path.parent, f"{path.name} {name!r}")
+            return
+        for number, row in enumerate(_elements(text, path)):
+            yield RawRow(_json_object(row, "row"), path.parent, f"{path.name} row {number}")
 
 
-def is_json_array(path: Path) -> bool:
-    """Whether a JSON file is one array, and not one object on each line."""
-    return read_start(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+def is_one_json_value(path: Path) -> bool:
+    """Whether a JSON file is one array, or one object of objects, and not one object on each line."""
+    start = read_start(path).removeprefix(b"\xef\xbb\xbf")
+    if _OBJECT_IN_OBJECT.match(start):
+        return _rows_by_id(read_text(path, "JSON")) is not None
+    return start.lstrip().startswith(b"[")
+
+
+def _rows_by_id(text: str) -> dict[str, dict[str, Any]] | None:
+    """Two or more objects inside of one, as in ScienceQA's problems.json; None where the text is anything else."""
+    try:
+        text.encode()  # a byte that is not UTF-8 is an error too
+        rows = parse_json(text)
+    except ValueError:
+        return None
+    is_table = isinstance(rows, dict) and len(rows) > 1 and all(isinstance(values, dict) for values in rows.values())
+    return rows if is_table else None
 
 
 def check_json_lines(path: Path) -> None:

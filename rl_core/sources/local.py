@@ -14,7 +14,7 @@ from rl_core.sources.columns import Columns
 from rl_core.sources.csv_rows import CsvReader, TsvReader
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.geometry3k import ITEM_FILE, Geometry3kReader
-from rl_core.sources.json_rows import JsonlReader, JsonReader, check_json_lines, is_json_array
+from rl_core.sources.json_rows import JsonlReader, JsonReader, check_json_lines, is_one_json_value
 from rl_core.sources.rows import media_digests
 from rl_core.sources.shards import check_shards
 from rl_core.sources.source import Glance, NamedPath, SourceFiles
@@ -102,7 +102,7 @@ def _table(kind: str, files: Sequence[Path]) -> type[FileTable]:
 
         return ParquetReader
     if kind == "json":
-        return JsonReader if all(map(is_json_array, files)) else JsonlReader
+        return JsonReader if all(map(is_one_json_value, files)) else JsonlReader
     return {"csv": CsvReader, "tsv": TsvReader}.get(kind, JsonlReader)
 
 
@@ -144,7 +144,7 @@ def _files_of(path: Path, ending: str) -> list[Path]:
             check_shards(files)
         for file in files:
             check_regular(file)
-            if ending == ".jsonl" or (ending == ".json" and not is_json_array(file)):
+            if ending == ".jsonl" or (ending == ".json" and not is_one_json_value(file)):
                 check_json_lines(file)
     except ValueError as error:
         raise ValueError(f"data source {path}: {error}") from None

@@ -96,6 +96,21 @@ def test_rows_are_those_of_the_library_that_easyr1_reads_with(tmp_path, monkeypa
         assert values(path) == theirs.to_list()
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_objects_by_their_ids_are_rows(tmp_path, indent):
+    path = tmp_path / "problems.json"
+    path.write_text(json.dumps({f"{place}": row for place, row in enumerate(ROWS)}, indent=indent))
+    assert values(path) == ROWS
+    assert [row.origin for row in local(path).open()][:2] == ["problems.json '0'", "problems.json '1'"]
+
+
+def test_a_line_that_begins_with_an_object_is_a_row(tmp_path):
+    rows = [{"reward_model": {"ground_truth": "1"}, "problem": "?"}, {"reward_model": {"ground_truth": "2"}}]
+    path = tmp_path / "rows.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert values(path) == rows
+
+
 def test_bad_rows_of_an_array_cost_themselves(tmp_path):
     path = tmp_path / "rows.json"
     good = b'{"problem": "?", "answer": 1}'
