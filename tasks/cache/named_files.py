@@ -74,7 +74,7 @@ class NamedFiles:
     def checkpoint(self, path: str) -> str:
         """The folder of a checkpoint, or its name on the hub."""
         folder = self.data(path)
-        return folder if Path(folder).is_dir() else path
+        return folder if os.path.isdir(folder) else path  # noqa: PTH112 - Path.is_dir raises on a name that is too long
 
     def problems(self) -> list[Problem]:
         """A warning about each file of the config that may be another one than is meant."""

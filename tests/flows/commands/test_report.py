@@ -62,7 +62,6 @@ def test_commands_that_only_look_load_neither_prefect_nor_torch_nor_mlflow(repor
     write_items(reported.validation(2), read_evaluation(reported.evaluation("trained"))["greedy"])
     name, runs_dir = reported.name, ["--runs-dir", str(reported.root.parent)]
     commands = [
-        ["doctor"],
         ["runs"],
         ["plan", "configs/quickstart.yaml"],
         ["reproduce", "qwen2_5_vl_7b_geo3k_dapo", "--dry-run"],
