@@ -55,8 +55,8 @@ def train(place: RankPlace, root: Path, cores: set[int], variable: str, override
 
 
 def test_a_run_of_a_machine_with_more_cores_is_repeated_with_its_number_of_threads(root, tmp_path):
-    """Whatever OMP_NUM_THREADS says. Without the key, that number is taken even where it is above that of the cores,
-    and gives another run."""
+    """Whatever OMP_NUM_THREADS says. Without the key, that number is taken even where it is above that of the cores.
+    Whether it gives another run depends on the processor: numbers of so small a model may be equal all the same."""
     cores = os.sched_getaffinity(0)
     two, more = ["cluster.threads=2"], len(cores) + 2
     many = run_ranks(train, tmp_path, root, cores, "1", two, size=1)[0]
@@ -65,4 +65,3 @@ def test_a_run_of_a_machine_with_more_cores_is_repeated_with_its_number_of_threa
     assert (many.threads, many.device) == (2, "CPU with 2 thread(s)")
     assert one == many
     assert (other.threads, other.device) == (more, f"CPU with {more} thread(s)")
-    assert other.numbers != many.numbers
