@@ -1,7 +1,7 @@
 """The protocols of a config: its held-out rows are asked and graded as it says, whichever model answers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,11 @@ class OwnProtocol(Protocol):
         }
 
     def record(self) -> dict[str, Any]:
-        """Everything that a result depends on but the model; no path is in it."""
+        """With what is around the prompt; no path is in it."""
+        return Protocol.record(self) | self.chat()  # super() does not know a dataclass with slots
+
+    def judged_by(self) -> dict[str, Any]:
+        """Every term of the reward."""
         reward = self.config.reward
         terms = {
             key: {
@@ -49,21 +53,7 @@ class OwnProtocol(Protocol):
             }
             for key, term in reward.keyed_terms()
         }
-        return {
-            "name": self.name,
-            "prompt": self.prompt.strip(),
-            "prompt_origin": self.prompt_origin,
-            **self.limits(),
-            **self.chat(),
-            "answering": asdict(self.answering),
-            "judging": {
-                "terms": terms,
-                "grader": reward.grader,
-                "accuracy_key": self.judging.accuracy_key,
-                "rule": self.judging.rule,
-                "versions": self.judging.versions(),
-            },
-        }
+        return {"terms": terms, "grader": reward.grader}
 
     def reward_config(self) -> RewardConfig:
         """The section `reward` as it is."""

@@ -118,13 +118,19 @@ class Protocol:
             **self.limits(),
             "answering": asdict(self.answering),
             "judging": {
-                "function": Path(self.judging.function).name,
-                "kwargs": dict(self.judging.kwargs),
+                **self.judged_by(),
                 "accuracy_key": self.judging.accuracy_key,
                 "rule": self.judging.rule,
-                "code": self.judging.code_digest(),
                 "versions": self.judging.versions(),
             },
+        }
+
+    def judged_by(self) -> dict[str, Any]:
+        """The reward with its code, for the record."""
+        return {
+            "function": Path(self.judging.function).name,
+            "kwargs": dict(self.judging.kwargs),
+            "code": self.judging.code_digest(),
         }
 
     def digest(self) -> str:
