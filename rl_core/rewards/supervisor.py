@@ -61,8 +61,11 @@ def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
 
 def _watch(child: int, lifeline: socket.socket, woken: int) -> int:
     """Wait until the scoring process has ended, and kill it if the lifeline is closed. Returns its wait status."""
+    events = select.poll()  # `select` refuses the high numbers that a run with many open files gives
+    events.register(lifeline, select.POLLIN)
+    events.register(woken, select.POLLIN)
     while True:
-        readable, _, _ = select.select([lifeline.fileno(), woken], [], [])
+        readable = [descriptor for descriptor, _ in events.poll()]
         if woken in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 4096)

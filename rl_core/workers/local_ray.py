@@ -112,7 +112,9 @@ class LocalRay:
         stdout, printed = self._head.stdout, ""
         assert stdout is not None
         why = f"did not start within {seconds:g} s (cluster.start_timeout_seconds: raise it on a busy machine)"
-        while select.select([stdout], [], [], seconds)[0]:
+        printing = select.poll()
+        printing.register(stdout, select.POLLIN)
+        while printing.poll(1000 * seconds):
             line = stdout.readline()
             if line.startswith("127.0.0.1:"):
                 return line.strip()

@@ -1,5 +1,6 @@
 """Reward functions that do harm: each one is what its name says, on the samples whose response is "now"."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -38,7 +39,7 @@ stops_its_parent = harmful(lambda sample: os.kill(os.getppid(), signal.SIGSTOP))
 kills_its_group = harmful(lambda sample: os.killpg(0, signal.SIGKILL))
 kills_its_parents_group = harmful(lambda sample: os.killpg(os.getpgid(os.getppid()), signal.SIGKILL) or time.sleep(60))
 interrupts_its_group = harmful(lambda sample: os.killpg(0, signal.SIGINT) or time.sleep(60))
-closes_what_is_open = harmful(lambda sample: os.closerange(3, 256))
+closes_what_is_open = harmful(lambda sample: os.closerange(3, os.sysconf("SC_OPEN_MAX")))
 exits = harmful(lambda sample: sys.exit(3))
 
 
@@ -71,11 +72,11 @@ def writes_nested_lists_where_it_may_not(sample: RewardSample) -> None:
 
 
 def write_everywhere(text: bytes) -> None:
-    for descriptor in range(3, 64):
-        try:
-            os.write(descriptor, text)
-        except OSError:
-            continue
+    opened = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]  # in a long run they have high numbers
+    for descriptor in opened:
+        if descriptor > 2:
+            with contextlib.suppress(OSError):
+                os.write(descriptor, text)
 
 
 @harmful
