@@ -40,7 +40,8 @@ class PolicyLoss:
     """The result of a policy loss."""
 
     per_token: "torch.Tensor"  # [K] float, the loss of every token, with gradient
-    # Values to log for each token, name -> [K]; the mean becomes the metric `actor/<name>`
+    # Values to log for each token, name -> [K]; the mean becomes the metric `actor/<name>`, or `actor/loss/<name>` if
+    # the former is another metric
     logged: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
 
 

@@ -33,6 +33,24 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _GRADED: Final = ("math", "r1v")
 
+_OWN_METRICS: Final = frozenset({"failed", "greedy", "group_std", "zero_std_groups"})
+"""The metrics `reward/NAME` that are not means of a component."""
+
+_METRIC_ENDINGS: Final = ("/mean", "/mean_where_given", "/given_share")
+
+
+def mean_metric(component: str) -> str:
+    """The metric that is the mean of a component over all scores: `reward/NAME`, or `reward/NAME/mean` if that could be
+    another metric. It depends on the name alone, and no two components have the same one."""
+    is_taken = component in _OWN_METRICS or component.endswith(_METRIC_ENDINGS)
+    return f"reward/{component}/mean" if is_taken else f"reward/{component}"
+
+
+def component_of(metric: str) -> str | None:
+    """The component of which a metric is the mean over all scores; None if it is another metric."""
+    named = metric.removeprefix("reward/")
+    return next((name for name in (named, named.removesuffix("/mean")) if mean_metric(name) == metric), None)
+
 
 class RewardTerm(Section):
     """One function of a weighted sum."""

@@ -9,14 +9,12 @@ import numpy as np
 
 from rl_core.algorithms.advantages import Grouped
 from rl_core.algorithms.token_advantages import TokenValues
+from rl_core.config.reward import mean_metric
 from rl_core.training.agreement import LogProbGap
 from rl_core.training.batches import OptimizerStepReport, TokenSums, UpdateResult
 from rl_core.types import Group, RolloutKey, Score
 
 _EXPLAINED_FLOOR = 1e-5  # as in EasyR1: the variance of equal returns is 0
-
-_OWN_NAMES = frozenset({"failed", "greedy", "group_std", "zero_std_groups"})
-"""The metrics `reward/NAME` that are not means of a component."""
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
@@ -48,13 +46,13 @@ def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) 
 
 
 def component_means(good: Sequence[Score]) -> dict[str, float]:
-    """The mean of each component over the scores: `reward/NAME`, or `reward/NAME/mean` if `reward/NAME` is a metric of
-    this project. The mean of one that only some scores have must not be taken for a mean over all."""
+    """The mean of each component over the scores. The mean of one that only some scores have must not be taken for a
+    mean over all."""
     means = {}
     for name in sorted({name for score in good for name in score.components}):
         given = [score.components[name] for score in good if name in score.components]
         if len(given) == len(good):
-            means[f"reward/{name}/mean" if name in _OWN_NAMES else f"reward/{name}"] = float(np.mean(given))
+            means[mean_metric(name)] = float(np.mean(given))
         else:
             means[f"reward/{name}/mean_where_given"] = float(np.mean(given))
             means[f"reward/{name}/given_share"] = len(given) / len(good)

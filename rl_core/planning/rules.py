@@ -1,12 +1,12 @@
 """Every rule that a config must keep before a run starts. What a section knows of itself is in its class; here are the
 rules between sections, those between a config and the sizes of its model, and the order in which all are asked."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
 from rl_core.config.model import LoraConfig, ModelConfig, TinyModel
+from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
@@ -222,11 +222,6 @@ def _staleness_problems(config: RunConfig) -> Iterator[Problem]:
         )
 
 
-_MEAN_OF_COMPONENT = re.compile(
-    r"reward/(?!(?:failed|greedy|group_std|zero_std_groups)$)(.+?)(?<!/given_share)(?<!/mean_where_given)"
-)
-
-
 def _reward_problems(config: RunConfig) -> Iterator[Problem]:
     """Components that are asked for and that no reward returns, as far as that is known without calling it; and an
     overlong penalty, which gets the longest response as an argument, as published, with another limit than the
@@ -236,8 +231,8 @@ def _reward_problems(config: RunConfig) -> Iterator[Problem]:
     if filtering is not None and filtering.component is not None:
         read["algorithm.online_filtering.filter_key"] = filtering.component
     stop_at = config.trainer.stop_at
-    if stop_at is not None and (named := _MEAN_OF_COMPONENT.fullmatch(stop_at.metric)):
-        read["trainer.stop_at.metric"] = named[1]
+    if stop_at is not None and (component := component_of(stop_at.metric)) is not None:
+        read["trainer.stop_at.metric"] = component
     for key, choice in config.reward.choices():
         returned = choice.components if choice.terms else None
         for reader, component in read.items():

@@ -51,8 +51,8 @@ class Routing:
 
 def combine(route: Route, results: Sequence[CallResult]) -> Score:
     """The score of a sample, given one result for each term of its route. The `overall` of a mixture is the weighted
-    sum of its terms' `overall`. Other components of the first term keep their names, all others are named
-    `term/component`. If one term fails, the sample has no score."""
+    sum of its terms' `overall`. Other components of the first term keep their names, unless these begin as those of a
+    term do; all others are named `term/component`. If one term fails, the sample has no score."""
     pairs = list(zip(route.terms, results, strict=True))
     parsed = None if route.reader is None else results[route.reader].parsed
     if not route.is_mixture:
@@ -64,9 +64,10 @@ def combine(route: Route, results: Sequence[CallResult]) -> Score:
     if (reason := number_problem(overall)) is not None:
         return Score(components={}, error=f"the weighted sum {reason}")
     components = {OVERALL: overall}
+    prefixes = tuple(f"{term.name}/" for term in route.terms)
     for place, (term, result) in enumerate(pairs):
         for name, value in result.components.items():
-            has_no_prefix = place == 0 and name != OVERALL
+            has_no_prefix = place == 0 and name != OVERALL and not name.startswith(prefixes)
             components[name if has_no_prefix else f"{term.name}/{name}"] = value
     return Score(components=components, parsed=parsed)
 

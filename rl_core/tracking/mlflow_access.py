@@ -8,12 +8,13 @@ from typing import TypeVar
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, ErrorCode
 from mlflow.store.db.db_types import DATABASE_ENGINES
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from rl_core.redaction import redact
-from rl_core.tracking.tracker import TrackerUnavailable
+from rl_core.tracking.tracker import RefusedByTracker, TrackerUnavailable
 
 Result = TypeVar("Result")
 
@@ -26,6 +27,7 @@ QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_SUPPRESS_PRINT
 pages, which may contain the server's password."""
 
 _SQLITE = "sqlite:///"
+_REFUSED = ErrorCode.Name(INVALID_PARAMETER_VALUE)
 
 
 class MlflowAccess:
@@ -39,14 +41,15 @@ class MlflowAccess:
         self._client: MlflowClient | None = None
 
     def call(self, action: Callable[[MlflowClient], Result]) -> Result:
-        """Return `action(client)`. Raises TrackerUnavailable for every error of MLflow, its transport or its
-        database."""
+        """Return `action(client)`. Raises RefusedByTracker for what MLflow refuses, and TrackerUnavailable for every
+        other error of MLflow, its transport or its database."""
         try:
             if self._client is None:
                 self._client = self._open()
             return action(self._client)
         except (MlflowException, SQLAlchemyError, OSError) as error:  # OSError: every error of requests is one
-            raise TrackerUnavailable(redact(f"MLflow at {self.uri}: {error}")) from error
+            kind = RefusedByTracker if getattr(error, "error_code", None) == _REFUSED else TrackerUnavailable
+            raise kind(redact(f"MLflow at {self.uri}: {error}")) from error
 
     @property
     def is_server(self) -> bool:

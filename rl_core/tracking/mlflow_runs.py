@@ -7,6 +7,7 @@ continued shows everything once.
 
 import hashlib
 import json
+import logging
 import posixpath
 import re
 import time
@@ -22,7 +23,9 @@ from PIL import Image
 
 from rl_core.progress import LogEvent
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
-from rl_core.tracking.tracker import Table, TrackerUnavailable, tolerated_outage
+from rl_core.tracking.tracker import RefusedByTracker, Table, TrackerUnavailable, tolerated_outage
+
+_logger = logging.getLogger(__name__)
 
 RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Item = TypeVar("Item")
@@ -46,6 +49,7 @@ MAX_KEY_LENGTH = 250
 MAX_DIGEST_LENGTH = 36
 
 _MARK_LENGTH = 6
+_MARKED = re.compile(rf"-[0-9a-f]{{{_MARK_LENGTH}}}\Z")
 
 
 class MlflowRun:
@@ -95,10 +99,13 @@ class MlflowRun:
             self._call(lambda client, run_id: client.set_terminated(run_id, status=status))
 
     def log_params(self, config: Mapping[str, Any]) -> None:
-        """Log a nested configuration as parameters with dotted names, whose values cannot change."""
+        """Log a nested configuration as parameters with dotted names. MLflow refuses another value of a parameter that
+        it has; a warning names those that it refuses, and all others are logged."""
         params = [Param(_key(name), _cut(text, MAX_PARAM_LENGTH)) for name, text in flatten(config).items()]
-        for batch in _batches(params, MAX_PARAMS_A_BATCH):
-            self._log_batch(params=batch)
+        refused = [param for batch in _batches(params, MAX_PARAMS_A_BATCH) for param in self._refused(batch)]
+        if refused:
+            names = ", ".join(param.key for param in refused)
+            _logger.warning("MLflow refuses another value of the parameter(s) %s, and keeps the first", names)
 
     def set_tags(self, tags: Mapping[str, object]) -> None:
         """Set tags, which may change."""
@@ -171,6 +178,15 @@ class MlflowRun:
         self.log_file(page)
         self.log_file(page.with_suffix(".json"))
         self.set_status(status)
+
+    def _refused(self, params: Sequence[Param]) -> list[Param]:
+        """Log the parameters that MLflow takes, and return the others: because of one, it refuses a whole batch."""
+        try:
+            self._log_batch(params=params)
+        except RefusedByTracker:
+            half = len(params) // 2
+            return [*self._refused(params[:half]), *self._refused(params[half:])] if half else [*params]
+        return []
 
     def _log_batch(self, **entities: Sequence[Metric | Param | RunTag]) -> None:
         self._call(lambda client, run_id: client.log_batch(run_id, **entities))
@@ -270,9 +286,9 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _key(name: str) -> str:
     """A name that MLflow accepts: the names of reward components and data sources are free. One that has to be changed
-    ends with a mark of its own, so that no two names become one."""
+    ends with a mark of its own, and so does one that looks as if it had been, so that no two names become one."""
     kept = posixpath.normpath(re.sub(r"[^\w\-./ :]", "_", name)).lstrip("./")
-    if kept == name and len(name) <= MAX_KEY_LENGTH:
+    if name and kept == name and len(name) <= MAX_KEY_LENGTH and not _MARKED.search(name):
         return name
     mark = f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:_MARK_LENGTH]}"
     return kept[: MAX_KEY_LENGTH - len(mark)] + mark

@@ -38,6 +38,10 @@ class TrackerUnavailable(RuntimeError):
     """The tracker's server does not answer."""
 
 
+class RefusedByTracker(TrackerUnavailable):
+    """The tracker's server answers, and refuses what was sent."""
+
+
 @contextmanager
 def tolerated_outage(what: str, log_event: LogEvent | None = None) -> Iterator[None]:
     """Catch TrackerUnavailable in the block: a warning and an event say that `what` is not shown."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -13,6 +14,13 @@ from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.models.output_head import PolicyOutput
 from rl_core.training.batches import TokenSums
 from rl_core.types import Float32Array, TrainGroup, TrainSample
+
+_OWN_VALUES: Final = frozenset(
+    {"approx_kl", "entropy", "grad_norm", "kl_loss", "lr", "pg_loss", "skipped_optimizer_steps"}
+)
+"""The metrics `actor/NAME` that are not values of a policy loss."""
+
+_OF_THE_LOSS: Final = "loss/"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +56,8 @@ class PolicyObjective:
         weights = loss_weights(samples, mode=self._config.loss_avg_mode, totals=totals).to(output.log_probs.device)
         policy = self._config.loss.loss(tokens)
         per_token = policy.per_token * concatenated(map(_importance_weights, samples), like=weights)
-        logged = {"pg_loss": per_token, **policy.logged, "approx_kl": -tokens.log_ratio}
+        logged = {"pg_loss": per_token, "approx_kl": -tokens.log_ratio}
+        logged |= {_told_apart(name): values for name, values in policy.logged.items()}
         if self._kl_coef is not None:
             kl = self._kl(output, samples)
             logged["kl_loss"] = kl
@@ -65,6 +74,12 @@ class PolicyObjective:
         assert self._config.kl is not None, "a KL coefficient without algorithm.kl"
         reference = concatenated((sample.ref_log_probs for sample in samples), like=output.log_probs)
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
+
+
+def _told_apart(name: str) -> str:
+    """The name of a value that a policy loss logs, with a prefix if it would be, or could be taken for, another metric
+    of the update."""
+    return f"{_OF_THE_LOSS}{name}" if name in _OWN_VALUES or name.startswith(_OF_THE_LOSS) else name
 
 
 def loss_weights(samples: Sequence[TrainSample], *, mode: LossAverage, totals: BatchTotals) -> torch.Tensor:

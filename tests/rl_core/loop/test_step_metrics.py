@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rl_core.config.reward import _METRIC_ENDINGS, _OWN_METRICS, component_of, mean_metric
 from rl_core.loop.experience import advantage_inputs
 from rl_core.loop.step_metrics import reward_metrics, token_means
 from rl_core.rewards.components import LARGEST
@@ -39,6 +40,24 @@ def test_a_component_with_the_name_of_an_own_metric_is_not_lost():
     assert {name: metrics[f"reward/{name}/mean"] for name in named} == named
     assert (metrics["reward/failed"], metrics["reward/group_std"], metrics["reward/zero_std_groups"]) == (1.0, 0.0, 0.0)
     assert "reward/greedy" not in metrics, "greedy decoding writes it"
+
+
+PARTS = st.sampled_from(["a", "b", *_OWN_METRICS, *(ending[1:] for ending in _METRIC_ENDINGS)])
+COMPONENTS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
+
+
+@given(st.lists(st.sets(COMPONENTS), min_size=1, max_size=4))
+def test_no_two_components_share_a_metric_and_each_mean_is_known_by_its_name(given_names):
+    """Whatever a component is called, and whichever of the scores have it."""
+    value = {name: float(number) for number, name in enumerate(sorted(set().union(*given_names)))}
+    metrics = reward_metrics([], scores_of(*({name: value[name] for name in names} for names in given_names)))
+    everywhere = set.intersection(*given_names)
+    assert all(metrics[mean_metric(name)] == value[name] for name in everywhere)
+    partly = value.keys() - everywhere
+    assert all(metrics[f"reward/{name}/mean_where_given"] == value[name] for name in partly)
+    own = {"reward/overall", "reward/failed", "reward/group_std", "reward/zero_std_groups"}
+    assert len(metrics) == len(own) + len(everywhere) + 2 * len(partly)
+    assert {component_of(metric) for metric in metrics} - {None} == everywhere | {"overall"}
 
 
 HUGE = st.floats(-LARGEST, LARGEST) | st.sampled_from([LARGEST, -LARGEST])

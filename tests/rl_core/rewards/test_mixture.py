@@ -45,6 +45,16 @@ def test_the_first_terms_components_keep_their_names():
     }
 
 
+NAMES = st.sampled_from(["accuracy", "t0", "t1"])
+
+
+@given(st.lists(st.sets(st.lists(NAMES, min_size=1, max_size=3).map("/".join)), min_size=1, max_size=3))
+def test_no_component_of_a_mixture_replaces_another_one(names):
+    results = [result(place, **dict.fromkeys(of_term, place + 0.5)) for place, of_term in enumerate(names)]
+    score = combine(route_of(*[1.0] * len(names)), results)
+    assert len(score.components) == 1 + sum(len(found.components) for found in results)
+
+
 def test_one_failure_is_the_samples_and_is_named():
     score = combine(route_of(1.0, 1.0, 1.0), [result(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
     assert (score.components, score.error) == ({}, "t1: no; t2: never")

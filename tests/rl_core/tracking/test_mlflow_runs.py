@@ -4,22 +4,25 @@ import json
 import math
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mlflow import MlflowClient
+from mlflow.utils.validation import _validate_metric
 from PIL import Image
 
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.tracking.follower import TrackerFollower
 from rl_core.tracking.mlflow_access import MlflowAccess, absolute_uri
-from rl_core.tracking.mlflow_runs import MlflowPipeline
+from rl_core.tracking.mlflow_runs import MlflowPipeline, _key
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
 from rl_core.tracking.tracker import TrackerUnavailable, tolerated_outage
-from tests.servers import free_port
+from tests.servers import free_port, mlflow_server
 
 NewDatabase = Callable[[], str]
 
@@ -122,6 +125,39 @@ def test_letters_of_any_script_are_kept_and_names_that_mlflow_refuses_stay_apart
         "a/b",
         "",
     }
+
+
+NAMES = st.text(max_size=300) | st.text("ab/. -0_é\u0301€", max_size=8)
+
+
+@given(st.data())
+def test_no_two_names_become_one_and_mlflow_takes_all(data):
+    names = data.draw(st.sets(NAMES, min_size=1, max_size=5))
+    names |= {_key(name) for name in data.draw(st.sets(st.sampled_from(sorted(names))))}
+    keys = [_key(name) for name in names]
+    assert len({*keys}) == len(names)
+    for key in keys:
+        _validate_metric(key, 1.0, 0, 0)
+
+
+@given(st.text("aЖ和あé٣_", min_size=1, max_size=20))
+def test_letters_and_digits_of_any_script_are_kept(name):
+    assert _key(f"reward/{name}") == f"reward/{name}"
+
+
+@pytest.mark.parametrize("with_server", [False, True])
+def test_a_parameter_that_mlflow_refuses_does_not_lose_the_others(with_server, uri, tmp_path, caplog):
+    """It refuses another value of one that it has, and a run may be lengthened."""
+    port = free_port()
+    with mlflow_server(tmp_path, port) if with_server else nullcontext():
+        address = f"http://127.0.0.1:{port}" if with_server else uri
+        parent = open_pipeline(address).parent
+        parent.log_params({"trainer": {"max_steps": 40, "save_freq": 5}})
+        later = {f"key_{number:03d}": number for number in range(230)}
+        parent.log_params({"trainer": {"max_steps": 80, "save_freq": 2}, **later})
+        params = MlflowClient(tracking_uri=address).get_run(parent.run_id).data.params
+    assert params == {"trainer.max_steps": "40", "trainer.save_freq": "5"} | {k: f"{v}" for k, v in later.items()}
+    assert "of the parameter(s) trainer.max_steps, trainer.save_freq" in caplog.text
 
 
 def test_a_stage_shows_its_configuration_data_tables_images_and_files(uri, client, tmp_path, monkeypatch):

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from rl_core.algorithms.aggregation import LossAverage
 from rl_core.algorithms.correction import importance_ratios, masked_weights, truncated_weights
 from rl_core.algorithms.losses import PPOLoss
+from rl_core.algorithms.policy_loss import PolicyLoss, ResponseTokens
 from rl_core.config.algorithm import AlgorithmConfig, KLConfig
+from rl_core.loop.step_metrics import _optimizer_metrics
 from rl_core.models.output_head import PolicyOutput
-from rl_core.training.batches import OptimizerBatch
-from rl_core.training.objective import MicroBatchLoss, PolicyObjective, sums_by_group
+from rl_core.training.batches import OptimizerBatch, OptimizerStepReport
+from rl_core.training.objective import _OWN_VALUES, MicroBatchLoss, PolicyObjective, sums_by_group
+from rl_core.training.optimizer import StepOutcome
 from rl_core.types import TrainGroup, TrainSample
 from tests.rl_core.builders import make_train_group
 
@@ -35,6 +38,33 @@ def loss_of(group: TrainGroup, values: Sequence[torch.Tensor], config: Algorithm
     totals = OptimizerBatch.of([group], longest_response=LONGEST).totals
     output = PolicyOutput(log_probs=tokens, entropy=tokens.square(), full_kl=None)
     return PolicyObjective(config, kl_coef=0.1).loss(output, group.samples, totals=totals)
+
+
+class LoggingLoss(PPOLoss):
+    """A loss that logs values under names that are drawn."""
+
+    names: tuple[str, ...]
+
+    def loss(self, tokens: ResponseTokens) -> PolicyLoss:
+        logged = {name: torch.full_like(tokens.log_probs, number) for number, name in enumerate(self.names)}
+        return replace(super().loss(tokens), logged=logged)
+
+
+PARTS = st.sampled_from(["a", "loss", *_OWN_VALUES])
+
+
+@given(st.sets(st.lists(PARTS, min_size=1, max_size=3).map("/".join)))
+def test_a_value_that_a_loss_logs_replaces_no_other_metric(names):
+    group = make_train_group(lengths=(3, 2))
+    group = replace(group, samples=[made_up(sample, 1) for sample in group.samples])
+    values = [torch.full((length,), -2.0) for length in (3, 2)]
+    config = AlgorithmConfig(entropy_coef=0.01, kl=KLConfig(coef=0.1))
+    config = config.model_copy(update={"loss": LoggingLoss(names=tuple(sorted(names)))})
+    found = loss_of(group, values, config).per_token
+    outcome = StepOutcome(grad_norm=1.0, lr=1e-6, applied=True)
+    of_optimizer = _optimizer_metrics("actor", [OptimizerStepReport(tokens=[], outcome=outcome)])
+    assert len({*found, *of_optimizer}) == len(_OWN_VALUES) + len(names)
+    assert {f"actor/{name}" for name in _OWN_VALUES} <= {*found, *of_optimizer}
 
 
 @pytest.mark.parametrize("mode", get_args(LossAverage))
