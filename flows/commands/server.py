@@ -10,7 +10,8 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from flows.commands.ui import POOL, PageServer, Serving, page_servers, worker_server
+from flows.commands.serving import PageServer, Serving
+from flows.commands.ui import POOL, page_servers, worker_server
 from flows.process.embedded_server import named_when_away
 
 DEVICES = "devices"
@@ -79,8 +80,8 @@ def serve_with_workers(
     worker_port: int,
     groups: Sequence[str] = (),
 ) -> int:
-    """Start the servers and then the workers, print what to do next, and wait for Ctrl-C. Returns the exit code. Raises
-    ValueError where a group is none, or two groups share a device."""
+    """Start the servers and then the workers, print what to do next, and keep them running until Ctrl-C. Returns the
+    exit code. Raises ValueError where a group is none, or two groups share a device."""
     check_groups(groups)
     pages = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
     with Serving(console) as serving:

@@ -166,3 +166,32 @@ def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirector
         assert process.wait(timeout=60) == 0
         _, alive = psutil.wait_procs(children, timeout=30)
         assert not alive
+
+
+@pytest.mark.slow
+def test_what_dies_below_the_server_is_named_and_comes_back_and_the_others_go_on(new_home: Path) -> None:
+    """Each of the three is killed, in a way of its own; links lead to the MLflow that is there."""
+    ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
+    output, store = new_home / "server.txt", f"sqlite:///{new_home}/mlflow.db"
+    arguments = command("server", "--mlflow-uri", store)
+    arguments += [word for name, port in ports.items() for word in (name, str(port))]
+    variables = environment(new_home) | {"PREFECT_WORKER_QUERY_SECONDS": "2", "XDG_CACHE_HOME": f"{new_home}/cache"}
+
+    def child(words: str) -> psutil.Process | None:
+        found = [one for one in psutil.Process(process.pid).children() if words in " ".join(one.cmdline())]
+        return found[0] if found else None
+
+    with started(arguments, variables, output) as process:
+        wait_until(lambda: "Ctrl-C" in output.read_text(), "all are up")
+        names = {"mlflow server": "MLflow", "worker start": "worker", "prefect server": "Prefect"}
+        for number, (words, name) in enumerate(names.items()):
+            before = {other: child(other) for other in names}
+            before[words].send_signal((signal.SIGKILL, signal.SIGSEGV, signal.SIGKILL)[number])
+            wait_until(lambda name=name: f"{name} is there again" in output.read_text(), f"{name} is there again")
+            assert f"{name} was killed by SIG{('KILL', 'SEGV', 'KILL')[number]}" in " ".join(output.read_text().split())
+            assert [other for other in names if child(other) != before[other]] == [words]
+        children = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=90) == 0
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
