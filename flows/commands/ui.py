@@ -16,7 +16,9 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
     """The servers of MLflow and Prefect. By default MLflow starts four workers and a job runner (15 processes, 2 GB);
     here it is one worker, which is enough for one person."""
     from rl_core.tracking.mlflow_access import absolute_uri
+    from rl_core.tracking.mlflow_pages import note_pages
 
+    store = absolute_uri(mlflow_uri)
     python = [sys.executable, "-m"]
     mlflow = ["mlflow", "server", "--workers", "1"]
     prefect = ["prefect", "server", "start", "--host", HOST, "--port", f"{prefect_port}"]
@@ -29,8 +31,9 @@ def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> lis
             # The address may contain a password, and every user of the machine can read a process's arguments.
             environment={
                 "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-                "MLFLOW_BACKEND_STORE_URI": absolute_uri(mlflow_uri),
+                "MLFLOW_BACKEND_STORE_URI": store,
             },
+            when_up=lambda: note_pages(store, f"http://{HOST}:{mlflow_port}"),
         ),
         PageServer(
             name="Prefect",

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
@@ -23,6 +22,7 @@ from PIL import Image
 
 from rl_core.progress import LogEvent
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
+from rl_core.tracking.mlflow_pages import page_of_experiment, page_of_run
 from rl_core.tracking.tracker import RefusedByTracker, Table, TrackerUnavailable, tolerated_outage
 
 _logger = logging.getLogger(__name__)
@@ -33,8 +33,6 @@ Action = Callable[[MlflowClient, str], Result]
 
 RUN_TAG = "sightline.run"
 STAGE_TAG = "sightline.stage"
-LOCAL_PAGES = "http://127.0.0.1:5000"
-"""Where `sightline ui` serves MLflow's pages when no other port is asked for."""
 PIPELINE = "pipeline"
 """Value of STAGE_TAG for the parent run."""
 SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
@@ -83,13 +81,12 @@ class MlflowRun:
     def address(self) -> str:
         """Address of the run for a browser."""
         run_id = self._call(lambda client, run_id: run_id)
-        return f"{self.experiment_address}/runs/{run_id}"
+        return page_of_run(self._access.uri, self._own_experiment(), run_id)
 
     @property
     def experiment_address(self) -> str:
         """Address of the run's experiment for a browser."""
-        experiment = self._call(lambda client, run_id: client.get_run(run_id).info.experiment_id)
-        return f"{_pages_of(self._access.uri)}/#/experiments/{experiment}"
+        return page_of_experiment(self._access.uri, self._own_experiment())
 
     def set_status(self, status: RunStatus) -> None:
         """Set the status. RUNNING also reopens a run that had ended."""
@@ -199,6 +196,9 @@ class MlflowRun:
             self._run_id = None  # it may be another database when it answers again
             raise
 
+    def _own_experiment(self) -> str:
+        return self._call(lambda client, run_id: str(client.get_run(run_id).info.experiment_id))
+
     def _find_or_create(self, client: MlflowClient, parent: Mapping[str, str]) -> str:
         experiment_id = self._experiment_id(client)
         wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in self._tags.items())
@@ -262,14 +262,6 @@ class MlflowPipeline:
     def _run(self, stage: str, *, name: str, parent: MlflowRun | None = None) -> MlflowRun:
         tags = {RUN_TAG: self._run_name, STAGE_TAG: stage}
         return MlflowRun(self.access, experiment=self._experiment, name=name, tags=tags, parent=parent)
-
-
-def _pages_of(uri: str) -> str:
-    """Address of the pages of a store, without the user name and password that it may contain."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https"):
-        return LOCAL_PAGES
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -170,12 +170,12 @@ def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirector
 
 @pytest.mark.slow
 def test_what_dies_below_the_server_is_named_and_comes_back_and_the_others_go_on(new_home: Path) -> None:
-    """Each of the three is killed, in a way of its own; links lead to the MLflow that is there."""
+    """Each of the three is killed."""
     ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
     output, store = new_home / "server.txt", f"sqlite:///{new_home}/mlflow.db"
     arguments = command("server", "--mlflow-uri", store)
     arguments += [word for name, port in ports.items() for word in (name, str(port))]
-    variables = environment(new_home) | {"PREFECT_WORKER_QUERY_SECONDS": "2", "XDG_CACHE_HOME": f"{new_home}/cache"}
+    variables = environment(new_home) | {"PREFECT_WORKER_QUERY_SECONDS": "2"}
 
     def child(words: str) -> psutil.Process | None:
         found = [one for one in psutil.Process(process.pid).children() if words in " ".join(one.cmdline())]

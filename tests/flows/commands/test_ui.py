@@ -2,11 +2,17 @@
 
 import socket
 import sys
+from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 
+import httpx
+import pytest
 from rich.console import Console
 
-from flows.commands.ui import PageServer, page_servers, serve_pages
+from flows.commands.serving import PageServer, Serving
+from flows.commands.ui import page_servers, serve_pages
+from rl_core.tracking.mlflow_runs import MlflowPipeline
 from tests.servers import free_port
 
 
@@ -24,6 +30,19 @@ def test_pages_are_served_on_loopback_by_one_worker() -> None:
 def test_a_password_is_in_no_servers_arguments() -> None:
     servers = page_servers(mlflow_uri="postgresql://weekly:geheim@db/mlflow", mlflow_port=5001, prefect_port=4201)
     assert not any("geheim" in word for server in servers for word in server.command)
+
+
+def test_a_run_links_to_the_port_on_which_mlflow_is_served(
+    new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    store, port = new_database(), free_port()
+    mlflow, _ = page_servers(mlflow_uri=store, mlflow_port=port, prefect_port=1)
+    with Serving(Console(file=StringIO())) as serving:
+        assert serving.start([mlflow])
+        page, _, route = MlflowPipeline(store, experiment="quickstart", run_name="abc").parent.address.partition("#")
+        assert page == f"http://127.0.0.1:{port}/" and "<html" in httpx.get(page).text
+    assert route.endswith("?workflowType=machine_learning")
 
 
 def test_a_server_that_does_not_start_says_why_and_takes_the_other_one_along() -> None:
