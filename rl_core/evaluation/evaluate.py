@@ -29,10 +29,11 @@ def evaluate_prompts(
     max_response_length: int,
     run_seed: int,
     progress: Progress,
+    step: int = 0,
 ) -> dict[Mode, list[EvaluationItem]]:
     """[mode] -> items of every configured mode, in the order of the first `config.limit` prompts: one response at
     temperature 0, or `config.n` sampled ones. Seeds are keyed by mode, prompt and sample. A response without a score
-    is neither right nor wrong.
+    is neither right nor wrong. `step` is the training step after which the model is asked, for the rewards.
 
     Raises:
         ValueError: a score lacks `config.accuracy_key`.
@@ -46,7 +47,7 @@ def evaluate_prompts(
             progress.bar(f"evaluate, {mode}", len(requests)) as advance,
             showing(advance, _generation(longest=max_response_length)),
         ):
-            answers = _answer(requests, generate(requests, sampling), pool, advance)
+            answers = _answer(requests, generate(requests, sampling), pool, advance, step=step)
         items[mode] = [
             graded_item(
                 request.prompt,
@@ -109,13 +110,13 @@ def _sampling(mode: Mode, config: EvaluationConfig, *, max_tokens: int) -> Sampl
 
 
 def _answer(
-    requests: Sequence[GenerationRequest], rollouts: Iterator[Rollout], pool: RewardPool, advance: Advance
+    requests: Sequence[GenerationRequest], rollouts: Iterator[Rollout], pool: RewardPool, advance: Advance, *, step: int
 ) -> list[tuple[Rollout, Score]]:
     """Responses and scores in the order of the requests. Scoring starts while other responses are still generated."""
     prompts = {request.prompt.uid: request.prompt for request in requests}
     answers: dict[tuple[str, int], tuple[Rollout, Future[Score]]] = {}
     for rollout in rollouts:
-        future = pool.submit(RewardSample.of(prompts[rollout.prompt_uid], rollout))
+        future = pool.submit(RewardSample.of(prompts[rollout.prompt_uid], rollout, step=step))
         answers[rollout.prompt_uid, rollout.sample_index] = rollout, future
         advance()
     pool.flush()

@@ -165,7 +165,7 @@ class Collector:
         if greedily:
             n, sampling = 1, replace(sampling, temperature=0.0)
         requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
-        scoring = DrawScores(self.rewards, prompts, n, quota)
+        scoring = DrawScores(self.rewards, prompts, n, quota, step=self.step)
         with (
             self.timer.phase("generate", len(requests)),
             closing(self.workers.generate(requests, sampling)) as rollouts,

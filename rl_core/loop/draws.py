@@ -77,8 +77,9 @@ class DrawScores:
     meet a quota, which counts them, or of all. Each rollout is submitted to the reward pool as soon as it is finished.
     """
 
-    def __init__(self, pool: RewardPool, prompts: Sequence[Prompt], n: int, quota: Quota) -> None:
+    def __init__(self, pool: RewardPool, prompts: Sequence[Prompt], n: int, quota: Quota, *, step: int) -> None:
         self._pool = pool
+        self._step = step
         self._prompts = prompts
         self._by_uid = {prompt.uid: prompt for prompt in prompts}
         self._n = n
@@ -92,7 +93,7 @@ class DrawScores:
         """Take rollouts as they come, and have them scored, until the scored groups meet the quota."""
         for rollout in rollouts:
             self._rollouts[rollout.prompt_uid].append(rollout)
-            sample = RewardSample.of(self._by_uid[rollout.prompt_uid], rollout)
+            sample = RewardSample.of(self._by_uid[rollout.prompt_uid], rollout, step=self._step)
             self._pending[rollout.key] = self._pool.submit(sample)
             while not self._has_ended and self._next_is_scored():
                 self._count_next()

@@ -122,10 +122,13 @@ class Session:
         """[mode] -> items: answer the held-out prompts with the base or the trained model; responses in the file are
         not repeated. Raises Interrupted if a stop was requested; the finished responses are kept in the file."""
         with self._stop.taking_effect(lambda: "at the next response at the latest"):
+            step = 0
             if model == "base":
                 self._load_base()
             else:
-                self._load_trained(self.trained_checkpoint())
+                checkpoint = self.trained_checkpoint()
+                self._load_trained(checkpoint)
+                step = checkpoint.step
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
@@ -135,6 +138,7 @@ class Session:
                     max_response_length=self.config.rollout.max_response_length,
                     run_seed=self.config.seed,
                     progress=self._progress,
+                    step=step,
                 )
 
     def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:

@@ -201,7 +201,7 @@ class TrainingLoop:
         if not self._config.trainer.validates_at(step):
             return None
         with timer.phase("validate"):
-            return self._parts.validator.run(self._parts.workers, stop=None if step else self._parts.stop)
+            return self._parts.validator.run(self._parts.workers, step=step, stop=None if step else self._parts.stop)
 
     def _stop_if_nothing_is_lost(self) -> None:
         if self._is_saved:

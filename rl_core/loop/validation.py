@@ -45,8 +45,8 @@ class Validator:
     rewards: RewardPool
     progress: Progress
 
-    def run(self, workers: WorkerGroup, *, stop: StopRequest | None = None) -> Validation:
-        """Generate and score the responses. Raises Interrupted where `stop` is given and requested."""
+    def run(self, workers: WorkerGroup, *, step: int = 0, stop: StopRequest | None = None) -> Validation:
+        """Generate and score the responses after a step. Raises Interrupted where `stop` is given and requested."""
         mode = self.config.trainer.val_mode
         with awake_generator(workers):
             items = evaluate_prompts(
@@ -57,5 +57,6 @@ class Validator:
                 max_response_length=self.config.rollout.max_response_length,
                 run_seed=self.config.seed,
                 progress=self.progress,
+                step=step,
             )[mode]
         return Validation(items)

@@ -37,6 +37,7 @@ class RewardSample:
     extra: Mapping[str, Any] = field(default_factory=dict)
     response_ids: Sequence[int] = ()
     finish_reason: "FinishReason" = "stop"
+    step: int = 0
 
     @property
     def ground_truth_text(self) -> str:
@@ -48,11 +49,14 @@ class RewardSample:
         return [_store(os.environ[IMAGES_VARIABLE]).image(uid) for uid in self.image_uids]
 
     @classmethod
-    def of(cls, prompt: "Prompt", rollout: "Rollout") -> "RewardSample":
-        """The sample of one rollout of `prompt`."""
+    def of(cls, prompt: "Prompt", rollout: "Rollout", *, step: int) -> "RewardSample":
+        """The sample of one rollout of `prompt`, in a training step from 1 on; in a validation or an evaluation, `step`
+        is the one after which the model is asked."""
         length, index = len(rollout.response_ids), rollout.sample_index
         sample = cls.of_text(prompt, rollout.text, sample_index=index, response_length=length)
-        return replace(sample, response_ids=rollout.response_ids.tolist(), finish_reason=rollout.finish_reason)
+        return replace(
+            sample, response_ids=rollout.response_ids.tolist(), finish_reason=rollout.finish_reason, step=step
+        )
 
     @classmethod
     def of_text(

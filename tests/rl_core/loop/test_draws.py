@@ -93,7 +93,7 @@ def scored(draw: Draw, quota: Quota) -> tuple[DrawScores, list[RolloutKey]]:
             yield make_rollout(*key)
 
     prompts = [make_prompt(str(place)) for place in range(len(draw.informative))]
-    scores = DrawScores(Pool(draw.lags, draw.informative), prompts, N, quota)  # type: ignore[arg-type]
+    scores = DrawScores(Pool(draw.lags, draw.informative), prompts, N, quota, step=1)  # type: ignore[arg-type]
     scores.watch(rollouts())
     return scores, taken
 

@@ -463,6 +463,22 @@ def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open
     assert event["step"] == 3 and event["why"] == "reward/accuracy is 1 (trainer.stop_at)"
 
 
+def test_a_reward_is_told_the_step(open_loop, worker, prepared_run, tmp_path, validating):
+    (tmp_path / "by_step.py").write_text(
+        "def score(sample):\n    return {'overall': len(sample.response) % 2, 'accuracy': 0.0, 'step': sample.step}\n"
+    )
+    config = changed(validating, {"reward.function": f"{tmp_path / 'by_step.py'}:score"})
+    run = RunDirectory(tmp_path)
+    with RewardPool(config.reward) as pool:
+        loop = small_loop(tmp_path, config, worker, prepared_run, rewards=pool, judges=pool)
+        loop.train_epoch(1)
+    sampled = {step: read_rollouts(run.rollouts(step)) for step, _ in step_files(run.rollouts(0).parent)}
+    held_out = {step: read_items(run.validation(step)) for step, _ in step_files(run.validation(0).parent)}
+    assert sorted(sampled) == [1, 2, 3] and sorted(held_out) == [0, 3]
+    for told in (sampled, held_out):
+        assert all(scored.components["step"] == step for step, records in told.items() for scored in records)
+
+
 def test_too_many_failed_rewards_name_the_first_reasons():
     good, bad = Score(components={"overall": 1.0}), Score(components={}, error="ValueError: no number")
     scores = {("p", index): bad if index < 2 else good for index in range(10)}

@@ -10,7 +10,7 @@ SIZES = (ImageSizes(original=(300, 120), shown=(140, 56)),)
 
 def test_a_sample_of_a_rollout_holds_plain_values_of_both():
     prompt = replace(make_prompt("p7"), image_uids=("i1",), image_sizes=SIZES, extra={"level": 3})
-    sample = RewardSample.of(prompt, make_rollout("p7", index=2, length=4))
+    sample = RewardSample.of(prompt, make_rollout("p7", index=2, length=4), step=5)
     assert sample == RewardSample(
         response="1",
         ground_truth="1",
@@ -25,6 +25,7 @@ def test_a_sample_of_a_rollout_holds_plain_values_of_both():
         extra={"level": 3},
         response_ids=[0, 1, 2, 3],
         finish_reason="stop",
+        step=5,
     )
     assert all(type(token) is int for token in sample.response_ids)
     assert pickle.loads(pickle.dumps(sample)) == sample
