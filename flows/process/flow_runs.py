@@ -1,5 +1,5 @@
-"""The flow runs of a run in Prefect. A flow run whose process was killed, or that ended while Prefect's server was
-away, is shown as Running until the next start of the run or `sightline doctor` marks it."""
+"""The flow runs of a run in Prefect. One whose process was killed is shown as Running until the next start of the run
+or `sightline doctor` marks it."""
 
 import logging
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def mark_abandoned(run: RunDirectory, *, current: str | None = None) -> str | No
         return None
     if not earlier or earlier["flow_run"] == current:
         return None
-    return _mark(UUID(earlier["flow_run"]), _final_state(earlier["end"]))
+    return mark_ended(UUID(earlier["flow_run"]), earlier["end"])
 
 
 def _final_state(end: str | None) -> State[Any]:
@@ -111,7 +111,10 @@ def _final_state(end: str | None) -> State[Any]:
             return Crashed(message="its process is gone; found by the run's next start or by `sightline doctor`")
 
 
-def _mark(flow_run_id: UUID, final: State[Any]) -> str | None:
+def mark_ended(flow_run_id: UUID, end: str | None) -> str | None:
+    """Give a flow run without a process its final state, if Prefect still shows it as running: how it ended, or Crashed
+    if that is not known. Returns a sentence about what was marked; None where there was nothing to mark."""
+    final = _final_state(end)
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(flow_run_id).state

@@ -14,6 +14,7 @@ from prefect.context import FlowRunContext
 
 from flows.process.failed_flows import ended_early
 from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
+from flows.process.late_end import end_told_later
 from flows.process.temporary_folder import own_temporary_folder
 from flows.process.watcher import Watcher, current_watcher
 from flows.process.worker_output import outlive_the_reader
@@ -60,9 +61,8 @@ def in_run(
     page tells its cause and how to continue: ConfigError (the config is refused), RunLocked (another process writes
     this run), ValueError (a file that the config names cannot be read), and others.
     """
-    outlive_the_worker()
     watcher = current_watcher()
-    with watcher:
+    with watcher, end_told_later(flow_run_id(), is_of_worker=outlive_the_worker()):
         resolved = request.resolved(start())
         watcher.run = resolved.run
         with ExitStack() as stack:
@@ -83,11 +83,13 @@ def flow_run_id() -> UUID:
     return UUID(str(runtime.flow_run.id))
 
 
-def outlive_the_worker() -> None:
-    """In a process that a worker has started, continue when the worker is killed."""
+def outlive_the_worker() -> bool:
+    """In a process that a worker has started, continue when the worker is killed. Returns whether this is one."""
     context = FlowRunContext.get()
-    if context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None:
+    is_of_worker = context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+    if is_of_worker:
         outlive_the_reader()
+    return is_of_worker
 
 
 def start() -> datetime:

@@ -18,6 +18,7 @@ from prefect.utilities.callables import get_parameter_defaults
 
 from flows.process.failed_flows import ended_early, last_word, show_ending
 from flows.process.flow_runs import flow_run_name, planned_start
+from flows.process.late_end import end_told_later
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone
 from flows.process.watcher import current_watcher, watched_by
@@ -167,10 +168,10 @@ def in_set(
 ) -> Result | State[Any]:
     """Carry out the runs of the set that a flow was asked for; a finished run is recognised. Returns the result of
     `conclude`, or the final state of a flow run that an exception ended."""
-    outlive_the_worker()
     watcher = current_watcher()
     with (
         watcher,
+        end_told_later(flow_run_id(), is_of_worker=outlive_the_worker()),
         watched_by(watcher),
         watcher.stop.taking_effect(lambda: "when the runs that were begun have stopped, each after its step"),
         stopped_by_signals(watcher.stop),

@@ -18,9 +18,12 @@ PREFECT = [sys.executable, "-m", "prefect"]
 
 
 @contextmanager
-def prefect_server(home: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """A server of its own on a free port, and the environment that reaches it."""
-    port = free_port()
+def prefect_server(
+    home: Path, log: Path, *, port: int | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A server of its own on this port, or a free one, and the environment that reaches it. A second one on the same
+    home and port goes on with what the first one had."""
+    port = port or free_port()
     variables = environment(home) | {
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",

@@ -30,12 +30,12 @@ def mlflow_runs(client: MlflowClient) -> dict[str, Run]:
 def test_a_run_that_is_killed_and_loses_its_servers_ends_as_an_unbroken_one(
     finished: RunDirectory, new_home: Path
 ) -> None:
-    port, output_file = free_port(), new_home / "output.txt"
+    port, prefect_port, output_file = free_port(), free_port(), new_home / "output.txt"
     mlflow_uri = f"tracking.mlflow_uri=http://127.0.0.1:{port}"
     arguments, run = run_of(new_home, mlflow_uri)
     with (
         mlflow_server(new_home, port) as mlflow,
-        prefect_server(new_home, new_home / "server.txt") as (prefect, variables),
+        prefect_server(new_home, new_home / "server.txt", port=prefect_port) as (prefect, variables),
     ):
         variables |= {"MLFLOW_TRACKING_URI": f"http://weekly:{PASSWORD}@127.0.0.1:{port}"}
         with started(arguments, variables, output_file) as killed:
@@ -59,6 +59,8 @@ def test_a_run_that_is_killed_and_loses_its_servers_ends_as_an_unbroken_one(
     assert "weekly:***@127.0.0.1" in run.log.read_text()
     assert leaks(new_home) == []
 
+    with prefect_server(new_home, new_home / "server.txt", port=prefect_port):
+        wait_until(lambda: flow_run_states(new_home, run)[-1] == "Completed", "Prefect's server hears of the end")
     with mlflow_server(new_home, port):
         again = sightline(*run_arguments(new_home, SMALL, mlflow_uri), home=new_home).stdout
         client = MlflowClient(tracking_uri=f"http://127.0.0.1:{port}")

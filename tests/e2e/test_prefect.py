@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,18 +93,42 @@ def test_a_worker_carries_out_what_is_scheduled(home: Path, finished: RunDirecto
     assert json.loads(run.stage_manifest("evaluate-trained").read_text())["reused_from"] is None
 
 
-def deploy_on_devices(runs_dir: Path) -> UUID:
-    """Deploy the quickest flow to the queue of those that need devices. Returns the deployment's id."""
+def deployed(flow: str, entrypoint: str, parameters: Mapping[str, Any], *, queue: str = "default") -> UUID:
+    """Deploy a flow to the local pool. Returns the deployment's id."""
     with get_client(sync_client=True) as client:
         return client.create_deployment(
-            flow_id=client.create_flow_from_name("clean"),
-            name="on-devices",
-            entrypoint="flows/clean.py:clean",
+            flow_id=client.create_flow_from_name(flow),
+            name="of-this-test",
+            entrypoint=entrypoint,
             path=str(REPOSITORY),
-            parameters={"failed": True, "older_than": "30d", "runs_dir": str(runs_dir)},
+            parameters=dict(parameters),
             work_pool_name="local",
-            work_queue_name="devices",
+            work_queue_name=queue,
         )
+
+
+@pytest.mark.slow
+def test_a_run_of_a_worker_tells_its_end_to_a_server_that_was_away_and_the_worker_goes_on(new_home: Path) -> None:
+    overrides = [f"tracking.mlflow_uri=sqlite:///{new_home}/mlflow.db"]
+    parameters = {"config": str(SMALL), "overrides": overrides, "runs_dir": str(new_home / "runs")}
+    run, port, output = run_of(new_home, *overrides)[1], free_port(), new_home / "worker.txt"
+    with ExitStack() as stack:
+        with prefect_server(new_home, new_home / "server.txt", port=port) as (server, variables):
+            prefect("work-pool", "create", "local", "--type", "process", variables=variables)
+            worker = stack.enter_context(started([*PREFECT, "worker", "start", "--pool", "local"], variables, output))
+            stack.enter_context(temporary_settings({PREFECT_API_URL: variables["PREFECT_API_URL"]}))
+            client = stack.enter_context(get_client(sync_client=True))
+            deployment = deployed("prepare", "flows/baseline.py:prepare_part", parameters)
+            flow_run = client.create_flow_run_from_deployment(deployment).id
+            wait_until(lambda: run.log.is_file(), "the run is open")
+            os.killpg(server.pid, signal.SIGKILL)
+            wait_until(lambda: "this process waits for it" in output.read_text(), "the run has ended")
+            assert run.stage_manifest("prepare").is_file()
+        with prefect_server(new_home, new_home / "server.txt", port=port):
+            wait_until(lambda: client.read_flow_run(flow_run).state_name == "Completed", "the server hears of the end")
+            again = client.create_flow_run_from_deployment(deployment).id
+            wait_until(lambda: client.read_flow_run(again).state_name == "Completed", "the worker carries out another")
+            assert worker.poll() is None
 
 
 @dataclass
@@ -143,7 +167,8 @@ def test_each_group_of_devices_takes_one_run_at_a_time(home: Path, new_home: Pat
         wait_until(lambda: "Ctrl-C" in (new_home / "server.txt").read_text(), "the workers are up")
         with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
             assert client.read_work_queue_by_name("devices", work_pool_name="local").concurrency_limit == 2
-            deployment = deploy_on_devices(new_home / "runs")
+            cleaning = {"failed": True, "older_than": "30d", "runs_dir": str(new_home / "runs")}
+            deployment = deployed("clean", "flows/clean.py:clean", cleaning, queue="devices")
             watched = Watched([client.create_flow_run_from_deployment(deployment).id for _ in range(3)])
             wait_until(lambda: watched.have_ended(client), "all three runs end")
         os.killpg(process.pid, signal.SIGINT)
