@@ -27,6 +27,7 @@ from rl_core.environment import TELEMETRY_OFF
 from rl_core.redaction import is_secret_name, redact_addresses
 from rl_core.run_directory import RUNS_DIR
 from rl_core.storage.place import S3_ENDPOINTS
+from rl_core.tracking.mlflow_pages import PAGES_VARIABLE
 from tasks.storage.run_storage import VARIABLE
 from tests.test_packaging import PACKAGES, pins
 
@@ -84,7 +85,7 @@ def is_read(variable: str) -> bool:
     hub = Path(huggingface_hub.__file__).parent
     by_hub = "".join((hub / name).read_text() for name in ("constants.py", "utils/_auth.py"))
     return (
-        variable in by_mlflow | READ_BY_POSTGRES | {"WANDB_API_KEY", VARIABLE, *S3_ENDPOINTS}
+        variable in by_mlflow | READ_BY_POSTGRES | {"WANDB_API_KEY", VARIABLE, PAGES_VARIABLE, *S3_ENDPOINTS}
         or hasattr(prefect.settings, variable)
         or f'"{variable}"' in by_hub
         or (variable.startswith("AWS_") and variable.encode() in libarrow())
