@@ -7,7 +7,7 @@ from prefect import Flow, State, flow
 
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import Overrides, RunRequest
+from flows.request import FROZEN, Overrides, RunRequest
 from rl_core.run_directory import RUNS_DIR
 from tasks.cold_start import cold_start
 from tasks.context import RunContext
@@ -54,22 +54,33 @@ def baseline(
     resume: str = "",
     stages: Stages = "all",
     fresh: bool = False,
+    keep_training: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any] | None:
     """Train, evaluate and merge as a config says. Called again, the flow continues its run.
 
     Args:
         config: A config file, such as configs/quickstart.yaml.
-        overrides: Changes to single keys of the config, each `key.path=value`.
+        overrides: Changes to single keys of the config, each `key.path=value`; with `resume`, of its length and of
+            operation alone.
         resume: Name of a run to continue, with the config that it was started with.
         stages: How far to go: up to this stage, with everything that it needs.
         fresh: Make a new run that takes nothing over from other runs, as a scheduled run should.
+        keep_training: Where files that the config names have changed since the run was started, go on from its last
+            checkpoint with them, instead of starting a new run beside it.
         runs_dir: Folder of the runs.
 
     Returns:
         Accuracies of the base and the trained model, if the run went as far as its report.
     """
-    request = RunRequest(config=config, overrides=overrides, resume=resume, fresh=fresh, runs_dir=runs_dir)
+    request = RunRequest(
+        config=config,
+        overrides=overrides,
+        resume=resume,
+        fresh=fresh,
+        keep_training=keep_training,
+        runs_dir=runs_dir,
+    )
     return in_run(request, lambda run: carry_out(run, stages))
 
 
@@ -92,7 +103,7 @@ def _partial(stages: Stages, description: str) -> Flow[..., Any]:
         """
         request = RunRequest(config=config, overrides=overrides, resume=resume, runs_dir=runs_dir, push=push)
         # These stages measure the run as it was, and not with rewards that were edited since.
-        return in_run(request, lambda run: carry_out(run, stages), is_frozen=stages in ("evaluate", "merge"))
+        return in_run(request, lambda run: carry_out(run, stages), is_frozen=stages in FROZEN)
 
     return flow(name=stages, description=description, flow_run_name=name_of_run, **ENDINGS)(part)
 

@@ -58,6 +58,19 @@ def run(
     seeds: Annotated[
         str | None, typer.Option(metavar="SEEDS", help="Run the config with each of these seeds: 1-5, or 1,3,7-9.")
     ] = None,
+    keep_training: Annotated[
+        bool,
+        typer.Option(
+            "--keep-training", help="Where files of the config have changed, go on with them from the last checkpoint."
+        ),
+    ] = False,
+    stretch: Annotated[
+        bool,
+        typer.Option("--stretch", help="Lengthen a run whose learning rate follows its length, from here on."),
+    ] = False,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Do so in a new run, which goes on from the last checkpoint of that one.")
+    ] = False,
     runs_dir: RunsDir = RUNS_DIR,
     brief: Annotated[bool, typer.Option("--brief", hidden=True, help="Print the result as one line.")] = False,
 ) -> None:
@@ -73,7 +86,27 @@ def run(
         parameters = {**asked, "resume": resume or "", "fresh": fresh, "runs_dir": runs_dir}
         raise typer.Exit(run_group(SeedGroup.of_parameters(parameters, datetime.now(UTC)), Console()))
     config = configs[0] if configs else None
-    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh, brief=brief)
+    if fork:
+        from flows.commands.run import fork_of
+
+        config, overrides, resume = fork_of(config or "", resume or "", overrides, runs_dir)
+    keeps = keep_training or stretch
+    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh, brief=brief, keep_training=keeps)
+
+
+@app.command()
+def fork(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    changes: Changes = None,
+    overrides: Overrides = None,
+    step: Annotated[int | None, typer.Option(help="The step of the checkpoint; by default the newest.")] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Go on from a checkpoint of a run with other keys, in a new run; the old one stays as it is."""
+    from flows.commands.run import fork_of
+
+    config, overrides, _ = fork_of("", run, all_overrides(changes, overrides), runs_dir, step=step)
+    _carry_out("baseline", config, overrides, runs_dir)
 
 
 @app.command()
@@ -292,6 +325,7 @@ def _carry_out(
     fresh: bool = False,
     push: str | None = None,
     brief: bool = False,
+    keep_training: bool = False,
 ) -> None:
     from flows.commands.run import carry_out
     from flows.request import RunRequest
@@ -303,6 +337,7 @@ def _carry_out(
         fresh=fresh,
         runs_dir=runs_dir,
         push=push or "",
+        keep_training=keep_training,
     )
     raise typer.Exit(carry_out(flow, request, Console(), brief=brief))
 

@@ -3,23 +3,27 @@ run's folder. Imports neither Prefect nor torch, so that planning is quick."""
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field
 
 from flows.printing import command_line
+from rl_core.config.key_kinds import LENGTH, OPERATION, changed_keys, is_of
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
 from rl_core.redaction import redact
 from rl_core.run_directory import RUNS_DIR, RunDirectory
+from rl_core.wording import first_of
 from tasks.cache.kept_files import files_of_run
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import run_name
+from tasks.resuming.differing import what_differs, why_it_cannot_go_on
 from tasks.storage.run_storage import VARIABLE
 
 Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
@@ -28,17 +32,36 @@ refused, since part of the path may be a name that the user chose, such as my-ch
 
 Overrides = Sequence[Override]
 
+FROZEN: Final = ("evaluate", "merge")
+"""Flows that measure a run as it was, and not with files that were edited since."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRun:
     """What a request leads to: a config and the folder of a run, which may not exist yet. `reuse` says whether finished
     stages of other runs may be taken over; never for a tagged run, which is to show what a run from nothing gives.
-    `is_continued` says whether the request named a run and not a config file."""
+    `is_continued` says whether the request named a run and not a config file. `differs` says what is another than in
+    the run that is there: in `beside`, the run of this recipe that stays as it is; or in `run` itself, whose training
+    goes on with it (`keeps_training`)."""
 
     config: RunConfig
     run: RunDirectory
     reuse: bool
     is_continued: bool = False
+    differs: Sequence[str] = ()
+    beside: RunDirectory | None = None
+
+    @property
+    def keeps_training(self) -> bool:
+        """Whether the run's training goes on with another recipe."""
+        return bool(self.differs) and self.beside is None
+
+    @property
+    def why_beside(self) -> str:
+        """Why this is another run than the one that is there, in words; empty where there is none."""
+        return (
+            f"{first_of(self.differs)} changed, so this is another run beside {self.beside.name}" if self.beside else ""
+        )
 
     def files(self, *, is_frozen: bool = False) -> NamedFiles:
         """How the files that the config names are read: from where the config says; or, for a continued run, as the
@@ -60,6 +83,8 @@ class RunRequest:
         fresh: Make a new run that takes nothing over from others. It is tagged with the time when the flow run was
             created, so that a retry of the flow run continues the same run.
         push: Where to upload the merged model, whatever the config says.
+        keep_training: Where the files that the config names have changed since the run was started, or the learning
+            rate follows another length now, let its training go on instead of starting a new run.
     """
 
     config: str = ""
@@ -68,6 +93,7 @@ class RunRequest:
     fresh: bool = False
     runs_dir: str = RUNS_DIR
     push: str = ""
+    keep_training: bool = False
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -75,8 +101,9 @@ class RunRequest:
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in parameters.items() if name in names})
 
-    def resolved(self, start: datetime) -> ResolvedRun:
-        """Find the config and the run's folder, for a flow run that is to start at `start`. For a run that is resumed
+    def resolved(self, start: datetime, *, is_frozen: bool = False) -> ResolvedRun:
+        """Find the config and the run's folder, for a flow run that is to start at `start`; with `is_frozen` files that
+        have changed since make no other run. For a run that is resumed
         and is not on this machine, the config is fetched from the run's copy. Raises ConfigError where the config is
         refused, or overrides are given for a run that is to be resumed. Raises ValueError where there is no run of that
         name, neither here nor where its copy should be."""
@@ -84,16 +111,23 @@ class RunRequest:
             raise ConfigError("give a config file, or a run to resume")
         tag = start_tag(start) if self.fresh else None
         found = (
-            self._resumed()
+            self._resumed(is_frozen=is_frozen)
             if self.resume
-            else resolve_run(self.config, self.overrides, runs_dir=self.runs_dir, tag=tag)
+            else resolve_run(
+                self.config,
+                self.overrides,
+                runs_dir=self.runs_dir,
+                tag=tag,
+                keep_training=self.keep_training,
+                is_frozen=is_frozen,
+            )
         )
         if not self.push:
             return found
         merge = found.config.merge.model_copy(update={"push": self.push})
         return dataclasses.replace(found, config=found.config.model_copy(update={"merge": merge}))
 
-    def _resumed(self) -> ResolvedRun:
+    def _resumed(self, *, is_frozen: bool) -> ResolvedRun:
         address, name = split_address(self.resume)
         storage = address or os.environ.get(VARIABLE)
         try:
@@ -103,7 +137,7 @@ class RunRequest:
             if not storage or not _fetched(run, storage):
                 where = f", and neither has the storage {redact(storage)}" if storage else ""
                 raise ValueError(f"{error}{where}") from None
-        request = resolve_run(run.root, self.overrides)
+        request = resolve_run(run.root, self.overrides, keep_training=self.keep_training, is_frozen=is_frozen)
         if address is None:
             return request
         settings = (request.config.storage or StorageConfig(address=address)).model_copy(update={"address": address})
@@ -152,14 +186,26 @@ def resolve_run(
     *,
     runs_dir: str | Path = RUNS_DIR,
     tag: str | None = None,
+    keep_training: bool = False,
+    is_frozen: bool = False,
 ) -> ResolvedRun:
     """Resolve a config file, with `key.path=value` overrides, or the folder or name of a run, which is then continued.
-    A tag leads to a separate run, beside the one that the config alone leads to. Raises ConfigError where the config is
-    refused, or overrides or a tag are given with a run."""
+    A tag leads to a separate run, beside the one that the config alone leads to; `keep_training` and `is_frozen` are as
+    in RunRequest. Raises ConfigError where the config is refused, a tag is given with a run, or overrides with a run
+    make another run."""
     path = path_of(target, runs_dir)
-    if path.is_dir():
-        return _continued(RunDirectory(path), overrides=overrides, tag=tag)
-    return run_of_config(load_config(path, overrides), runs_dir=runs_dir, tag=tag)
+    if not path.is_dir():
+        config = load_config(path, overrides)
+        return run_of_config(config, runs_dir=runs_dir, tag=tag, keep_training=keep_training, is_frozen=is_frozen)
+    if tag:
+        raise ConfigError(f"{path} is a run: give a config file for a fresh one")
+    run = RunDirectory(path)
+    config = _continued_config(run, overrides)
+    reuse = re.search(_TAG, run.name) is None
+    found = ResolvedRun(config=config, run=run, reuse=reuse, is_continued=True)
+    if is_frozen:
+        return found
+    return _placed(found, keep_training=keep_training)
 
 
 def path_of(target: str | Path, runs_dir: str | Path) -> Path:
@@ -168,9 +214,61 @@ def path_of(target: str | Path, runs_dir: str | Path) -> Path:
     return named if not path.exists() and (named / "config.yaml").is_file() else path
 
 
-def run_of_config(config: RunConfig, *, runs_dir: str | Path, tag: str | None) -> ResolvedRun:
-    """The run that a config leads to; for `runs_dir` and `tag` see resolve_run."""
-    return ResolvedRun(config=config, run=RunDirectory(Path(runs_dir) / run_name(config, tag=tag)), reuse=tag is None)
+def run_of_config(
+    config: RunConfig,
+    *,
+    runs_dir: str | Path,
+    tag: str | None,
+    keep_training: bool = False,
+    is_frozen: bool = False,
+) -> ResolvedRun:
+    """The run that a config leads to; for the arguments see resolve_run."""
+    run = RunDirectory(Path(runs_dir) / run_name(config, tag=tag))
+    found = ResolvedRun(config=config, run=run, reuse=tag is None)
+    if is_frozen:
+        return dataclasses.replace(found, run=_newest_beside(run, config))
+    return _placed(found, keep_training=keep_training)
+
+
+def _placed(asked: ResolvedRun, *, keep_training: bool) -> ResolvedRun:
+    """The run in which a config is carried out: its own, or the first one beside it that has begun with the same files.
+    Where each has begun with others, a new one; with `keep_training` the newest, which goes on with what differs."""
+    run, newest = asked.run, None
+    while run.config.is_file():
+        differs = what_differs(run, asked.config, dataclasses.replace(asked, run=run).files())
+        if not differs:
+            return dataclasses.replace(asked, run=run)
+        newest = dataclasses.replace(asked, run=run, differs=differs)
+        run = _next_beside(run, asked.config)
+    if newest is None:
+        return asked
+    if keep_training:
+        if (why := why_it_cannot_go_on(newest.run, newest.differs)) is not None:
+            raise ConfigError(f"{newest.run.name} cannot go on ({first_of(newest.differs)} changed): {why}")
+        return newest
+    return dataclasses.replace(asked, run=run, is_continued=False, differs=newest.differs, beside=newest.run)
+
+
+def _next_beside(run: RunDirectory, config: RunConfig) -> RunDirectory:
+    """`NAME-2` beside the run `NAME`, `NAME-3` beside that one."""
+    match = re.fullmatch(rf"({run_name(config)}(?:{_TAG})?)(?:-(\d+))?", run.name)
+    first, number = (match[1], match[2]) if match else (run.name, None)
+    return RunDirectory(run.root.with_name(f"{first}-{int(number or 1) + 1}"))
+
+
+def newest_run(config: str, overrides: Sequence[str], runs_dir: str) -> RunDirectory:
+    """The newest run of a config file's recipe, whatever files it has begun with."""
+    return resolve_run(config, overrides, runs_dir=runs_dir, is_frozen=True).run
+
+
+def _newest_beside(run: RunDirectory, config: RunConfig) -> RunDirectory:
+    while (following := _next_beside(run, config)).config.is_file():
+        run = following
+    return run
+
+
+_TAG = r"-\d{8}T\d{6}"
+"""How the tag of a fresh run looks in its name."""
 
 
 def start_tag(moment: datetime) -> str:
@@ -178,10 +276,16 @@ def start_tag(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
 
 
-def _continued(run: RunDirectory, *, overrides: Sequence[str], tag: str | None) -> ResolvedRun:
-    if overrides or tag:
-        raise ConfigError(f"{run.root} is a run, whose config cannot change: give a config file to change a key")
+def _continued_config(run: RunDirectory, overrides: Sequence[str]) -> RunConfig:
+    """The config of a run, with changes of its length and of operation alone. Raises ConfigError for others."""
     if not run.config.is_file():
         raise ConfigError(f"{run.root} is no run (it holds no {run.config.name}): give a config file or a run's folder")
-    config = load_config(run.config)
-    return ResolvedRun(config=config, run=run, reuse=run.name == run_name(config), is_continued=True)
+    before, config = load_config(run.config), load_config(run.config, overrides)
+    others = [key for key, _, _ in changed_keys(before, config) if not is_of(LENGTH | OPERATION, key)]
+    if others:
+        changes = " ".join(overrides)
+        raise ConfigError(
+            f"{', '.join(others)}: another value is another run than {run.name}; start it from a config file, or go on "
+            f"from a checkpoint of this run: sightline fork {run.name} --step N {changes}"
+        )
+    return config

@@ -18,7 +18,7 @@ from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, atomic_write_text, read_json
 from rl_core.run_directory import RunDirectory
-from tasks.cache.stages import recipe_digest
+from tasks.cache.stages import experiment_digest
 
 MOST_SEEDS: Final = 100
 _LONGEST_NAME: Final = 40
@@ -103,7 +103,9 @@ class SeedGroup(RunSet):
     def name(self) -> str:
         """The experiment, the recipe's digest, the seeds, and the tag. The same name continues the same group."""
         seeds = f"seeds-{seeds_name(self.seeds)}"
-        return "-".join(part for part in (self.config.experiment, recipe_digest(self.config), seeds, self.tag) if part)
+        return "-".join(
+            part for part in (self.config.experiment, experiment_digest(self.config), seeds, self.tag) if part
+        )
 
     @override
     def save(self) -> None:

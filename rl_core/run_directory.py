@@ -26,6 +26,8 @@ class RunDirectory:
 
     config = _Below("config.yaml")
     """The resolved configuration, YAML."""
+    amendments = _Below("amendments.json")
+    """The changes of its recipe with which the training went on; only there where there were any."""
     inputs = _Below("inputs")
     """Copies of the templates and of the files with a user's code that the configuration names, and a record of
     them and of the data."""
@@ -54,6 +56,8 @@ class RunDirectory:
     taken = _Below("taken")
     """Training of another run, or of this run's copy elsewhere, that is being moved in: complete, and only there during
     the move."""
+    earlier = _Below("earlier")
+    """Finished stages that the run has made again with other inputs, each below the beginning of its digest."""
     merged_model = _Below("merged")
     """Hugging Face folder of the trained model."""
     report = _Below("report.html")

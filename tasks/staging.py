@@ -16,7 +16,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.records.metrics_log import RunLogs
 from rl_core.run_lock import ensure_held
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
-from tasks.cache.reuse import discard_stage, find_complete, why_made_again
+from tasks.cache.reuse import find_complete, set_aside, why_made_again
 from tasks.cache.software import Software, changes_since, continued, in_words, with_workers
 from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
@@ -52,7 +52,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     changed = why_made_again(context.run, wanted)
     if changed is not None:
         logger.warning("%s is made again: %s", stage, changed)
-    discard_stage(context.run, stage)
+    set_aside(context.run, stage)
     with context.tracking.stage_running(stage), context.stop.taking_effect(lambda: f"after the stage {stage}"):
         started = time.monotonic()
         outcome = make(context)

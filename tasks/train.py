@@ -14,21 +14,20 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
 from rl_core.checkpoints.store import CheckpointStore
-from rl_core.config.training import TrainerConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.problem import raise_if_fatal
-from rl_core.records.metrics_log import RunLogs, read
+from rl_core.records.metrics_log import RunLogs, read, validated_steps
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
-from tasks.cache.manifests import StageManifest, finite, reached_target
-from tasks.cache.stages import epoch_chain, epoch_stage
+from tasks.cache.manifests import StageManifest, finite
+from tasks.cache.stages import epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
 from tasks.results.worker_rows import devices_words, worker_rows
-from tasks.resuming.training_start import WantedTraining, step_files, training_start
+from tasks.resuming.training_start import WantedTraining, has_reached_target, step_files, training_start
 from tasks.resuming.training_state import finish_taking_over, mark_started, take_up_training
 from tasks.run_pages import show_plan, steps_shown
 from tasks.staging import StageOutcome, note_new_workers, present, recognised, record, report_software, tracked_stage
@@ -98,7 +97,7 @@ def take_up(run: str) -> Iterator[int]:
     context.trained_by = start.made_by(wanted.whole.software)
     if str(start):
         log_event("training-continues", step=start.step, again=start.again, message=str(start))
-        logger.log(logging.WARNING if start.dropped or start.lost else logging.INFO, "%s", start)
+        logger.log(logging.WARNING if start.lost else logging.INFO, "%s", start)
     for manifest in start.epochs:
         context.manifests[manifest.stage] = manifest
     epochs = range(1, len(wanted.chain) + 1)
@@ -106,14 +105,20 @@ def take_up(run: str) -> Iterator[int]:
 
 
 def _is_last(context: RunContext, epoch: int) -> bool:
-    return reached_target(context.manifests[epoch_stage(epoch)])
+    return has_reached_target(context.run, context.config.trainer, [context.manifests[epoch_stage(epoch)]])
 
 
 def _wanted_training(context: RunContext) -> WantedTraining:
     """The training of all epochs; how many there are depends on the number of prepared rows."""
-    stages = context.stages
-    chain = epoch_chain(stages.config, stages.digests, epochs=_plan(context).epochs, files=stages.files)
-    return WantedTraining(whole=context.wanted("training"), chain=chain, trainer=context.config.trainer)
+    plan = _plan(context)
+    whole = context.wanted("training")
+    return WantedTraining(
+        whole=whole,
+        chain=context.stages.epochs(plan.epochs),
+        steps_per_epoch=plan.steps_per_epoch,
+        total_steps=plan.total_steps,
+        trainer=context.config.trainer,
+    )
 
 
 def _plan(context: RunContext) -> BatchPlan:
@@ -157,7 +162,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
         wanted = _wanted_training(context).epoch(epoch, made_by=context.trained_by)
         mark_started(context.run, wanted)
         result = _train(context, epoch)
-        outputs = epoch_outputs(context.run, context.config.trainer, result, context.session.store)
+        outputs = epoch_outputs(context.run, result, context.session.store)
         outcome = StageOutcome(outputs=outputs, result=_facts(context, result))
         seconds = max(time.monotonic() - started, _seconds_of_steps(context, result))
         manifest = record(context, wanted, outcome, seconds=seconds)
@@ -185,12 +190,13 @@ def _closed_on_failure(context: RunContext) -> Iterator[None]:
         raise
 
 
-def epoch_outputs(
-    run: RunDirectory, trainer: TrainerConfig, result: "EpochResult", store: CheckpointStore
-) -> list[Path]:
+def epoch_outputs(run: RunDirectory, result: "EpochResult", store: CheckpointStore) -> list[Path]:
     """The epoch's records and checkpoint, and the best checkpoint so far, which evaluation and merge may need. If the
     epoch's checkpoint was removed before the epoch is recorded, only the records; lost files are left out."""
-    files = [file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, trainer, step)]
+    validated = validated_steps(run.metrics)
+    files = [
+        file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, validated, step)
+    ]
     records = [file for file in (run.metrics, *files) if file.is_file()]
     if result.checkpoint is None:
         return records

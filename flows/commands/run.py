@@ -3,26 +3,32 @@
 import dataclasses
 import logging
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from flows.commands.tables import print_evaluations, print_summary
 from flows.printing import cause_of, say, table_of
 from flows.process.bars import progress_on
 from flows.process.watcher import Watcher, watched_by
-from flows.request import ResolvedRun, RunRequest, resume_command
+from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run, resume_command
 from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
+from rl_core.checkpoints.store import CheckpointStore
+from rl_core.config.loading import ConfigError
 from rl_core.files import read_json
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import StageManifest, read_manifest
 from tasks.cache.reuse import valid_manifest
-from tasks.cache.stages import stage_digests
+from tasks.cache.stages import FOLLOWED_LENGTH, stage_digests
+from tasks.resuming.differing import why_it_cannot_go_on
 
 _DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
 _STAGES_LOGGER = "tasks.staging"
@@ -35,7 +41,10 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
     """Run a flow ("baseline", "prepare", "train", "evaluate" or "merge") and print how it ended; where `brief`, without
     the run's name and as one line, because others print beside it. Returns the exit code: 0, 1 for a failure, 130 after
     Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused."""
-    run = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC)).run
+    resolved = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC), is_frozen=flow in FROZEN)
+    if resolved.beside is not None and not request.fresh:
+        request, resolved = _decided(request, resolved, console)
+    run = resolved.run
     # The flow itself adds its start to the name of a fresh run.
     if not brief:
         console.print(f"[bold]{run.name}[/bold]{', fresh' if request.fresh else ''}", highlight=False)
@@ -50,6 +59,44 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
         parameters = {key: value for key, value in dataclasses.asdict(request).items() if value or key == "runs_dir"}
         error = _call_flow(called, parameters, watcher.progress)
     return _say_how_it_ended(flow, watcher.run or run, watcher, error, console, brief=brief)
+
+
+def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tuple[RunRequest, ResolvedRun]:
+    """What is done where a run of this recipe has begun with other files: a person at a terminal is asked. Raises
+    ConfigError where only the length differs, which the learning rate follows."""
+    there = resolved.beside
+    assert there is not None, "else nothing is to be decided"
+    if list(resolved.differs) == [FOLLOWED_LENGTH]:
+        raise ConfigError(
+            f"the learning rate of {there.name} follows its length: with --stretch its training goes on with the rate "
+            "of the longer run from its last checkpoint on; with --fork a new run goes on so from there, and this one "
+            "stays as it is"
+        )
+    say(console, resolved.why_beside, label="[yellow]changed[/yellow]")
+    if why_it_cannot_go_on(there, resolved.differs) is not None:
+        return request, resolved
+    if not console.is_terminal or not sys.stdin.isatty():
+        say(console, f"--keep-training goes on with {there.name} instead, from its last checkpoint", style="dim")
+        return request, resolved
+    if not typer.confirm(f"Go on with the training of {there.name} instead, from its last checkpoint?"):
+        return request, resolved
+    kept = dataclasses.replace(request, keep_training=True)
+    return kept, kept.resolved(datetime.now(UTC))
+
+
+def fork_of(
+    config: str, resume: str, overrides: Sequence[str], runs_dir: str, *, step: int | None = None
+) -> tuple[str, list[str], str]:
+    """The config file, overrides, and the empty name of a run to continue, that make a run that goes on from a
+    checkpoint (by default the newest) of the run to which a config file or `resume` leads. Raises ConfigError where
+    there is no checkpoint."""
+    run = find_run(resume, runs_dir) if resume else newest_run(config, overrides, runs_dir)
+    saved = [found.step for found in CheckpointStore(run.checkpoints, save_limit=1).complete()]
+    if not saved or step not in (None, *saved):
+        there = ", ".join(map(str, saved)) or "none"
+        raise ConfigError(f"{run.name} has no checkpoint {'' if step is None else f'of step {step} '}(it has {there})")
+    forked = [f"forked_from.run={run.name}", f"forked_from.step={step or saved[-1]}"]
+    return (config or str(run.config)), [*overrides, *forked], ""
 
 
 def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
@@ -198,6 +245,9 @@ def _manifest(resolved: ResolvedRun) -> StageManifest | None:
     manifest = read_manifest(resolved.run, "report")
     if manifest is None:
         return None
-    if not resolved.is_continued and manifest.digest != stage_digests(resolved.config)["report"]:
+    if (
+        not resolved.is_continued
+        and manifest.digest != stage_digests(resolved.config, amendments=read_amendments(resolved.run))["report"]
+    ):
         return None
     return valid_manifest(resolved.run, "report", manifest.digest)

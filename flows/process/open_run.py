@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -19,16 +20,20 @@ from flows.process.temporary_folder import own_temporary_folder
 from flows.process.watcher import Watcher, current_watcher
 from flows.process.worker_output import outlive_the_reader
 from flows.request import ResolvedRun, RunRequest, resume_command
+from rl_core.config.key_kinds import LAST_BITS, changed_keys, is_of
 from rl_core.config.loading import dump_config
+from rl_core.config.run import RunConfig
 from rl_core.files import atomic_write_text, sweep_temporaries
-from rl_core.records.metrics_log import RunLogs
+from rl_core.records.metrics_log import RunLogs, readable_steps
+from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from rl_core.stop import Interrupted, stopped_by_signals
-from tasks.cache.kept_files import keep_files
+from tasks.cache.kept_files import keep_files, started_config
 from tasks.cache.software import software_of_stages
 from tasks.cache.stages import ConfigStages
 from tasks.context import RunContext, registered
 from tasks.pages.artifacts import FlowProgress
+from tasks.resuming.amending import stages_taken_up
 from tasks.run_pages import show_links
 from tasks.storage.run_storage import RunStorage
 from tasks.tracking.run_tracking import PipelineTracking
@@ -63,7 +68,7 @@ def in_run(
     """
     watcher = current_watcher()
     with watcher, end_told_later(flow_run_id(), is_of_worker=outlive_the_worker()):
-        resolved = request.resolved(start())
+        resolved = request.resolved(start(), is_frozen=is_frozen)
         watcher.run = resolved.run
         with ExitStack() as stack:
             context = _open(resolved, watcher, stack, flow_run_id=str(flow_run_id()), is_frozen=is_frozen)
@@ -119,10 +124,15 @@ def _open(
     progress = FlowProgress(watcher.progress)
     watcher.stop.doing = progress.doing
     with watcher.stop.breaking_off(), watcher.progress.wait("check whether the data has changed"):
-        stages = ConfigStages.of(resolved.config, files)
+        stages = stages_taken_up(
+            run, partial(ConfigStages.of, resolved.config, files), keeps_training=resolved.keeps_training
+        )
+        _record_changes(run, resolved.config, logs)
         keep_files(run, resolved.config, files)
         software = software_of_stages(resolved.config, files)
     logs.log_event("started", flow_run=flow_run_id)
+    if resolved.beside is not None:
+        logs.log_event("beside", run=resolved.beside.name, changed=resolved.differs, message=resolved.why_beside)
     stack.callback(storage.close)
     shown = resolved.config.model_copy(update={"tracking": stages.located.tracking})
     tracking = PipelineTracking(shown, run, log_event=logs.log_event)
@@ -139,6 +149,20 @@ def _open(
     stack.enter_context(tracking.pipeline_running(flow_run_id))
     show_links(context, resume=resume_command(run))
     return stack.enter_context(registered(context))
+
+
+def _record_changes(run: RunDirectory, config: RunConfig, logs: RunLogs) -> None:
+    """Record which keys have changed since the run was started last, with the step after which the change holds."""
+    before = started_config(run)
+    changes = {} if before is None else {key: (old, new) for key, old, new in changed_keys(before, config)}
+    if not changes:
+        return
+    step = max(readable_steps(run.metrics), default=0)
+    bits = "; the last bits of the numbers differ from here on" if any(is_of(LAST_BITS, key) for key in changes) else ""
+    words = ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items())
+    message = f"after step {step} the run goes on with {words}{bits}"
+    logs.log_event("config-changed", step=step, changes=changes, message=message)
+    logger.info("%s", message)
 
 
 class _RunLog(logging.FileHandler):

@@ -38,6 +38,15 @@ def experiment_name(text: str, *, otherwise: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].rstrip("-") or otherwise
 
 
+class ForkedFrom(Section):
+    """The checkpoint from which a run goes on; `sightline fork` writes it."""
+
+    run: str
+    """Name of the run, which lies in the same folder of runs."""
+    step: int = Field(ge=1)
+    """The step of the checkpoint."""
+
+
 class RunConfig(Section):
     """Everything that a run depends on: equal configs give equal numbers."""
 
@@ -78,6 +87,8 @@ class RunConfig(Section):
     """Where the run is copied to; null copies nothing."""
     planning: PlanningConfig = PlanningConfig()
     """Lengths that `sightline plan` expects."""
+    forked_from: ForkedFrom | None = None
+    """The run and step from which this run goes on with another recipe; null begins at step 1."""
     published: PublishedConfig | None = None
     """The published result that this run is to reproduce."""
 

@@ -55,6 +55,11 @@ class OptimConfig(Section):
     """`adamw`: master weights, gradients and moments are float32. `adamw_bf16`: gradients and the first moment are
     bfloat16, which takes a quarter less memory."""
 
+    @property
+    def follows_length(self) -> bool:
+        """Whether the rate of a step depends on how many steps the run has."""
+        return self.lr_scheduler_type != "constant" or self.lr_warmup_ratio > 0.0
+
     @override
     def problems(self) -> Iterator[Problem]:
         if not all(0.0 <= beta < 1.0 for beta in self.betas):

@@ -135,5 +135,6 @@ def check_failed_share(scores: Mapping[RolloutKey, Score], *, max_failed_share: 
         first = "\n  ".join(errors[:5])
         raise TooManyFailedRewards(
             f"{len(errors)} of {len(scores)} rewards failed, more than reward.max_failed_share = {max_failed_share}; "
-            f"fix the reward function, then start the run again to continue. First reasons:\n  {first}"
+            "fix the reward function, then start the run again with --keep-training to continue. First reasons:\n"
+            f"  {first}"
         )

@@ -11,7 +11,8 @@ logger = logging.getLogger(__name__)
 
 
 class Target:
-    """Follows the metric of `trainer.stop_at`; `reached_at` is the step at which it was reached, None before."""
+    """Follows the metric of `trainer.stop_at`; `reached_at` is the step at which it was reached, None before. If steps
+    that were done before the value was set have reached it, this is the last of them."""
 
     def __init__(self, stop_at: StopAt | None, recorded: Iterable[Mapping[str, Any]]) -> None:
         """`recorded` are the metrics of the steps that a run continues from, each with its `step`."""
@@ -37,8 +38,10 @@ class Target:
 
     def _count(self, step: int, metrics: Mapping[str, float]) -> None:
         """The validation before the first step does not count, because no step has a checkpoint yet."""
-        if self._stop_at is None or not step or self._stop_at.metric not in metrics or self.reached_at is not None:
+        if self._stop_at is None or not step:
             return
-        self._streak = self._streak + 1 if metrics[self._stop_at.metric] >= self._stop_at.value else 0
-        if self._streak == self._stop_at.patience:
+        if self.reached_at is not None:
             self.reached_at = step
+        elif self._stop_at.metric in metrics:
+            self._streak = self._streak + 1 if metrics[self._stop_at.metric] >= self._stop_at.value else 0
+            self.reached_at = step if self._streak == self._stop_at.patience else None

@@ -125,8 +125,8 @@ class TrainingLoop:
         self._parts.workers.load(saved, checkpoint.folder)
         if checkpoint.info.model_only:
             logger.warning("%s has no optimizer moments: they start from zero", checkpoint.folder)
-        if self._config.algorithm.kl is not None:
-            self._kl_coef = checkpoint.info.counters["kl_coef"]
+        if self._config.algorithm.kl is not None and self._config.algorithm.kl.adaptive is not None:
+            self._kl_coef = checkpoint.info.counters.get("kl_coef", self._kl_coef)
         step = checkpoint.info.step
         self._batches.restore(checkpoint.folder, loader=checkpoint.info.loader, step=step)
         # Without moments only the first update comes to other weights than before, so what the weights of the

@@ -107,6 +107,15 @@ def readable_steps(path: Path) -> set[int]:
     return {step for line in path.read_bytes().splitlines() if (step := _step_of(line)) is not None}
 
 
+def validated_steps(path: Path) -> set[int]:
+    """The steps after which the lines of a file of metrics have a validation; damaged lines are ignored."""
+    if not path.exists():
+        return set()
+    return {
+        step for line in path.read_bytes().splitlines() if b'"val/' in line and (step := _step_of(line)) is not None
+    }
+
+
 class RunLogs:
     """Writes the metrics, timings and events of a run, for the holder of its lock."""
 

@@ -18,6 +18,7 @@ import annotated_types
 from pydantic import BaseModel, BeforeValidator, JsonValue
 from pydantic.fields import FieldInfo
 
+from rl_core.config.key_kinds import LAST_BITS, LENGTH, OPERATION
 from rl_core.config.run import RunConfig
 from rl_core.section import kind_of
 
@@ -31,6 +32,15 @@ runs, MLflow's database) is relative to the working directory.
 `'evaluation.modes=[greedy]'`. A config is refused if it has an unknown key, a key twice in one section, or a value out
 of bounds. Texts without quotes are read as in YAML 1.2: `1e-6` and `010` are numbers, dates and `1:30` are texts.
 `make docs` writes this page from the models in `rl_core/config`.
+"""
+
+KINDS = """## What makes another run
+
+A run is its recipe and the contents of the files that the config names (rewards, templates, data, weights). A change of
+a key of length or operation goes on with the run: with the same command, or with
+`sightline run --resume RUN KEY=VALUE`. A section stands for all of its keys. The event `config-changed` in events.jsonl
+records what changed, and after which step. How a run goes on with other files or another recipe is in
+[operations](operations.md#longer-mended-forked).
 """
 
 PLAIN_NAMES = {
@@ -67,7 +77,25 @@ def configuration_page() -> str:
     for place in described.values():
         for meaning in meanings(place.section).items():
             homes.setdefault(meaning, place)
-    return "\n".join([INTRODUCTION, *(_chapter(place, described, homes) for place in described.values())])
+    chapters = (_chapter(place, described, homes) for place in described.values())
+    return "\n".join([INTRODUCTION, key_kinds_chapter(), *chapters])
+
+
+def key_kinds_chapter() -> str:
+    """The chapter that says which keys make another run."""
+    kinds = {
+        "length": (LENGTH, "the same run, longer: it goes on from its newest checkpoint"),
+        "operation": (OPERATION - LAST_BITS, "the same run, from its next start on"),
+        "operation, in another order of sums": (
+            LAST_BITS,
+            "the same run, but the last bits of its numbers differ from there on",
+        ),
+    }
+    lines = [
+        f"- **{kind[0].upper()}{kind[1:]}**, {meaning}: {', '.join(f'`{key}`' for key in sorted(keys))}."
+        for kind, (keys, meaning) in kinds.items()
+    ]
+    return "\n".join([KINDS, *lines, "- **Recipe**, another run: every other key.", ""])
 
 
 def _places(place: Place) -> Iterator[Place]:

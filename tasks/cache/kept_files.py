@@ -5,10 +5,12 @@ working directory, even if the originals have changed or are gone."""
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel
 from typing_extensions import override
 
+from rl_core.config.loading import dump_config, load_config
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
 from rl_core.digests import RelativeName, wrong_size
@@ -16,11 +18,15 @@ from rl_core.files import committed_folder, files_below
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
 from rl_core.user_code.text import files_of
+from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import read_manifest
 from tasks.cache.named_files import NamedFiles, WeightFiles
 from tasks.cache.stages import stage_digests
 
-_RECORD = "inputs.json"
+_RECORD, _CONFIG = "inputs.json", "config.yaml"
+
+WEIGHTS: Final = "the files of model.source.path"
+"""How `changed_inputs` calls the weights of a local checkpoint."""
 
 
 class KeptFiles(BaseModel, frozen=True):
@@ -102,7 +108,8 @@ def files_of_run(config: RunConfig, run: RunDirectory, *, is_frozen: bool = Fals
     kept = read_kept(run)
     if kept is None:
         return NamedFiles(paths_from=config.paths_from)
-    digests = stage_digests(config, FilesOfRun(config, run, kept, is_prepared=True, is_frozen=True))
+    whole = FilesOfRun(config, run, kept, is_prepared=True, is_frozen=True)
+    digests = stage_digests(config, whole, read_amendments(run))
     return FilesOfRun(
         config,
         run,
@@ -124,6 +131,56 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
     """Write the folder `inputs`, whole or not at all; it is not touched where it already has the same contents. Raises
     ValueError or OSError where a data source or a file that the config names cannot be read.
     """
+    contents = _contents(config, files)
+    if _kept_contents(run) == contents:
+        return
+    with committed_folder(run.inputs) as folder:
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
+def started_config(run: RunDirectory) -> RunConfig | None:
+    """The config with which the run was started last; None where it was not."""
+    place = run.inputs / _CONFIG
+    return load_config(place) if place.is_file() else None
+
+
+def changed_inputs(run: RunDirectory, config: RunConfig, files: NamedFiles) -> list[str]:
+    """The files and data of the config, by their names in it, that are others than those of this run; empty too where
+    the run has not begun. Raises as `keep_files`."""
+    kept = read_kept(run)
+    if kept is None:
+        return []
+    now = _contents(config, files)
+    found = KeptFiles.model_validate_json(now[_RECORD])
+    there = _kept_contents(run)
+    changed = [path for path in found.copies if _copy(path, kept, there) != _copy(path, found, now)]
+    sources = {"train": "data.train", "validation": "data.validation", "cold_start": "cold_start.source"}
+    changed += [
+        f"the rows of {sources[name]}"
+        for name, fingerprint in found.fingerprints.items()
+        if kept.fingerprints.get(name) != fingerprint
+    ]
+    # The weights of a hub's name, or of a folder that has gone since, are None.
+    has_other_weights = None not in (kept.weights, found.weights) and kept.weights != found.weights
+    return [*changed, *([WEIGHTS] if has_other_weights else [])]
+
+
+def _copy(path: str, kept: KeptFiles, contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """[name] -> bytes of the copies of a file and of what belongs to it."""
+    if path not in kept.copies:
+        return {}
+    folder = f"{kept.copies[path].partition('/')[0]}/"
+    return {name.removeprefix(folder): content for name, content in contents.items() if name.startswith(folder)}
+
+
+def _kept_contents(run: RunDirectory) -> dict[str, bytes]:
+    return {path.relative_to(run.inputs).as_posix(): path.read_bytes() for path in files_below(run.inputs)}
+
+
+def _contents(config: RunConfig, files: NamedFiles) -> dict[str, bytes]:
+    """[name] -> bytes of each file of the folder `inputs`."""
     contents: dict[str, bytes] = {}
     copies = {}
     for number, (path, place, parts) in enumerate(_named(config, files)):
@@ -139,13 +196,8 @@ def keep_files(run: RunDirectory, config: RunConfig, files: NamedFiles) -> None:
         weights=files.weights(config.model.source),
     )
     contents[_RECORD] = kept.model_dump_json(indent=2).encode()
-    there = {path.relative_to(run.inputs).as_posix(): path.read_bytes() for path in files_below(run.inputs)}
-    if there == contents:
-        return
-    with committed_folder(run.inputs) as folder:
-        for name, content in contents.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+    contents[_CONFIG] = dump_config(config).encode()
+    return contents
 
 
 def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, list[Path]]]:

@@ -16,6 +16,7 @@ from rl_core.config.run import RunConfig
 from rl_core.digests import FileRecord
 from rl_core.files import fsync_tree, link_or_copy
 from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import (
     GROWING_FILE,
     StageManifest,
@@ -95,7 +96,7 @@ def valid_manifest(run: RunDirectory, stage: str, digest: str) -> StageManifest 
 def is_finished(config: RunConfig, run: RunDirectory) -> bool:
     """Whether the stages that a run's result is made from are finished and valid."""
     try:
-        digests = stage_digests(config)
+        digests = stage_digests(config, amendments=read_amendments(run))
     except ValueError:
         return False  # a file that the config names is not there: the run itself says so
     return all(valid_manifest(run, stage, digests[stage]) is not None for stage in _RESULT)
@@ -185,6 +186,20 @@ def place_files(source: Path, root: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         link_or_copy(source / path, target)
+
+
+def set_aside(run: RunDirectory, stage: str) -> None:
+    """Remove a stage that is made again. Where it is whole, it is moved to `RunDirectory.earlier` with its manifest."""
+    manifest = read_manifest(run, stage)
+    if manifest is not None and altered_output(run.root, manifest.outputs) is None:
+        place = RunDirectory(run.earlier / manifest.digest[:12])
+        for path in manifest.outputs:
+            target = place.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            link_or_copy(run.root / path, target)
+        write_manifest(place, manifest)
+    discard_stage(run, stage)
 
 
 def discard_stage(run: RunDirectory, stage: str) -> None:

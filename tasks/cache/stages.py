@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from rl_core.config.data import ARRANGING
+from rl_core.config.key_kinds import Tree, dotted, measured_recipe_of, recipe_of
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.user_code.function import file_named
 from rl_core.wording import first_of
+from tasks.cache.amendments import Amendments, amended_digest, kept_digest
 from tasks.cache.named_files import NamedFiles, located_config
 
 Parts = Mapping[str, str]
@@ -40,11 +42,15 @@ def stages_before(parts: Parts) -> list[str]:
     return sorted({_PARTS_OF_STAGES.get(name, name) for name in names})
 
 
-def what_changed(before: Parts, now: Parts) -> str:
-    """The parts that have changed, in words; of the stages before only where no part of the stage itself has."""
+def changed_parts(before: Parts, now: Parts) -> list[str]:
+    """The parts that have changed; of the stages before only where no part of the stage itself has."""
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    own = [name for name in names if not name.startswith(_UPSTREAM)] or names
-    return f"{first_of(own)} changed"
+    return [name for name in names if not name.startswith(_UPSTREAM)] or names
+
+
+def what_changed(before: Parts, now: Parts) -> str:
+    """The same in words."""
+    return f"{first_of(changed_parts(before, now))} changed"
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -68,16 +74,17 @@ def _name(path: tuple[str, ...]) -> str:
 OWN_STAGES: Final = frozenset({"model-card", "push", "report"})
 """Stages that describe their own run, so that they cannot be taken over from another one."""
 
-_KEEPING: Final = {"save_limit", "async_save", "offload", "stop_without_signal"}
-"""Keys of `trainer` that decide only what is kept where, on the disk and in the host's memory, when checkpoints are
-written, and when a run gives up. They may be changed while a run goes on."""
-
 _OF_NO_EPOCH: Final = ("training", "length")
 """The part of `training` that decides how many epochs there are, and on which no single epoch depends."""
 
+FOLLOWED_LENGTH: Final = "the length of the run, which the learning rate follows"
+"""The part of `training` with that length."""
+
+_BEFORE_TRAINING: Final = ("prepare", "cold-start")
+
 _HELD_OUT: Final = "the rows of data.validation"
 
-_TRAINED_PART: Final = {"freeze_vision_tower", "lora"}
+_TRAINED_PART: Final = ("freeze_vision_tower", "lora")
 """Keys of `model` that only reinforcement learning uses, and not the cold start."""
 
 
@@ -100,20 +107,26 @@ class Stage:
 class ConfigStages:
     """A config with the digests of its stages, for which the files that it names were read once. `config` is the
     resolved config as it was written, which is shown, named and hashed; `located` has every path as it can be read from
-    here, and is what the stages use. `parts` are the parts that the digest of a stage covers."""
+    here, and is what the stages use. `parts` are the parts that the digest of a stage covers, and
+    `amendments` the changes with which the training of the run went on."""
 
     config: RunConfig
     located: RunConfig
     files: NamedFiles
+    amendments: Amendments
     digests: Mapping[str, str]
     parts: Mapping[str, Mapping[str, str]]
 
     @classmethod
-    def of(cls, config: RunConfig, files: NamedFiles) -> Self:
+    def of(cls, config: RunConfig, files: NamedFiles, amendments: Amendments = ()) -> Self:
         """Read every file that the config names, the data too. Raises ValueError where one cannot be read."""
-        digests = stage_digests(config, files)
+        digests = stage_digests(config, files, amendments)
         located, parts = located_config(config, files), stage_parts(config, digests, files)
-        return cls(config=config, located=located, files=files, digests=digests, parts=parts)
+        return cls(config=config, located=located, files=files, amendments=amendments, digests=digests, parts=parts)
+
+    def epochs(self, count: int) -> Chain:
+        """Name and digest of the stages of the first so many epochs."""
+        return epoch_chain(self.config, self.digests, epochs=count, files=self.files, amendments=self.amendments)
 
 
 def epoch_stage(epoch: int) -> str:
@@ -134,63 +147,38 @@ def run_name(config: RunConfig, *, tag: str | None = None) -> str:
 
 
 def config_digest(config: RunConfig) -> str:
-    """Digest of everything that a run's numbers depend on."""
-    return digest_of(settings(config))
+    """Digest of the recipe: of every key that makes another run (rl_core.config.key_kinds)."""
+    return digest_of(recipe_of(config))
 
 
-def recipe_digest(config: RunConfig) -> str:
-    """Digest of the config without the seed: runs with equal ones repeat one experiment."""
-    return digest_of({key: value for key, value in settings(config).items() if key != "seed"})
-
-
-def settings(config: RunConfig) -> dict[str, Any]:
-    """The config without the keys that change no number."""
-    return config.model_dump(
-        mode="json",
-        exclude={
-            "experiment": True,
-            "paths_from": True,
-            "tracking": True,
-            "storage": True,
-            "planning": True,
-            "published": True,
-            "cluster": True,
-            "merge": {"push"},
-            "trainer": _KEEPING,
-        },
-    )
+def experiment_digest(config: RunConfig) -> str:
+    """Digest of the config without the seed: runs with equal ones, of equal length, repeat one experiment."""
+    return digest_of({key: value for key, value in measured_recipe_of(config).items() if key != "seed"})
 
 
 def dotted_settings(config: RunConfig) -> dict[str, Any]:
-    """[dotted key] -> value of each of these keys."""
-    return dict(_dotted(settings(config)))
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+    """[dotted key] -> value of each key on which a run's results depend."""
+    return dict(dotted(measured_recipe_of(config)))
 
 
 def protocol_digest(config: RunConfig, files: NamedFiles | None = None) -> str:
     """Digest of how held-out rows are answered and scored; runs with equal ones can be compared item by item."""
-    parts = _evaluation_parts(config, files or NamedFiles(paths_from=config.paths_from))
+    parts = _evaluation_parts(config, recipe_of(config), files or NamedFiles(paths_from=config.paths_from))
     evaluation = {key: value for key, value in parts["evaluation"].items() if key != "categories"}
     return digest_of({**parts, "evaluation": evaluation, "seed": None})
 
 
-def stage_digests(config: RunConfig, files: NamedFiles | None = None) -> dict[str, str]:
+def stage_digests(config: RunConfig, files: NamedFiles | None = None, amendments: Amendments = ()) -> dict[str, str]:
     """The digest of every stage, in the order in which they run.
 
     Two names are not stages themselves: `training-rows` is the preparation without the held-out rows, and `training`
-    stands for all epochs together. Raises ValueError where a data source or a file that the config names cannot be
-    read.
+    stands for all epochs together. `amendments` are the changes with which the training of the run went on. Raises
+    ValueError where a data source or a file that the config names cannot be read.
     """
     digests: dict[str, str] = {}
     for stage in _stages_of(config, files or NamedFiles(paths_from=config.paths_from)):
-        digests[stage.name] = _digest(stage, digests)
+        digest = kept_digest(amendments, stage.name) or _digest(stage, digests)
+        digests[stage.name] = amended_digest(digest, amendments) if stage.name == "training" else digest
     return digests
 
 
@@ -207,28 +195,39 @@ def stage_parts(
 
 
 def epoch_chain(
-    config: RunConfig, digests: Mapping[str, str], *, epochs: int, files: NamedFiles | None = None
+    config: RunConfig,
+    digests: Mapping[str, str],
+    *,
+    epochs: int,
+    files: NamedFiles | None = None,
+    amendments: Amendments = (),
 ) -> Chain:
     """Name and digest of each epoch's stage, which depends on the epochs before it and not on how many follow it."""
-    parts = _training_parts(config, files or NamedFiles(paths_from=config.paths_from))
-    stage = Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=parts)
-    training = _digest(stage, digests)
-    return [(epoch_stage(epoch), digest_of([training, epoch])) for epoch in range(1, epochs + 1)]
+    parts = _training_parts(config, recipe_of(config), files or NamedFiles(paths_from=config.paths_from))
+    stage = Stage(name="training", kind="train", after=_BEFORE_TRAINING, depends_on=parts)
+    training = amended_digest(_digest(stage, digests), amendments)
+    names = [epoch_stage(epoch) for epoch in range(1, epochs + 1)]
+    return [
+        (name, kept_digest(amendments, name) or digest_of([training, epoch]))
+        for epoch, name in enumerate(names, start=1)
+    ]
 
 
 def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
-    preparation = _preparation_parts(config, files)
+    recipe = recipe_of(config)
+    preparation = _preparation_parts(config, recipe, files)
     without_held_out = {name: part for name, part in preparation.items() if name != _HELD_OUT}
-    training = _training_parts(config, files) | {"length": _training_length(config)}
-    judging = _evaluation_parts(config, files)
+    stop_at = config.trainer.stop_at.model_dump(mode="json") if config.trainer.stop_at else None
+    length = training_length(config) | {"stop_at": stop_at}
+    training = _training_parts(config, recipe, files) | {"length": length}
+    judging = _evaluation_parts(config, recipe, files)
     trained = judging | {"merge.checkpoint": config.merge.checkpoint}
     before_training = {
         "seed": config.seed,
-        "model": config.model.model_dump(mode="json", exclude=_TRAINED_PART),
+        "model": _but(recipe["model"], *_TRAINED_PART),
         "data.shuffle": config.data.shuffle if config.cold_start else None,
-        "cold_start": config.cold_start.model_dump(mode="json") if config.cold_start else None,
+        "cold_start": recipe["cold_start"],
     }
-    merging = {"merge": config.merge.model_dump(exclude={"push"})}
     evaluations = ("evaluate-base", "evaluate-trained")
     pushed = {"merge.push": config.merge.push}
     push = Stage(name="push", kind="push", after=("merge", "model-card"), depends_on=pushed)
@@ -236,10 +235,10 @@ def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
         Stage(name="prepare", kind="prepare", after=(), depends_on=preparation),
         Stage(name="training-rows", kind="prepare", after=(), depends_on=without_held_out),
         Stage(name="cold-start", kind="cold-start", after=("training-rows",), depends_on=before_training),
-        Stage(name="training", kind="train", after=(_rows_seen(config), "cold-start"), depends_on=training),
+        Stage(name="training", kind="train", after=_BEFORE_TRAINING, depends_on=training),
         Stage(name="evaluate-base", kind="evaluate", after=("prepare", "cold-start"), depends_on=judging),
         Stage(name="evaluate-trained", kind="evaluate", after=("prepare", "training"), depends_on=trained),
-        Stage(name="merge", kind="merge", after=("training",), depends_on=merging),
+        Stage(name="merge", kind="merge", after=("training",), depends_on={"merge": recipe["merge"]}),
         Stage(name="model-card", kind="model-card", after=("prepare", *evaluations, "merge"), depends_on=pushed),
         *([push] if config.merge.push else []),
         Stage(
@@ -251,31 +250,35 @@ def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     ]
 
 
-def _rows_seen(config: RunConfig) -> str:
-    """The stage that training depends on: with the held-out rows only where there are validations."""
-    return "prepare" if config.trainer.val_freq > 0 else "training-rows"
-
-
 def _digest(stage: Stage, digests: Mapping[str, str]) -> str:
     inputs = {name: digests[name] for name in stage.after}
     return digest_of([stage.kind, dict(stage.depends_on), inputs])
 
 
-def _training_length(config: RunConfig) -> dict[str, int]:
-    if config.trainer.max_steps is not None:
-        return {"steps": config.trainer.max_steps}
-    return {"epochs": config.trainer.total_epochs}
+def _but(section: Tree, *names: str) -> Tree:
+    return {name: value for name, value in section.items() if name not in names}
 
 
-def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+def _of(section: Tree, *names: str) -> Tree:
+    return {name: value for name, value in section.items() if name in names}
+
+
+def training_length(config: RunConfig) -> Tree:
+    """The length of the training, of which `trainer.stop_at` may leave out the end."""
+    steps, epochs = config.trainer.max_steps, config.trainer.total_epochs
+    return {"epochs": epochs} if steps is None else {"steps": steps}
+
+
+def _preparation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
     cold = config.cold_start
     own_source = cold.source if cold else None
+    data = config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True, "max_bad_share": True})
     return {
         "seed": config.seed,
-        "data": config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True}),
+        "data": data,
         "the text of data.prompt_template": files.text(config.data.prompt_template),
         "the text of data.override_chat_template": files.text(config.data.override_chat_template),
-        "model": config.model.model_dump(mode="json", include={"source", "dtype"}),
+        "model": _of(recipe["model"], "source", "dtype"),
         "the files of model.source.path": files.weights(config.model.source),
         "the rows of data.train": files.fingerprint("train", config.data.train),
         _HELD_OUT: files.fingerprint("validation", config.data.validation),
@@ -284,42 +287,42 @@ def _preparation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
     }
 
 
-def _training_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
-    """What one epoch depends on. The length of the run is included only where the learning rate depends on it, and of
-    the evaluation only the keys that validations use."""
-    validating = {"accuracy_key"}
-    if config.trainer.val_freq > 0:
-        validating |= {"limit"}
-        validating |= {"n", "temperature", "top_p"} if config.trainer.val_mode == "sampled" else set()
+def _training_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
+    """What one epoch depends on. The length of the run is included only where the learning rate follows it, and of the
+    evaluation only the keys that validations use."""
+    validating = ["accuracy_key", "limit"]
+    validating += ["n", "temperature", "top_p"] if config.trainer.val_mode == "sampled" else []
     custom = [section.function for _, section in config.algorithm.custom_functions()]
-    rates = [owner.optim for owner in (config.actor, config.critic) if owner is not None]
-    is_followed = any(rate.lr_scheduler_type == "cosine" or rate.lr_warmup_ratio > 0 for rate in rates)
-    length = _training_length(config) if is_followed else None
     return {
         "seed": config.seed,
-        "model": config.model.model_dump(mode="json", include=_TRAINED_PART),
+        "model": _of(recipe["model"], *_TRAINED_PART),
         "data": config.data.model_dump(mode="json", include={*ARRANGING}),
-        "reward": _reward_parts(config, files),
-        "rollout": config.rollout.model_dump(mode="json"),
-        "algorithm": config.algorithm.model_dump(mode="json"),
+        "reward": _reward_parts(config, recipe, files),
+        "rollout": recipe["rollout"],
+        "algorithm": recipe["algorithm"],
         "code": {function: dict(files.code_of(function)) for function in custom},
-        "actor": config.actor.model_dump(mode="json"),
-        "critic": config.critic.model_dump(mode="json") if config.critic else None,
-        "trainer": config.trainer.model_dump(mode="json", exclude={"total_epochs", *_KEEPING}),
-        "the length of the run, which the learning rate follows": length,
-        "evaluation": config.evaluation.model_dump(mode="json", include=validating),
+        "actor": recipe["actor"],
+        "critic": recipe["critic"],
+        "trainer": recipe["trainer"],
+        FOLLOWED_LENGTH: training_length(config) if follows_length(config) else None,
+        "evaluation": _of(recipe["evaluation"], *validating),
     }
 
 
-def _evaluation_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+def follows_length(config: RunConfig) -> bool:
+    """Whether the learning rate of policy or critic depends on when the training ends."""
+    return any(owner.optim.follows_length for owner in (config.actor, config.critic) if owner is not None)
+
+
+def _evaluation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
     return {
         "seed": config.seed,
-        "evaluation": config.evaluation.model_dump(mode="json"),
-        "reward": _reward_parts(config, files),
+        "evaluation": recipe["evaluation"],
+        "reward": _reward_parts(config, recipe, files),
         "rollout.max_response_length": config.rollout.max_response_length,
     }
 
 
-def _reward_parts(config: RunConfig, files: NamedFiles) -> dict[str, Any]:
+def _reward_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
     code = {function: dict(files.code_of(function)) for function in config.reward.user_functions}
-    return {"reward": config.reward.model_dump(mode="json"), "code": code}
+    return {"reward": recipe["reward"], "code": code}

@@ -8,7 +8,7 @@ from typing import Any
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.run_directory import RunDirectory
-from tasks.cache.stages import dotted_settings, recipe_digest
+from tasks.cache.stages import dotted_settings, experiment_digest
 from tasks.results.run_facts import RunFacts
 from tasks.tracking.run_tracking import algorithm_name
 
@@ -42,7 +42,7 @@ def group_runs(
     for folder in dict.fromkeys(run.root for run in runs):
         if folder.resolve() not in taken:
             run = RunFacts(RunDirectory(folder))
-            recipes.setdefault(recipe_digest(run.config), []).append(run)
+            recipes.setdefault(experiment_digest(run.config), []).append(run)
     labels = label_groups([members[0].config for members in recipes.values()])
     if clash := groups.keys() & set(labels):
         raise ValueError(f"two groups are called {min(clash)}")

@@ -18,6 +18,7 @@ from rl_core.files import remove_folder, sweep_temporaries
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from rl_core.wording import age
+from tasks.cache.manifests import read_manifest
 from tasks.cache.stages import config_digest
 from tasks.housekeeping.overview import RunOverview, RunStatus, overview, overviews
 from tasks.housekeeping.protection import ask_registry, reason_to_keep
@@ -32,7 +33,7 @@ class Rule:
     Attributes:
         older_than: Choose only runs that were not written to for longer than this.
         failed: Choose runs whose last attempt failed or was killed.
-        superseded: Choose finished runs of a config for which a later run has finished too.
+        superseded: Choose finished runs of a config and its files for which a later run has finished too.
 
     With neither `failed` nor `superseded`, every run that is old enough is chosen.
     """
@@ -83,16 +84,17 @@ def parse_age(text: str) -> timedelta:
 def _successors(runs: Sequence[RunOverview]) -> dict[str, str]:
     """Name of each finished run -> the newest finished run of the same experiment and config, where that is another."""
     finished = [run for run in runs if run.status is RunStatus.FINISHED and run.config is not None]
-    newest: dict[tuple[str, str], RunOverview] = {}
+    newest: dict[tuple[str, str, str], RunOverview] = {}
     for run in sorted(finished, key=lambda run: run.finished_at or ""):
         newest[_identity(run)] = run
     pairs = ((run.run.name, newest[_identity(run)].run.name) for run in finished)
     return {name: successor for name, successor in pairs if successor != name}
 
 
-def _identity(run: RunOverview) -> tuple[str, str]:
+def _identity(run: RunOverview) -> tuple[str, str, str]:
     assert run.config is not None, "only runs with a config are compared"
-    return run.config.experiment, config_digest(run.config)
+    report = read_manifest(run.run, "report")
+    return run.config.experiment, config_digest(run.config), report.digest if report else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.planning.batches import BatchPlan
 from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_made_again, why_not_taken
@@ -59,7 +60,8 @@ def digests_to_compare(config: RunConfig, run: RunDirectory, files: NamedFiles, 
     """The digests of the stages. If there is no run that could have finished one of them, no data is read; the digests
     then match no run. Raises ValueError where a data source or a file that the config names cannot be read."""
     is_read = _may_be_finished(run, reuse=reuse)
-    return stage_digests(config, files if is_read else NamedFiles(lambda _: "not read", paths_from=config.paths_from))
+    named = files if is_read else NamedFiles(lambda _: "not read", paths_from=config.paths_from)
+    return stage_digests(config, named, read_amendments(run))
 
 
 def _may_be_finished(run: RunDirectory, *, reuse: bool) -> bool:
@@ -86,7 +88,7 @@ def stage_statuses(
     view = _View(config=config, run=run, digests=digests, reuse=reuse, files=named)
     return [
         *map(view.status, before),
-        *view.training(epoch_chain(config, digests, epochs=plan.epochs, files=named) if plan else None),
+        *view.training(plan),
         *map(view.status, after),
     ]
 
@@ -129,13 +131,22 @@ class _View:
         ]
         return StageStatus(stage=stage, status="; ".join(["to do", *filter(None, reasons)]))
 
-    def training(self, chain: Chain | None) -> list[StageStatus]:
+    def training(self, plan: BatchPlan | None) -> list[StageStatus]:
         """The status of every epoch, or of the whole training where the number of epochs is not known."""
         whole = self._wanted("training")
         self.made_by["training"] = whole.software
-        if chain is None:
+        if plan is None:
             return [_UNCOUNTED]
-        wanted = WantedTraining(whole=whole, chain=chain, trainer=self.config.trainer)
+        chain = epoch_chain(
+            self.config, self.digests, epochs=plan.epochs, files=self.files, amendments=read_amendments(self.run)
+        )
+        wanted = WantedTraining(
+            whole=whole,
+            chain=chain,
+            steps_per_epoch=plan.steps_per_epoch,
+            total_steps=plan.total_steps,
+            trainer=self.config.trainer,
+        )
         store = CheckpointStore(self.run.checkpoints, save_limit=self.config.trainer.save_limit)
         own = training_start(self.run, wanted, store)
         other, taken = longest_to_take(self._others(), wanted)

@@ -9,7 +9,7 @@ Nothing here writes.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,27 +18,34 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.training import TrainerConfig
 from rl_core.digests import FileRecord
 from rl_core.files import read_json
-from rl_core.records.metrics_log import readable_steps
+from rl_core.loop.target import Target
+from rl_core.records.metrics_log import read, readable_steps, validated_steps
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import (
     StageManifest,
     WantedStage,
     altered_output,
-    reached_target,
+    manifests_of_epochs,
     read_manifest,
-    read_manifests,
 )
 from tasks.cache.software import Software, continued
-from tasks.cache.stages import Chain, kind_of, what_changed
+from tasks.cache.stages import Chain, ConfigStages, changed_parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedTraining:
-    """The training that is asked for; `training` stands for all of its epochs together."""
+    """The training that is asked for; `whole` stands for all of its epochs together, and the last of
+    `total_steps` ends the last one."""
 
     chain: Chain
+    steps_per_epoch: int
+    total_steps: int
     trainer: TrainerConfig
     whole: WantedStage
+
+    def end(self, number: int) -> int:
+        """The last step of an epoch, counted from 1."""
+        return min(number * self.steps_per_epoch, self.total_steps)
 
     def epoch(self, number: int, *, made_by: Software) -> WantedStage:
         """An epoch, counted from 1, as `made_by` makes it and the epochs before it."""
@@ -56,8 +63,6 @@ class TrainingStart:
         again: Number of finished steps that are repeated.
         ended: Whether every epoch is finished.
         keep_until: Checkpoints of later steps are removed.
-        changed: Why the training in the run's folder is another one, in words; None when it is this one.
-        dropped: The last step of the other training; 0 where there is none.
         lost: Which record of the steps before is lost, in words; None when all are there.
         trained_by: The software that made the steps before; empty where its record is lost.
     """
@@ -67,8 +72,6 @@ class TrainingStart:
     again: int = 0
     ended: bool = False
     keep_until: float = math.inf
-    changed: str | None = None
-    dropped: int = 0
     lost: str | None = None
     trained_by: Software = field(default_factory=dict)
 
@@ -81,12 +84,11 @@ class TrainingStart:
         lost = f" ({self.lost})" if self.lost else ""
         if self.ended:
             return f"training is complete{lost}" if lost else ""
-        if not (self.step or self.again or lost or self.dropped):
+        if not (self.step or self.again or lost):
             return ""
         where = f"continues after step {self.step}" if self.step else "starts again at step 1"
         again = f"; {self.again} step(s) of the interrupted run are done again" if self.again else ""
-        dropped = f"; what was trained up to step {self.dropped} is dropped: {self.changed}" if self.dropped else ""
-        return f"training {where}{again}{lost}{dropped}"
+        return f"training {where}{again}{lost}"
 
 
 def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointStore) -> TrainingStart:
@@ -96,50 +98,56 @@ def training_start(run: RunDirectory, wanted: WantedTraining, store: CheckpointS
     lost, it goes on after an older checkpoint with all records, provided that this is one of the newest that the store
     keeps: no more steps are repeated for a lost record than for a damaged checkpoint.
     """
-    finished = finished_epochs(run, wanted.chain)
-    changed = _change(run, wanted)
-    own_until = math.inf if changed is None else last_step(finished)
+    finished = finished_epochs(run, wanted)
     saved = [found.step for found in store.complete()]
     recorded = readable_steps(run.metrics)
-    newest = _step_of(store.latest(until=own_until))
-    loss = first_loss(run, wanted.trainer, finished, until=newest)
+    newest = _step_of(store.latest())
+    loss = first_loss(run, finished, until=newest)
     step = newest if loss is None else _step_of(store.latest(until=loss.step - 1))
-    if step not in [0, *(at for at in saved if at <= own_until)][-wanted.trainer.save_limit :]:
+    if step not in [0, *saved][-wanted.trainer.save_limit :]:
         step = newest
     kept = [epoch for epoch in finished if last_step([epoch]) <= step]
-    reached = [0, *saved, *recorded]
     return TrainingStart(
         epochs=kept,
         step=step,
-        again=max(at for at in reached if at <= own_until) - step,
-        ended=has_ended(kept, wanted),
-        keep_until=own_until if step == newest else step,
-        changed=changed,
-        dropped=max((at for at in reached if at > own_until), default=0),
+        again=max([0, *saved, *recorded]) - step,
+        ended=has_ended(run, kept, wanted),
+        keep_until=math.inf if step == newest else step,
         lost=loss.what if loss else None,
-        trained_by=_trained_by(run, kept, changed) if step else {},
+        trained_by=_trained_by(run, kept) if step else {},
     )
 
 
-def finished_epochs(run: RunDirectory, chain: Chain) -> list[StageManifest]:
-    """The finished epochs of the chain in this run, from the first epoch up to the first one that is not finished."""
+def finished_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageManifest]:
+    """The epochs of this run that are finished as they are wanted, from the first up to the first one that is not: an
+    epoch that an earlier `trainer.max_steps` has cut is not, unless the training ends there."""
     finished: list[StageManifest] = []
-    for stage, digest in chain:
+    for number, (stage, digest) in enumerate(wanted.chain, start=1):
         manifest = read_manifest(run, stage)
         if manifest is None or manifest.digest != digest:
+            break
+        if last_step([manifest]) != wanted.end(number) and not has_reached_target(run, wanted.trainer, [manifest]):
             break
         finished.append(manifest)
     return finished
 
 
-def has_ended(epochs: Sequence[StageManifest], wanted: WantedTraining) -> bool:
+def has_ended(run: RunDirectory, epochs: Sequence[StageManifest], wanted: WantedTraining) -> bool:
     """Whether no epoch follows these finished ones."""
-    return len(epochs) == len(wanted.chain) or bool(epochs and reached_target(epochs[-1]))
+    return len(epochs) == len(wanted.chain) or has_reached_target(run, wanted.trainer, epochs)
 
 
-def _trained_by(run: RunDirectory, kept: Sequence[StageManifest], changed: str | None) -> Software:
+def has_reached_target(run: RunDirectory, trainer: TrainerConfig, epochs: Sequence[StageManifest]) -> bool:
+    """Whether `trainer.stop_at`, as it is now, ends the training with the last of these epochs."""
+    if trainer.stop_at is None or not epochs:
+        return False
+    last = last_step(epochs)
+    return Target(trainer.stop_at, (line for line in read(run.metrics) if line["step"] <= last)).reached_at == last
+
+
+def _trained_by(run: RunDirectory, kept: Sequence[StageManifest]) -> Software:
     """The software that made the steps from which training goes on; the note of the last epoch has that of all."""
-    begun = begun_epoch(run) if changed is None else None
+    begun = begun_epoch(run)
     if begun is not None:
         return begun.software
     return kept[-1].software if kept else {}
@@ -155,15 +163,24 @@ def last_step(epochs: Sequence[StageManifest]) -> int:
     return int(epochs[-1].result["last_step"]) if epochs else 0
 
 
-def _change(run: RunDirectory, wanted: WantedTraining) -> str | None:
-    """Why the training in this run is another training than the wanted one, in words; None when it is the same. The
-    note of the epoch that was started last decides, else the finished epochs."""
+def another_training(run: RunDirectory, stages: ConfigStages) -> list[str]:
+    """What makes the training in this run another one than that of these stages; nothing where it is the same. The note
+    of the epoch that was started last decides, else the finished epochs."""
     begun = begun_epoch(run)
-    epochs = [manifest for manifest in read_manifests(run) if kind_of(manifest.stage) == "train"]
-    trained = [(epoch.stage, epoch.digest, epoch.parts) for epoch in epochs]
-    known = [(begun.name, begun.digest, begun.parts)] if begun else trained
-    other = next((parts for stage, digest, parts in known if (stage, digest) not in wanted.chain), None)
-    return None if other is None else what_changed(other, wanted.whole.parts)
+    trained = [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs(run)]
+    for stage, digest, parts in [(begun.name, begun.digest, begun.parts)] if begun else trained:
+        if (stage, digest) not in stages.epochs(int(stage.rpartition("-")[2])):
+            return changed_parts(parts, stages.parts["training"]) or ["what came before"]
+    return []
+
+
+def epochs_until(run: RunDirectory, step: int) -> list[StageManifest]:
+    """The epochs with a manifest that end at a step or before it."""
+    return [epoch for epoch in _epochs(run) if last_step([epoch]) <= step]
+
+
+def _epochs(run: RunDirectory) -> list[StageManifest]:
+    return [manifest for path in manifests_of_epochs(run) if (manifest := read_manifest(run, path.stem)) is not None]
 
 
 def begun_epoch(run: RunDirectory) -> WantedStage | None:
@@ -192,10 +209,10 @@ class Loss:
     what: str
 
 
-def step_files(run: RunDirectory, trainer: TrainerConfig, step: int) -> list[Path]:
+def step_files(run: RunDirectory, validated: Container[int], step: int) -> list[Path]:
     """The rollouts of a step, and the responses of a validation after it; the first step has the one before it."""
     asked = (0, 1) if step == 1 else (step,)
-    return [run.rollouts(step), *(run.validation(at) for at in asked if trainer.validates_at(at))]
+    return [run.rollouts(step), *(run.validation(at) for at in asked if at in validated)]
 
 
 def records_of(epoch: StageManifest) -> dict[str, FileRecord]:
@@ -203,23 +220,19 @@ def records_of(epoch: StageManifest) -> dict[str, FileRecord]:
     return {path: output for path, output in epoch.outputs.items() if not path.startswith("checkpoints/")}
 
 
-def first_loss(
-    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], *, until: int
-) -> Loss | None:
+def first_loss(run: RunDirectory, finished: Sequence[StageManifest], *, until: int) -> Loss | None:
     """Find the first step, up to `until`, with a lost record; None when all records are there. Of steps in no finished
-    epoch it can only be found out whether a file is missing.
+    epoch it can only be found out whether a file is missing; that there was a validation is seen in their metrics.
     """
     if until < 1:
         return None  # nothing is lost before the first step, since the validation before training is repeated
-    losses = [*_lost_metrics(run, trainer, finished, until), *_lost_files(run, trainer, finished, until)]
+    losses = [*_lost_metrics(run, finished, until), *_lost_files(run, finished, until)]
     return min(losses, key=lambda loss: loss.step, default=None)
 
 
-def _lost_metrics(
-    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], until: int
-) -> Iterator[Loss]:
+def _lost_metrics(run: RunDirectory, finished: Sequence[StageManifest], until: int) -> Iterator[Loss]:
     recorded = readable_steps(run.metrics)
-    first = 0 if trainer.validates_at(0) else 1
+    first = 0 if run.validation(0).exists() else 1
     missing = next((step for step in range(first, until + 1) if step not in recorded), None)
     if missing is not None:
         yield Loss(step=max(1, missing), what=f"{run.metrics} has no readable line of step {missing}")
@@ -231,12 +244,11 @@ def _lost_metrics(
             return
 
 
-def _lost_files(
-    run: RunDirectory, trainer: TrainerConfig, finished: Sequence[StageManifest], until: int
-) -> Iterator[Loss]:
+def _lost_files(run: RunDirectory, finished: Sequence[StageManifest], until: int) -> Iterator[Loss]:
     known = {path: output for epoch in finished for path, output in epoch.outputs.items()}
+    validated = validated_steps(run.metrics)
     for step in range(1, until + 1):
-        for file in step_files(run, trainer, step):
+        for file in step_files(run, validated, step):
             problem = _problem(run, known, file)
             if problem:
                 yield Loss(step=step, what=problem)

@@ -44,7 +44,7 @@ def take_up_training(
     if elsewhere:
         taken = _take_longer(run, wanted, len(own.epochs))
         if taken:
-            ended = has_ended(taken, wanted)
+            ended = has_ended(run, taken, wanted)
             return TrainingStart(epochs=taken, step=last_step(taken), ended=ended, trained_by=wanted.whole.software)
     _make_room(run, wanted, own)
     return own
@@ -62,7 +62,7 @@ def complete_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageMani
     """The finished epochs, from the first, that another run can take over from this one: the same software made them,
     their records are unchanged, and the last of them still has its checkpoints."""
     complete: list[StageManifest] = []
-    for number, manifest in enumerate(finished_epochs(run, wanted.chain), start=1):
+    for number, manifest in enumerate(finished_epochs(run, wanted), start=1):
         reason = wanted.epoch(number, made_by=wanted.whole.software).why_not_taken(manifest)
         if reason is not None:
             logger.info("%s of %s is not taken over: %s", manifest.stage, run.name, reason)
@@ -85,7 +85,7 @@ def longest_to_take(
 def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_than: int) -> str | None:
     """Why no epochs are taken over from a run that has finished more than `more_than`; None where no run has."""
     for other in runs:
-        finished = finished_epochs(other, wanted.chain)
+        finished = finished_epochs(other, wanted)
         if len(finished) > more_than:
             reasons = [
                 wanted.epoch(number, made_by=wanted.whole.software).why_not_taken(epoch)
@@ -97,25 +97,21 @@ def why_no_epochs(runs: Iterable[RunDirectory], wanted: WantedTraining, *, more_
 
 
 def _make_room(run: RunDirectory, wanted: WantedTraining, start: TrainingStart) -> None:
-    """Remove what training does not continue from; last the note of whose it is, so that a kill costs nothing."""
+    """Remove what training does not continue from: records and checkpoints after a lost record, and the manifests of
+    epochs that are not finished any more."""
     logs, made_by = RunLogs(run), start.made_by(wanted.whole.software)
     begun = begun_epoch(run)
     if start.lost or (begun is not None and begun.software != made_by):
         # The steps that are repeated generate their rollouts again: what is recorded of them was altered, or other
         # software comes to other weights.
         logs.cut_back(start.step or -1)
-    if start.changed is None and not start.ended:
+    if not start.ended:
         mark_started(run, wanted.epoch(len(start.epochs) + 1, made_by=made_by))
     later = [path for path in run.checkpoints.glob("step-*") if _step_of(path) > start.keep_until]
     remove_paths(sorted(later, key=_step_of, reverse=True))
-    if start.changed is not None:
-        logs.cut_back(start.step or -1)
-    else:
-        logs.drop_unreadable()
+    logs.drop_unreadable()
     kept = {epoch.stage for epoch in start.epochs}
     remove_paths(path for path in manifests_of_epochs(run) if path.stem not in kept)
-    if start.changed is not None:
-        started_file(run).unlink(missing_ok=True)
 
 
 def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> list[StageManifest]:
@@ -137,7 +133,7 @@ def _take_longer(run: RunDirectory, wanted: WantedTraining, more_than: int) -> l
             return []
         replace_folder(folder, run.taken)
     finish_taking_over(run)
-    return finished_epochs(run, wanted.chain)
+    return finished_epochs(run, wanted)
 
 
 def finish_taking_over(run: RunDirectory) -> None:

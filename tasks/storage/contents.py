@@ -55,7 +55,11 @@ def records_of_run(run: RunDirectory) -> list[Record]:
     stages = [_stage(run, manifest) for manifest in read_manifests(run)]
     checkpoints = complete_checkpoints(run)
     return [
-        Record(name=SETTINGS, facts={}, files=_existing(run, run.config, run.events, *files_below(run.inputs))),
+        Record(
+            name=SETTINGS,
+            facts={},
+            files=_existing(run, run.config, run.amendments, run.events, *files_below(run.inputs)),
+        ),
         *stages,
         *(_checkpoint(run, checkpoint) for checkpoint in checkpoints),
         *_progress(run, checkpoints, stages),

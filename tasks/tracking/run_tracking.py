@@ -19,7 +19,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.kept_files import files_of_run
 from tasks.cache.manifests import StageManifest
 from tasks.cache.software import code_version
-from tasks.cache.stages import config_digest, protocol_digest, recipe_digest
+from tasks.cache.stages import config_digest, experiment_digest, protocol_digest
 
 if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
@@ -200,12 +200,14 @@ def run_tags(config: RunConfig, run: RunDirectory) -> dict[str, str]:
         "model": model_name(config.model),
         "algorithm": algorithm_name(config.algorithm),
         "config": config_digest(config),
-        "recipe": recipe_digest(config),
+        "recipe": experiment_digest(config),
         "seed": f"{config.seed}",
         "protocol": f"held-out@{protocol_digest(config, files_of_run(config, run, is_frozen=True))}",
         "sightline.experiment": config.experiment,
         "sightline.folder": str(run.root.absolute()),
     }
+    if config.forked_from is not None:
+        tags["forked_from"] = f"{config.forked_from.run}, step {config.forked_from.step}"
     if (run.data / MANIFEST_FILE).is_file():
         tags["dataset"] = DataManifest.read(run.data).fingerprint
     return tags

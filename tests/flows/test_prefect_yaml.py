@@ -71,7 +71,7 @@ def test_its_flow_takes_its_parameters_and_those_of_its_schedules(deployment: di
 def test_its_form_explains_every_field(deployment: dict[str, Any]) -> None:
     assert deployment["description"] and deployment["tags"]
     fields = flow_of(deployment).parameters.model_dump_for_openapi()["properties"]
-    assert len(fields) <= 6
+    assert len(fields) <= 7
     assert all(field.get("description") for field in fields.values())
 
 

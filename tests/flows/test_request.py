@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from flows.request import Override, ResolvedRun, RunRequest, resolve_run, start_tag
+from flows.request import Override, ResolvedRun, RunRequest, resolve_run, run_of_config, start_tag
+from rl_core.checkpoints.manifest import CheckpointInfo, write_manifest
 from rl_core.config.loading import ConfigError, dump_config, load_config
-from tasks.cache.stages import run_name
+from rl_core.run_directory import RunDirectory
+from tasks.cache.kept_files import keep_files
+from tasks.cache.stages import FOLLOWED_LENGTH, run_name
+from tasks.resuming.differing import SHORTER
 
 CONFIG = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
@@ -42,10 +46,112 @@ def test_a_tagged_run_takes_nothing_over_and_neither_does_its_continuation(tmp_p
     assert not resolve_run(made(tmp_path, tag="20260101T000000")).reuse
 
 
-@pytest.mark.parametrize("change", [{"overrides": ["seed=2"]}, {"tag": "20260101T000000"}])
-def test_a_runs_config_is_frozen(tmp_path: Path, change: dict) -> None:
-    with pytest.raises(ConfigError, match="whose config cannot change"):
-        resolve_run(made(tmp_path), **change)
+@pytest.mark.parametrize("change", ["seed=2", "actor.optim.lr=1e-3", "evaluation.n=2", "data.train.size=64"])
+def test_a_key_of_the_recipe_is_another_run(tmp_path: Path, change: str) -> None:
+    root = made(tmp_path)
+    with pytest.raises(
+        ConfigError, match=rf"{change.partition('=')[0]}: another value .* fork {root.name} --step N {change}"
+    ):
+        resolve_run(root, [change])
+    assert resolve_run(CONFIG, [change], runs_dir=tmp_path).run.root != root
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("trainer.max_steps=80", "trainer.total_epochs=9", "trainer.stop_at={metric: val/accuracy, value: 0.9}"),
+        *("reward.max_failed_share=0.5", "reward.timeout_seconds=60", "reward.workers=1", "data.max_bad_share=0.3"),
+        *("trainer.save_freq=1", "trainer.val_freq=2", "rollout.max_num_seqs=8", "tracking.mlflow_uri=null"),
+        *("actor.micro_batch_size_per_device_for_update=1", "model.gradient_checkpointing=true"),
+        *("cluster={devices: 2}", "storage={address: /mnt/share}", "planning.mean_response_length=3"),
+    ],
+)
+def test_a_key_of_length_or_operation_is_the_same_run(tmp_path: Path, change: str) -> None:
+    root = made(tmp_path)
+    for resolved in (resolve_run(root, [change]), resolve_run(CONFIG, [change], runs_dir=tmp_path)):
+        assert resolved.run.root == root
+        assert resolved.config == load_config(CONFIG, [change])
+
+
+def test_a_run_that_is_named_cannot_be_fresh(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give a config file"):
+        resolve_run(made(tmp_path), tag="20260101T000000")
+
+
+OWN = ["reward.function=own.py:score", "trainer.max_steps=4", "data.prompt_template=null", "actor.optim={lr: 1e-3}"]
+COSINE = "actor.optim={lr: 1e-3, lr_scheduler_type: cosine}"
+
+
+def begun(folder: Path, *overrides: str, steps: int) -> RunDirectory:
+    """A run that was started, with a checkpoint after so many steps."""
+    (folder / "own.py").write_text("def score(sample): return 1.0")
+    config = load_config(CONFIG, [f"paths_from=[{folder}]", *OWN, *overrides])
+    resolved = run_of_config(config, runs_dir=folder / "runs", tag=None)
+    keep_files(resolved.run, config, resolved.files())
+    resolved.run.config.write_text(dump_config(config))
+    saved = resolved.run.checkpoints / f"step-{steps:06d}"
+    saved.mkdir(parents=True)
+    info = CheckpointInfo(step=steps, validation_score=None, loader={}, counters={}, model_only=False, interim=False)
+    write_manifest(saved, info, written={})
+    return resolved.run
+
+
+def asked(folder: Path, *overrides: str, **how: bool) -> ResolvedRun:
+    return resolve_run(CONFIG, [f"paths_from=[{folder}]", *OWN, *overrides], runs_dir=folder / "runs", **how)
+
+
+def test_an_edited_file_leads_to_another_run_beside_it_and_back(tmp_path: Path) -> None:
+    run = begun(tmp_path, steps=2)
+    original = (tmp_path / "own.py").read_text()
+    (tmp_path / "own.py").write_text("def score(sample): return 2.0")
+    beside = asked(tmp_path)
+    assert (beside.run.name, beside.beside, list(beside.differs)) == (f"{run.name}-2", run, ["own.py"])
+    assert beside.why_beside == f"own.py changed, so this is another run beside {run.name}"
+    resumed = resolve_run(run.root)
+    assert (resumed.run, resumed.is_continued) == (beside.run, False)
+    keep_files(beside.run, beside.config, beside.files())
+    beside.run.config.write_text(dump_config(beside.config))
+    assert (asked(tmp_path).run, asked(tmp_path).beside) == (beside.run, None)
+    (tmp_path / "own.py").write_text(original)
+    assert (asked(tmp_path).run, asked(tmp_path).beside) == (run, None)
+    (tmp_path / "own.py").write_text("def score(sample): return 3.0")
+    assert asked(tmp_path).run.name == f"{run.name}-3"
+
+
+def test_with_keep_training_the_newest_run_goes_on_with_an_edited_file(tmp_path: Path) -> None:
+    run = begun(tmp_path, steps=2)
+    (tmp_path / "own.py").write_text("def score(sample): return 2.0")
+    kept = asked(tmp_path, keep_training=True)
+    assert (kept.run, kept.keeps_training, list(kept.differs)) == (run, True, ["own.py"])
+    assert asked(tmp_path, is_frozen=True).run == run
+
+
+def test_a_file_beside_the_function_that_it_imports_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("RIGHT = 1.0")
+    run = begun(tmp_path, steps=2)
+    (tmp_path / "own.py").write_text("import helper\ndef score(sample): return helper.RIGHT")
+    beside = asked(tmp_path)
+    keep_files(beside.run, beside.config, beside.files())
+    beside.run.config.write_text(dump_config(beside.config))
+    (tmp_path / "helper.py").write_text("RIGHT = 0.5")
+    assert asked(tmp_path).run.name == f"{run.name}-3"
+
+
+def test_a_shorter_length_than_what_is_trained_is_another_run(tmp_path: Path) -> None:
+    run = begun(tmp_path, steps=4)
+    assert asked(tmp_path, "trainer.max_steps=9").run == run
+    shorter = asked(tmp_path, "trainer.max_steps=3")
+    assert (shorter.beside, list(shorter.differs)) == (run, [SHORTER])
+    with pytest.raises(ConfigError, match=f"sightline fork {run.name} --step N"):
+        asked(tmp_path, "trainer.max_steps=3", keep_training=True)
+
+
+def test_a_rate_that_follows_the_length_is_stretched_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    run = begun(tmp_path, COSINE, steps=4)
+    longer = asked(tmp_path, COSINE, "trainer.max_steps=9")
+    assert (longer.beside, list(longer.differs)) == (run, [FOLLOWED_LENGTH])
+    assert asked(tmp_path, COSINE, "trainer.max_steps=9", keep_training=True).run == run
+    assert asked(tmp_path, COSINE).run == run
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

@@ -80,7 +80,13 @@ class Geometry:
     @property
     def wanted(self) -> WantedTraining:
         whole = WantedStage(name="training", digest="", parts=self.parts, software=self.software)
-        return WantedTraining(chain=self.chain, trainer=self.config.trainer, whole=whole)
+        return WantedTraining(
+            chain=self.chain,
+            steps_per_epoch=self.steps_per_epoch,
+            total_steps=self.steps,
+            trainer=self.config.trainer,
+            whole=whole,
+        )
 
     @property
     def config(self) -> RunConfig:
@@ -160,7 +166,7 @@ class Validator:
     def __init__(self, scores: Sequence[float]) -> None:
         self._scores = scores
 
-    def run(self, workers: Workers, *, stop: StopRequest | None) -> Validation:
+    def run(self, workers: Workers, *, step: int, stop: StopRequest | None) -> Validation:
         score = self._scores[int(hashlib.sha256(workers.state.encode()).hexdigest(), 16) % len(self._scores)]
         right = round(score * 4)
         return Validation(make_items("+" * right + "-" * (4 - right)))
@@ -285,7 +291,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
 def _finish(
     run: RunDirectory, geometry: Geometry, made: WantedStage, result: EpochResult, store: CheckpointStore
 ) -> None:
-    outputs = describe_outputs(run.root, epoch_outputs(run, geometry.config.trainer, result, store))
+    outputs = describe_outputs(run.root, epoch_outputs(run, result, store))
     manifest = StageManifest(
         stage=made.name,
         digest=made.digest,

@@ -36,7 +36,7 @@ def test_every_command_that_takes_the_option_takes_them_as_arguments() -> None:
         for command in app.registered_commands
         if command.callback and "overrides" in command.callback.__annotations__
     }
-    assert takes == set(TAKE_CHANGES)
+    assert takes == {*TAKE_CHANGES, "fork"}
 
 
 def test_changes_lead_to_the_run_of_the_changed_config(tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_changes_without_a_config_ask_for_one() -> None:
     assert "give a config file, or a run to resume" in said("run", "seed=5")
 
 
-def test_a_run_that_is_resumed_takes_no_changes(tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_takes_no_other_recipe(tmp_path: Path) -> None:
     run = tmp_path / "old"
     run.mkdir()
     (run / "config.yaml").write_text(Path(QUICKSTART).read_text())
     for arguments in (["--resume", "old", "seed=5"], [str(run), "seed=5"]):
-        assert "whose config cannot change" in said("run", *arguments, "--runs-dir", str(tmp_path))
+        assert "seed: another value is another run than old" in said("run", *arguments, "--runs-dir", str(tmp_path))
 
 
 def test_a_file_with_an_equals_sign_in_its_name_is_a_file(tmp_path: Path) -> None:

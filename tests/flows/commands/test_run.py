@@ -33,15 +33,16 @@ def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path)
     assert "✓ prepare: taken over from" in ended(tmp_path, "rollout.n=8")[1]
 
 
-def test_a_stage_that_is_made_anew_says_why(tmp_path: Path) -> None:
+def test_another_file_and_a_stage_that_is_made_again_are_said(tmp_path: Path) -> None:
     template = tmp_path / "count.jinja"
     template.write_text(Path("configs/prompts/count.jinja").read_text())
     override = f"data.prompt_template={template}"
     runs_dir = tmp_path / "runs"
     assert "is made again" not in ended(runs_dir, override)[1]
     template.write_text(template.read_text() + "!")
-    assert "warning prepare is made again: the text of data.prompt_template changed" in ended(runs_dir, override)[1]
-    (run,) = runs_dir.iterdir()
+    (first,) = runs_dir.iterdir()
+    assert f"changed {template} changed, so this is another run beside {first.name}" in ended(runs_dir, override)[1]
+    run = runs_dir / f"{first.name}-2"
     (run / "data" / "train.parquet").write_bytes(b"altered")
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
 

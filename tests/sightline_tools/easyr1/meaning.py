@@ -109,6 +109,7 @@ OWN: Mapping[str, Any] = {
     "tracking.gallery_items": 24,
     "planning.mean_prompt_length": None,
     "planning.mean_response_length": None,
+    "forked_from": None,
     "published": None,
     "storage": None,
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from rl_core.checkpoints.store import CheckpointStore, kept_checkpoints
 from rl_core.config.training import StopAt
 from rl_core.files import files_below
-from rl_core.records.metrics_log import read
+from rl_core.records.metrics_log import read, validated_steps
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import manifests_of_epochs
 from tasks.resuming.training_start import finished_epochs
@@ -114,6 +115,65 @@ def test_a_target_ends_the_training_at_one_step_however_it_was_interrupted(kind:
     assert differences(results(run), results(other)) == []
 
 
+@given(
+    geometry=geometries,
+    lengths=st.lists(st.integers(1, 14), min_size=2, max_size=4),
+    operations=st.lists(
+        st.fixed_dictionaries(
+            {"save_freq": st.integers(1, 7), "save_limit": st.integers(1, 3), "model_only": st.just(False)}
+        ),
+        min_size=4,
+        max_size=4,
+    ),
+    ends=st.lists(st.builds(End, step=st.integers(1, 20), kind=st.sampled_from(ENDS)), min_size=4, max_size=4),
+    staleness=st.sampled_from([0, 1]),
+)
+@settings(max_examples=25)
+def test_a_training_that_is_lengthened_step_by_step_is_the_long_one(
+    geometry: Geometry, lengths: list[int], operations: list[dict[str, Any]], ends: list[End], staleness: int
+) -> None:
+    """Also where it is killed on the way and other operations hold from a start on. No record of a step that stands is
+    removed."""
+    geometry = replace(geometry, epochs=14, staleness=staleness, model_only=False)
+    with new_run() as whole, new_run() as run:
+        attempt(whole, replace(geometry, max_steps=max(lengths)))
+        for length, operation, end in zip(sorted(lengths), operations, ends, strict=False):
+            longer = replace(geometry, max_steps=length, **operation)
+            attempt(run, longer, end)
+            saved = max([0, *intact(run)])
+            stands = {step: run.rollouts(step).read_bytes() for step in range(1, saved + 1)}
+            assert attempt(run, longer).ended and recorded(run) == length
+            assert stands == {step: run.rollouts(step).read_bytes() for step in stands}
+            assert attempt(run, longer).start.ended
+        assert differences(records(whole), records(run)) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(-1, 2), (2, -1), (3, 2), (2, 3)])
+def test_validations_may_begin_end_and_come_at_other_steps_while_a_run_goes_on(
+    run: RunDirectory, before: int, after: int
+) -> None:
+    geometry = Geometry(steps_per_epoch=4, epochs=2, save_freq=1, save_limit=2, val_freq=before)
+    attempt(run, geometry, End(step=6, kind="stopped"))
+    again = attempt(run, replace(geometry, val_freq=after))
+    assert (again.start.step, again.start.lost, again.ended) == (6, None, True)
+    validated = {step for step in range(1, 9) if (freq := before if step <= 6 else after) > 0 and step % freq == 0}
+    assert validated_steps(run.metrics) - {0} == validated
+    assert attempt(run, replace(geometry, val_freq=after)).start.ended
+
+
+def test_a_target_that_is_raised_or_taken_away_lets_the_training_go_on(run: RunDirectory) -> None:
+    geometry = Geometry(steps_per_epoch=4, epochs=5, save_freq=3, save_limit=2, epoch_ends=False, stop_at=HALF)
+    attempt(run, geometry)
+    reached = recorded(run)
+    assert reached < 20
+    assert attempt(run, replace(geometry, stop_at=None), End(step=reached + 2, kind="stopped")).start.step == reached
+    late = attempt(run, geometry)
+    assert (late.start.step, recorded(run)) == (reached + 2, reached + 2), (
+        "a target that was reached before ends it now"
+    )
+    assert attempt(run, replace(geometry, stop_at=None)).ended and recorded(run) == 20
+
+
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
@@ -148,7 +208,7 @@ def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_reported(
         files = [file for file in files_below(run.root) if file.stat().st_size > 3]
         damaged = files[which % len(files)]
         name = damaged.relative_to(run.root).as_posix()
-        hashed = {path for epoch in finished_epochs(run, geometry.chain) for path in epoch.outputs}
+        hashed = {path for epoch in finished_epochs(run, geometry.wanted) for path in epoch.outputs}
         DAMAGES[damage](damaged)
         newest = max(intact(run), default=0)
         tried = attempt(run, geometry)

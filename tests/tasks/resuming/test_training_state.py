@@ -1,4 +1,4 @@
-"""What does not belong to a training is dropped, what another run has finished is taken over, and a process that is
+"""A lost record is made again, what another run has finished is taken over, and a process that is
 killed in between costs neither."""
 
 import dataclasses
@@ -19,7 +19,6 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLockLost, lock_owner
 from tasks.cache.manifests import StageManifest, read_manifest, write_manifest
 from tasks.cache.reuse import take_file
-from tasks.cache.stages import Chain
 from tasks.resuming.training_start import TrainingStart, begun_epoch
 from tasks.resuming.training_state import complete_epochs, take_up_training
 from tests.tasks.continued import End, Geometry, Workers, attempt, intact, results, unsynced
@@ -35,16 +34,12 @@ def train(run: RunDirectory, epochs: int, *, half: bool = False, **changed: Any)
     attempt(run, geometry, End(step=done + 1, kind="stopped" if half else "killed"))
 
 
-def take_up(run: RunDirectory, chain: Chain | None = None, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
+def take_up(run: RunDirectory, *, elsewhere: bool = True, **changed: Any) -> TrainingStart:
     """What a start of the run begins with."""
-    geometry = dataclasses.replace(GEOMETRY, **changed)
-    wanted = dataclasses.replace(geometry.wanted, chain=geometry.chain if chain is None else chain)
+    wanted = dataclasses.replace(GEOMETRY, **changed).wanted
     store = CheckpointStore(run.checkpoints, save_limit=wanted.trainer.save_limit)
     with unsynced():
         return take_up_training(run, wanted, store, elsewhere=elsewhere)
-
-
-ANOTHER = [(stage, f"{digest} of another config") for stage, digest in GEOMETRY.chain]
 
 
 def checkpoint(run: RunDirectory, step: int) -> Path:
@@ -134,40 +129,6 @@ def test_a_metrics_file_that_is_cut_in_the_line_of_a_saved_step_loses_no_step(
     assert results(run) == results(other)
 
 
-def test_another_training_leaves_no_state_and_what_made_it_another_one_is_reported(run: RunDirectory) -> None:
-    train(run, 1, half=True, parts={"seed": "7"})
-    start = take_up(run, ANOTHER, parts={"seed": "8"})
-    assert start.step == 0
-    assert str(start) == "training starts again at step 1; what was trained up to step 3 is dropped: seed changed"
-    assert list(run.checkpoints.iterdir()) == []
-    assert run.metrics.read_text() == run.timings.read_text() == ""
-    assert not run.rollouts(1).exists() and not run.stage_manifest(EPOCHS[0]).exists()
-
-
-def test_the_epochs_before_another_one_stand(run: RunDirectory) -> None:
-    train(run, 2, half=True, parts={"rewards/count.py": "1", "seed": "7"})
-    start = take_up(run, [GEOMETRY.chain[0], *ANOTHER[1:]], parts={"rewards/count.py": "2", "seed": "7"})
-    assert names(start.epochs) == EPOCHS[:1]
-    assert str(start) == (
-        "training continues after step 2; what was trained up to step 5 is dropped: rewards/count.py changed"
-    )
-    assert intact(run) == [2]
-    assert [line["step"] for line in read(run.metrics)] == [1, 2]
-
-
-def test_a_process_that_is_killed_while_it_drops_another_training_leaves_nothing_of_it_to_continue(
-    run: RunDirectory, killed_before_each_call: Callable[..., int]
-) -> None:
-    train(run, 1, half=True)
-    prepare = back_to_now(run)
-
-    def check() -> None:
-        assert take_up(run, ANOTHER).step == 0
-        assert intact(run) == [] and read(run.metrics) == []
-
-    assert killed_before_each_call(prepare, lambda: take_up(run, ANOTHER), check) > 5
-
-
 def test_a_process_that_is_killed_while_it_goes_back_for_a_record_makes_it_again(
     run: RunDirectory, other: RunDirectory, killed_before_each_call: Callable[..., int]
 ) -> None:
@@ -251,11 +212,11 @@ def test_a_process_that_is_killed_while_it_takes_over_loses_neither_its_own_epoc
 
     def check() -> None:
         shutil.rmtree(other.root)
-        start = take_up(run)
+        start = take_up(run, steps_per_epoch=1)
         found.add((len(start.epochs), start.step))
         assert max(intact(run)) == start.step
 
-    assert killed_before_each_call(prepare, lambda: take_up(run), check, every=4) > 10
+    assert killed_before_each_call(prepare, lambda: take_up(run, steps_per_epoch=1), check, every=4) > 10
     assert found == {(1, 1), (2, 2)}
 
 
