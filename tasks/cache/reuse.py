@@ -190,6 +190,8 @@ def place_files(source: Path, root: Path) -> None:
 
 def set_aside(run: RunDirectory, stage: str) -> None:
     """Remove a stage that is made again. Where it is whole, it is moved to `RunDirectory.earlier` with its manifest."""
+    if stage == "merge":
+        set_aside(run, "model-card")  # whose file lies in the folder of the merged model
     manifest = read_manifest(run, stage)
     if manifest is not None and altered_output(run.root, manifest.outputs) is None:
         place = RunDirectory(run.earlier / manifest.digest[:12])

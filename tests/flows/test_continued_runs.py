@@ -84,6 +84,8 @@ def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results
     assert short is not None and is_whole(run)
     earlier = RunDirectory(run.earlier / short.digest[:12])
     assert read_manifest(earlier, "report") == short and altered_output(earlier.root, short.outputs) is None
+    kept = {manifest.stage for place in run.earlier.iterdir() for manifest in read_manifests(RunDirectory(place))}
+    assert kept == {"evaluate-trained", "merge", "model-card", "report"}
     changes = [event["changes"] for event in read(run.events) if event["kind"] == "config-changed"]
     assert changes == [{"trainer.max_steps": [2, 4], "trainer.save_freq": [2, 3]}]
 

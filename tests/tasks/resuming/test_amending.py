@@ -1,0 +1,150 @@
+"""A training goes on with another recipe, in its own run or in a fork, and a process that is killed on the way costs
+nothing."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rl_core.config.loading import ConfigError, dump_config, load_config
+from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import Amendments, read_amendments
+from tasks.cache.named_files import NamedFiles
+from tasks.cache.stages import ConfigStages
+from tasks.resuming.amending import StagesOf, stages_taken_up
+from tasks.resuming.training_start import another_training, finished_epochs
+from tests.tasks.continued import End, Geometry, attempt, intact, unsynced
+
+SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
+OTHER = "actor.optim.lr=0.5"
+GEOMETRY = Geometry(steps_per_epoch=2, epochs=3, save_freq=1, save_limit=9)
+Killed = Callable[..., int]
+
+
+def stages_of(*overrides: str) -> StagesOf:
+    config = load_config(SMALL, overrides)
+    return partial(ConfigStages.of, config, NamedFiles(lambda source: "rows", paths_from=[str(SMALL.parents[3])]))
+
+
+def geometry(stages: ConfigStages, **changed: int) -> Geometry:
+    digests = {number: digest for number, (_, digest) in enumerate(stages.epochs(3), start=1)}
+    return dataclasses.replace(GEOMETRY, digests=digests, **changed)
+
+
+def taken_up(run: RunDirectory, stages: StagesOf, *, keeps_training: bool = False) -> ConfigStages:
+    with unsynced():
+        return stages_taken_up(run, stages, keeps_training=keeps_training)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Three of six steps are trained and saved, a fourth is recorded."""
+    made = RunDirectory(tmp_path / "runs" / "mine")
+    stages = stages_of()(())
+    attempt(made, geometry(stages), End(step=4, kind="recorded"))
+    made.config.write_text(dump_config(stages.config))
+    assert intact(made) == [1, 2, 3]
+    return made
+
+
+def test_another_recipe_is_refused_unless_the_training_is_to_be_kept(run: RunDirectory) -> None:
+    before = run.metrics.read_bytes()
+    with pytest.raises(ConfigError, match=r"begun with another recipe .* --keep-training"):
+        taken_up(run, stages_of(OTHER))
+    assert run.metrics.read_bytes() == before and not read_amendments(run)
+
+
+def test_a_training_that_is_kept_goes_on_and_what_came_before_stands(run: RunDirectory) -> None:
+    before = [line for line in read(run.metrics) if line["step"] <= 3]
+    stages = taken_up(run, stages_of(OTHER), keeps_training=True)
+    (amendment,) = stages.amendments
+    assert (amendment.step, list(amendment.kept)) == (3, ["train-epoch-001"])
+    assert not run.rollouts(4).exists(), "it was sampled and scored with the former recipe"
+    done = attempt(run, geometry(stages))
+    assert (done.start.step, done.ended) == (3, True)
+    assert [line for line in read(run.metrics) if line["step"] <= 3] == before
+    assert len(finished_epochs(run, geometry(stages).wanted)) == 3
+    assert taken_up(run, stages_of(OTHER)).digests == stages.digests, "a later start finds it so"
+    assert stages.digests["training"] != stages_of(OTHER)(()).digests["training"], "and no other run takes it over"
+
+
+def test_a_process_that_is_killed_while_it_takes_up_another_recipe_costs_nothing(
+    run: RunDirectory, killed_before_each_call: Killed
+) -> None:
+    copy = run.root.with_name("before")
+    shutil.copytree(run.root, copy)
+
+    def prepare() -> None:
+        shutil.rmtree(run.root)
+        shutil.copytree(copy, run.root)
+
+    def check() -> None:
+        stages = taken_up(run, stages_of(OTHER), keeps_training=True)
+        assert not another_training(run, stages) and intact(run) == [1, 2, 3]
+        assert [amendment.step for amendment in stages.amendments] in ([3], [3, 3])
+        assert [line["step"] for line in read(run.metrics)] == [1, 2, 3]
+
+    take_up = partial(taken_up, run, stages_of(OTHER), keeps_training=True)
+    assert killed_before_each_call(prepare, take_up, check) > 3
+
+
+def forked(*overrides: str, step: int = 2) -> StagesOf:
+    return stages_of(f"forked_from={{run: mine, step: {step}}}", *overrides)
+
+
+def test_a_process_that_is_killed_while_it_forks_a_run_costs_neither_of_them_anything(
+    run: RunDirectory, killed_before_each_call: Killed
+) -> None:
+    fork, before = RunDirectory(run.root.with_name("fork")), run.metrics.read_bytes()
+
+    def prepare() -> None:
+        shutil.rmtree(fork.root, ignore_errors=True)
+        fork.root.mkdir()
+
+    def check() -> None:
+        stages = taken_up(fork, forked(OTHER))
+        assert [(each.forked_from, each.step) for each in stages.amendments] == [("mine", 2)]
+        assert intact(fork) == [2] and [line["step"] for line in read(fork.metrics)] == [1, 2]
+        assert fork.rollouts(2).read_bytes() == run.rollouts(2).read_bytes() and not fork.rollouts(3).exists()
+        assert (run.metrics.read_bytes(), intact(run)) == (before, [1, 2, 3])
+
+    assert killed_before_each_call(prepare, lambda: taken_up(fork, forked(OTHER)), check, every=2) > 5
+    assert attempt(fork, geometry(taken_up(fork, forked(OTHER)))).ended
+    assert read(fork.metrics)[:2] == read(run.metrics)[:2]
+
+
+def test_a_fork_of_a_fork_has_the_history_of_both(run: RunDirectory) -> None:
+    first = RunDirectory(run.root.with_name("first"))
+    first.root.mkdir()
+    stages = taken_up(first, forked(OTHER))
+    first.config.write_text(dump_config(stages.config))
+    attempt(first, geometry(stages))
+    second = RunDirectory(run.root.with_name("second"))
+    second.root.mkdir()
+    history: Amendments = taken_up(second, stages_of("forked_from={run: first, step: 5}", "seed=8")).amendments
+    assert [(each.forked_from, each.step, list(each.what)) for each in history] == [
+        ("mine", 2, ["actor.optim.lr"]),
+        ("first", 5, ["actor.optim.lr", "seed"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "step", "why"),
+    [
+        ([], 5, r"no checkpoint of step 5; it has 1, 2, 3"),
+        (["model.lora={rank: 4}"], 2, "model.source and model.lora stay as they are"),
+        (["model.source.num_layers=3"], 2, "model.source and model.lora stay as they are"),
+        (["critic={cliprange_value: 0.2}"], 2, "a critic exactly if"),
+    ],
+)
+def test_a_fork_that_does_not_fit_its_checkpoint_is_refused(
+    run: RunDirectory, overrides: list[str], step: int, why: str
+) -> None:
+    fork = RunDirectory(run.root.with_name("fork"))
+    fork.root.mkdir()
+    with pytest.raises(ConfigError, match=why):
+        taken_up(fork, forked(*overrides, step=step))
