@@ -16,6 +16,23 @@ def remember(run: RunDirectory, flow_run_id: str, *, end: str | None = None, cau
     atomic_write_json(run.root / _FILE, {"flow_run": flow_run_id, "end": end, "cause": cause})
 
 
+def how_it_ended(run: RunDirectory) -> str:
+    """How the last flow run that wrote this run ended, in words."""
+    try:
+        note = noted(run)
+    except ValueError as damaged:
+        return f"{damaged}"
+    match note.get("end"):
+        case None:
+            return "its process was killed" if note else "the run is new here"
+        case "failed":
+            return f"it failed: {note['cause']}"
+        case "completed":
+            return "it was completed, and called again"
+        case end:
+            return f"it was {end}"
+
+
 def noted(run: RunDirectory) -> dict[str, Any]:
     """Read the note: `flow_run`, `end` and `cause`; empty when no flow run ever wrote this run. Raises ValueError where
     the note is damaged."""

@@ -29,7 +29,7 @@ class RunContext:
     """A run that is being worked on. `software` maps each kind of stage to the software that makes it here, `manifests`
     each finished stage to its manifest, in order. Without `reuse`, no finished stage of another run is taken over.
     `trained_by` is the software that made the training so far; it is empty before the training. `reported_changes` are
-    changes of the software that were already reported."""
+    changes of the software that were already reported. `continues_because` says how the attempt before ended."""
 
     stages: ConfigStages
     run: RunDirectory
@@ -42,6 +42,7 @@ class RunContext:
     manifests: dict[str, StageManifest] = field(default_factory=dict)
     trained_by: Software = field(default_factory=dict)
     reported_changes: set[str] = field(default_factory=set)
+    continues_because: str = ""
     _owned: ExitStack = field(default_factory=ExitStack)
     _session: "Session | None" = None
 

@@ -24,6 +24,7 @@ from rl_core.stop import Interrupted
 from tasks.cache.manifests import StageManifest, finite
 from tasks.cache.stages import epoch_stage
 from tasks.context import RunContext, current_context, named
+from tasks.losses import losses_told, lost_with
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
 from tasks.results.worker_rows import devices_words, worker_rows
@@ -126,12 +127,16 @@ def _plan(context: RunContext) -> BatchPlan:
 
 
 def is_tried_again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """What Prefect asks after a failure if a retry is left. A terminal shows warnings of the project, and none of
-    Prefect's messages."""
-    if not is_worth_retrying(state.data):
+    """What Prefect asks after a failure if a retry is left. A terminal shows messages of this module, and none of
+    Prefect's."""
+    error = state.data
+    if not is_worth_retrying(error):
         return False
-    what = type(state.data).__name__
-    logger.warning("training is tried again from its last checkpoint, after this (%s): %s", what, state.data)
+    again = "training is tried again from its last checkpoint"
+    if isinstance(error, BaseException) and lost_with(error) is not None:  # of which a warning has told
+        logger.info("%s", again)
+    else:
+        logger.warning("%s, after this (%s): %s", again, type(error).__name__, error)
     return True
 
 
@@ -157,7 +162,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
             return recognised(context, finished, show=_show)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
-        with _closed_on_failure(context):
+        with _closed_on_failure(context), losses_told(context, stage):
             note_new_workers(context)
         wanted = _wanted_training(context).epoch(epoch, made_by=context.trained_by)
         mark_started(context.run, wanted)
@@ -178,14 +183,16 @@ def _train(context: RunContext, epoch: int) -> "EpochResult":
             refresh()
             context.storage.copy_checkpoints()
 
-        return context.session.train_epoch(epoch, after_step=after_step)
+        with losses_told(context, epoch_stage(epoch)):
+            return context.session.train_epoch(epoch, because=context.continues_because, after_step=after_step)
 
 
 @contextmanager
 def _closed_on_failure(context: RunContext) -> Iterator[None]:
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        context.continues_because = f"{error}" or type(error).__name__
         context.close_session()
         raise
 

@@ -28,6 +28,9 @@ SOON: Final = 60.0
 """Seconds within which a lost worker is noticed on a machine that is busy with other tests, long before the limit on
 hangs. How soon it is on an idle one is in benchmarks/results/cluster_chaos.json."""
 
+_LAST_WORKER_PORT = 19_999
+"""Of the ports that Ray gives to workers, none of which may be the head's."""
+
 _WORKER = "ray::RankActor"
 
 _START = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
@@ -118,7 +121,7 @@ class Machines:
         self._of_machines = {**self.environment, **environment}
         self._cpus = cpus
         self._started: list[Machine] = []
-        port = free_port()
+        port = next(port for port in iter(free_port, None) if port > _LAST_WORKER_PORT)
         self.address = f"127.0.0.1:{port}"
         head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}/ray"]
         self.head = self._start(head)

@@ -28,6 +28,7 @@ from rl_core.records.metrics_log import RunLogs, readable_steps
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from rl_core.stop import Interrupted, stopped_by_signals
+from tasks.attempts import how_it_ended
 from tasks.cache.kept_files import keep_files, started_config
 from tasks.cache.software import software_of_stages
 from tasks.cache.stages import ConfigStages
@@ -114,6 +115,7 @@ def _open(
     stack.enter_context(stopped_by_signals(watcher.stop))
     for folder in (run.root, *(path for path in run.root.iterdir() if path.is_dir())):
         sweep_temporaries(folder)  # a killed process leaves them; while the lock is held, no other process writes any
+    before = how_it_ended(run)
     mark_abandoned(run, current=flow_run_id)
     stack.enter_context(remembered(run, flow_run_id))
     logs = RunLogs(run)
@@ -145,6 +147,7 @@ def _open(
         stop=watcher.stop,
         tracking=tracking,
         storage=storage,
+        continues_because=before,
     )
     stack.enter_context(tracking.pipeline_running(flow_run_id))
     show_links(context, resume=resume_command(run))

@@ -112,10 +112,13 @@ class Session:
             self.workers.export(folder)
         return metrics
 
-    def train_epoch(self, epoch: int, *, after_step: Callable[[], None] = lambda: None) -> EpochResult:
-        """From the last complete checkpoint on, as `TrainingLoop.train_epoch`."""
+    def train_epoch(
+        self, epoch: int, *, because: str = "", after_step: Callable[[], None] = lambda: None
+    ) -> EpochResult:
+        """From the last complete checkpoint on, as `TrainingLoop.train_epoch`; `because` says how the attempt before
+        ended."""
         if self._loop is None:
-            self._loop = self._open_loop()
+            self._loop = self._open_loop(because)
         return self._loop.train_epoch(epoch, after_step=after_step)
 
     def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
@@ -178,7 +181,7 @@ class Session:
         self._loop = None
         self.workers.load("saved policy", checkpoint.folder)
 
-    def _open_loop(self) -> TrainingLoop:
+    def _open_loop(self, because: str) -> TrainingLoop:
         if self.config.algorithm.kl is not None:
             self.workers.load("reference", self.base_model)
         validator = Validator(
@@ -197,7 +200,7 @@ class Session:
             progress=self._progress,
             stop=self._stop,
         )
-        return TrainingLoop(self.config, parts, base_model=self.base_model)
+        return TrainingLoop(self.config, parts, base_model=self.base_model, because=because)
 
     def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
         """Weighted sources and the curriculum apply to RL alone; a cold start uses each row equally often."""

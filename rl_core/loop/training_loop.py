@@ -63,9 +63,10 @@ class LoopParts:
 
 
 class TrainingLoop:
-    """Runs the training steps of a run, from its last complete checkpoint on."""
+    """Runs the training steps of a run, from its last complete checkpoint on. `because` says how the attempt before
+    ended."""
 
-    def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path) -> None:
+    def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path, because: str = "") -> None:
         self._config = config
         self._parts = parts
         self._steps_per_epoch = steps_per_epoch(config, parts.loader.num_rows)
@@ -76,7 +77,7 @@ class TrainingLoop:
         )
         self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.logs.log_event)
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
-        self._step = self._resume(base_model)
+        self._step = self._resume(base_model, because)
         self._target = Target(config.trainer.stop_at, parts.recorder.recorded_metrics())
         self._is_saved = True  # or there is nothing to save
         self._timer = StepTimer(self._step)
@@ -113,7 +114,7 @@ class TrainingLoop:
             reached_target=reached is not None,
         )
 
-    def _resume(self, base_model: Path) -> int:
+    def _resume(self, base_model: Path, because: str) -> int:
         if self._config.critic is not None:
             self._parts.workers.load("critic", base_model)
         checkpoint = self._parts.store.latest()
@@ -134,7 +135,7 @@ class TrainingLoop:
         sampled_next = step + 1 + self._config.rollout.staleness
         logs = self._parts.recorder.logs
         logs.rewind(step, keep_until=sampled_next if checkpoint.info.model_only else math.inf)
-        logs.log_event("resumed", step=step)
+        logs.log_event("resumed", step=step, cause=because)
         self._parts.store.prune(step)
         logger.info("resumed after step %d", step)
         return step

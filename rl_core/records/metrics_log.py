@@ -22,6 +22,10 @@ SETTINGS_EVENT: Final = "settings"
 """The kind of the event that tells what `auto` became: `chosen` and `why`, in `changed` what was different before, and
 the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
 
+LOST_EVENT: Final = "workers-lost"
+"""The kind of the event that workers or a machine were lost: their names (`workers`, `machines`), `cause`, `stage`, the
+`step` that was under way, how many finished `steps` are done again, and how many `seconds` were spent in vain."""
+
 NO_SIGNAL_EVENT: Final = "no-signal"
 """The kind of the event that a run has taught nothing for several steps: `step`, `steps` (how many in a row), `why`."""
 

@@ -13,7 +13,7 @@ from rl_core.progress import TALLY, Tally
 from rl_core.workers.dealing import the_same
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, Taken, WorkerCall
-from rl_core.workers.protocol import WorkerDied
+from rl_core.workers.protocol import LostWorkers, WorkerDied
 from rl_core.workers.worker_watch import WorkerWatch
 
 _LOOK_SECONDS: Final = 1.0
@@ -76,6 +76,7 @@ class ActorGroup:
         self._tallies = [Tally() for _ in actors]
         self.is_broken = False
         self._problem = ""
+        self._lost: LostWorkers | None = None
         self._partner: ActorGroup | None = None
 
     def __len__(self) -> int:
@@ -90,9 +91,9 @@ class ActorGroup:
         asked = [actor.process.remote() for actor in self._actors]
         waiting = ray.wait(asked, num_returns=len(asked), timeout=self._seconds_to_start)[1]
         if waiting:
-            late = self._names(asked.index(ref) for ref in waiting)
+            late = [asked.index(ref) for ref in waiting]
             limit = _start_limit(f"{self._start_seconds:g} s")
-            self._end(f"the process of {late} did not start within {limit}", TookTooLong)
+            self._end_late(f"the process of {self._names(late)} did not start within {limit}", late)
         self._watch.processes = [self._got(ref, rank, _START) for rank, ref in enumerate(asked)]
 
     @property
@@ -159,24 +160,26 @@ class ActorGroup:
         or none has made progress for too long, or after `seconds`."""
         if self.is_broken:
             why = f" ({self._problem})" if self._problem else ""
-            raise WorkerDied(f"the workers of this run have been ended{why}: open new ones")
+            raise WorkerDied(f"the workers of this run have been ended{why}: open new ones", self._lost)
         deadline = None if seconds is None else time.monotonic() + seconds
         self._watch.begin()
         try:
             while not (found := ray.wait([*pending], num_returns=1, timeout=_LOOK_SECONDS)[0]):
                 if death := self._watch.look(method):
-                    self._end(death)
+                    self._end(death.message, death.lost)
                 if deadline is None and self._watch.hangs:
                     doing = self._watch.stacks(pending.values())
-                    self._end(
+                    self._end_late(
                         f"no {self._member} has made any progress in {method} for {self._watch.hang_seconds:g} s "
-                        f"(cluster.hang_timeout_seconds); those that it waits for are doing this:\n{doing}",
-                        TookTooLong,
+                        f"(cluster.hang_timeout_seconds)",
+                        pending.values(),
+                        doing=f"those that it waits for are doing this:\n{doing}",
                     )
                 if deadline is not None and time.monotonic() > deadline:
                     late, doing = self._names(pending.values()), self._watch.stacks(pending.values())
                     limit = self._limit_of_open if method == _START else f"{seconds:g} s"
-                    self._end(f"{late} did not end {method} within {limit}; what is being done:\n{doing}", TookTooLong)
+                    why = f"{late} did not end {method} within {limit}"
+                    self._end_late(why, pending.values(), doing=f"what is being done:\n{doing}")
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
             raise
@@ -250,17 +253,18 @@ class ActorGroup:
         found: list[Any] = ray.wait([*pending], num_returns=1, timeout=limit)[0]
         if not found:
             if death := self._watch.on_lost_machine(pending.values(), method):
-                self._end(death)
+                self._end(death.message, death.lost)
             doing = self._watch.stacks(pending.values())
-            self._end(
-                f"{method} has not ended after {limit:g} s{key}; those that it waits for are doing this:\n{doing}",
-                TookTooLong,
+            self._end_late(
+                f"{method} has not ended after {limit:g} s{key}",
+                pending.values(),
+                doing=f"those that it waits for are doing this:\n{doing}",
             )
         return found
 
     def _note_ended(self, failed: Mapping[int, BaseException]) -> None:
         names, error = self._names(failed), next(iter(failed.values()))
-        self._problem = f"{names} raised {type(error).__name__}: {error}"
+        self._problem, self._lost = f"{names} raised {type(error).__name__}: {error}", None
         error.add_note(f"{names} raised this; the others waited for what it did not do, and have been ended")
 
     @staticmethod
@@ -275,19 +279,31 @@ class ActorGroup:
         except RayTaskError:
             raise  # a mistake in the actor's own program
         except RayError as error:
-            self._end(self._watch.death(rank, error, method), error=error)
+            death = self._watch.death(rank, error, method)
+            self._end(death.message, death.lost, error=error)
+
+    def _end_late(self, problem: str, ranks: Iterable[int], *, doing: str = "") -> NoReturn:
+        """End all ranks because these took too long."""
+        self._end("; ".join(filter(None, (problem, doing))), self._watch.lost(ranks, problem), TookTooLong)
 
     def _end(
-        self, problem: str, kind: type[WorkerDied] = WorkerDied, *, error: BaseException | None = None
+        self,
+        problem: str,
+        lost: LostWorkers,
+        kind: type[WorkerDied] = WorkerDied,
+        *,
+        error: BaseException | None = None,
     ) -> NoReturn:
         """End all ranks, which would wait for the lost one for ever. Of several problems the first one is reported."""
-        self._problem = self._problem or problem
+        if self._lost is None:
+            self._problem, self._lost = problem, lost
         self.kill()
         if self._partner is not None:
-            self._partner._problem = self._partner._problem or self._problem
+            if self._partner._lost is None:
+                self._partner._problem, self._partner._lost = self._problem, self._lost
             self._partner.kill()
         others = " The other workers have been ended." if len(self) > 1 else ""
-        raise kind(f"{self._problem}.{others}") from error
+        raise kind(f"{self._problem}.{others}", self._lost) from error
 
     def kill(self) -> None:
         """End the processes of all ranks at once."""
@@ -298,7 +314,8 @@ class ActorGroup:
     def _packed(self, message: object) -> bytes:
         """The message. Raises WorkerDied if the cluster is gone, to which a call might never return."""
         if self._local is not None and self._local.has_ended():
-            self._end("Ray on this machine has ended since the last call")
+            cause = "Ray on this machine has ended since the last call"
+            self._end(cause, self._watch.lost(range(len(self)), cause))
         packed = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self.sent_bytes += len(packed)
         return packed

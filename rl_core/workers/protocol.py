@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -107,8 +108,28 @@ class WorkerGroup(Generates, Trains, KeepsState, Protocol):
         """End generators, processes and process groups."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LostWorkers:
+    """Workers that were lost together.
+
+    Attributes:
+        names: What they are called in messages, in one text.
+        machines: The names of their machines; empty where they were lost before that was known.
+        cause: Why, without a full stop.
+    """
+
+    names: str
+    machines: Sequence[str]
+    cause: str
+
+
 class WorkerDied(RuntimeError):
-    """The process of a worker has ended, or was ended because it hung. New workers can be opened."""
+    """The process of a worker has ended, or was ended because it hung. New workers can be opened. Every error that
+    follows from one loss has the same `lost`."""
+
+    def __init__(self, message: str, lost: LostWorkers | None = None) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 @contextmanager

@@ -53,8 +53,9 @@ class RayCluster:
         self._room: PlacementGroup | None = None
         self._is_joined = False
         logging.getLogger("ray").setLevel(logging.ERROR)
-        # Ray would print a paragraph on the terminal when a worker dies, beside the run's own error.
-        ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died or was killed")
+        # Ray would print on the terminal what it says of a lost worker, and of a lost machine the last lines of its
+        # log, beside what the run itself says.
+        ray_logging.stdout_deduplicator.skip_re = re.compile("")
         try:
             if config.address == "local":
                 self.local = LocalRay(config)

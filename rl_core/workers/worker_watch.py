@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import ray
@@ -12,6 +13,7 @@ from rl_core.progress import Tally
 from rl_core.workers.cluster_machines import is_lost
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.messages import Process, Pulse
+from rl_core.workers.protocol import LostWorkers
 
 _STACKS_SECONDS: Final = 10.0
 
@@ -19,7 +21,9 @@ _CAUSE_SECONDS: Final = 5.0
 """How long Ray has to find out why a worker does not answer; it knows of an ended process at once, of a machine
 late."""
 
-_LOST: Final = "its machine is gone, or Ray on it has ended: it takes no connections any more"
+_GONE: Final = "its machine is gone"
+
+_LOST: Final = f"{_GONE}, or Ray on it has ended: it takes no connections any more"
 
 _MEMORY: Final = (
     "Ray's memory monitor ended it, because its machine had less free memory than it leaves alone: more than "
@@ -34,6 +38,14 @@ _SILENT: Final = (
     "its process ended without a word, as by a signal: SIGKILL, which the kernel sends when a machine or a container "
     "runs out of memory (`dmesg` names the process), or a crash inside a library"
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Death:
+    """How a rank has died: a message with its last words, and what was lost with it."""
+
+    message: str
+    lost: LostWorkers
 
 
 class WorkerWatch:
@@ -69,18 +81,30 @@ class WorkerWatch:
         place = f" (process {self.processes[rank].pid} on {self.processes[rank].host})" if self.processes else ""
         return f"{self._member} {rank} of {len(self._actors)}{place}"
 
-    def death(self, rank: int, error: RayError, method: str) -> str:
-        """Which rank has died in `method`, of what, and its last words if there are any."""
+    def lost(self, ranks: Iterable[int], cause: str) -> LostWorkers:
+        """These ranks, lost together."""
+        chosen = sorted({*ranks})
+        machines = sorted({self.processes[rank].host for rank in chosen}) if self.processes else []
+        return LostWorkers(names=", ".join(map(self.name, chosen)), machines=machines, cause=cause)
+
+    def death(self, rank: int, error: RayError, method: str) -> Death:
+        """How a rank has died in `method`."""
         return self._ended(rank, method, self._cause(rank, error))
 
-    def _ended(self, rank: int, method: str, cause: str) -> str:
+    def _ended(self, rank: int, method: str, cause: str) -> Death:
         words = self._local.last_words(self.processes[rank].pid) if self._local and self.processes else ""
         last = f"; its last words were:\n{words}\n" if words else ""
-        return f"{self.name(rank)} ended during {method}: {cause}{last}"
+        message = f"{self.name(rank)} ended during {method}: {cause}{last}"
+        return Death(message=message, lost=self.lost(self._beside(rank) if cause.startswith(_GONE) else [rank], cause))
 
-    def look(self, method: str) -> str | None:
-        """Take the signs of life that came, and ask for the next ones. Returns which rank has died in `method`, and of
-        what; None if all live. Ray may take half a minute to know of a machine that is gone, so the machine of a rank
+    def _beside(self, rank: int) -> list[int]:
+        """The ranks on the machine of a rank."""
+        node = self.processes[rank].node_id
+        return [other for other, process in enumerate(self.processes) if process.node_id == node]
+
+    def look(self, method: str) -> Death | None:
+        """Take the signs of life that came, and ask for the next ones. Returns how a rank has died in `method`; None if
+        all live. Ray may take half a minute to know of a machine that is gone, so the machine of a rank
         that has been silent since the last look is looked for here."""
         asked_before = {*self._asked}
         for rank, actor in enumerate(self._actors):
@@ -95,8 +119,8 @@ class WorkerWatch:
                     return self.death(rank, error, method)
         return self.on_lost_machine(asked_before.intersection(self._asked), method)
 
-    def on_lost_machine(self, ranks: Iterable[int], method: str) -> str | None:
-        """Which of these ranks has died in `method` with its machine; None if none of their machines is gone."""
+    def on_lost_machine(self, ranks: Iterable[int], method: str) -> Death | None:
+        """How one of these ranks has died in `method` with its machine; None if none of their machines is gone."""
         return next((self._ended(rank, method, _LOST) for rank in ranks if self._is_lost(rank)), None)
 
     @property
@@ -159,7 +183,7 @@ def cause_of_death(error: RayError) -> str:
     if "low on memory" in text or "memory usage threshold" in text:
         return f"{_MEMORY} ({_memory_facts(text)})"
     if "node has died" in text or "node died" in text or "unexpected node" in text:
-        return f"its machine is gone ({text[-400:]})"
+        return f"{_GONE} ({text[-400:]})"
     if code := re.search(r"exit code (-?\d+)|Exit code: (-?\d+)", text):
         return f"its process ended with exit code {code[1] or code[2]}"
     return _SILENT if "End of file" in text else text

@@ -13,7 +13,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest
 from tasks.results.report_page import image_uri, markdown_table
-from tasks.results.run_facts import StepAnswers, silent_steps, validated_steps, validation_history
+from tasks.results.run_facts import StepAnswers, losses_in_words, silent_steps, validated_steps, validation_history
 from tasks.results.worker_rows import worker_rows
 
 _STEPS = 30
@@ -64,7 +64,8 @@ def steps_page(run: RunDirectory) -> str:
         ]
         for record in reversed(records)
     ]
-    doubts = "".join(f"**{sentence}**\n\n" for sentence in silent_steps(run))
+    news = filter(None, [*silent_steps(run), losses_in_words(run)])
+    doubts = "".join(f"**{sentence}**\n\n" for sentence in news)
     return f"# Steps\n\n{doubts}{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
 
 

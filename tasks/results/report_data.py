@@ -27,7 +27,7 @@ from tasks.results.report_page import (
     TimeShare,
     image_uri,
 )
-from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput, validation_history
+from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, losses_in_words, throughput, validation_history
 from tasks.results.worker_rows import timeline, worker_rows
 
 Records = Sequence[Mapping[str, Any]]
@@ -62,6 +62,7 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         ],
         phases=_step_phases(facts.timings),
         memory=_phase_memory(facts),
+        losses=losses_in_words(facts.run),
         workers=worker_rows(facts.timings),
         timeline=timeline(facts.timings),
         gallery=gallery_items(facts),

@@ -87,6 +87,7 @@ class ReportPage:
     stages: Sequence[TimeShare]
     phases: Sequence[TimeShare]
     memory: Sequence[PhaseMemory]
+    losses: str
     workers: Sequence[WorkerRow]
     timeline: Timeline | None
     gallery: Sequence[GalleryItem]

@@ -11,9 +11,10 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, Shares, compare_items
 from rl_core.evaluation.items import EvaluationItem, Mode, read_items
 from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, item_shares, read_evaluation, read_results
-from rl_core.records.metrics_log import NO_SIGNAL_EVENT, read, step_files
+from rl_core.records.metrics_log import LOST_EVENT, NO_SIGNAL_EVENT, read, step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
+from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest, read_manifest, read_manifests
 from tasks.cache.software import PACKAGE, code_version, versions_of
 
@@ -121,6 +122,18 @@ def silent_steps(run: RunDirectory) -> list[str]:
     for event in events:
         first.setdefault(event["why"], event["step"] - event["steps"] + 1)
     return [f"From step {step} on nothing was learned: {why}." for why, step in first.items()]
+
+
+def losses_in_words(run: RunDirectory) -> str:
+    """How often workers or a machine of a run were lost, and what it cost; empty for a run that lost none."""
+    events = [event for event in read(run.events) if event["kind"] == LOST_EVENT]
+    if not events:
+        return ""
+    machines = sorted({machine for event in events for machine in event["machines"]})
+    steps, seconds = sum(event["steps"] for event in events), sum(event["seconds"] for event in events)
+    times = "once" if len(events) == 1 else f"{len(events)} times"
+    where = f" on {', '.join(machines)}" if machines else ""
+    return f"Workers were lost {times}{where}: {steps} finished step(s) and {duration(seconds)} of work."
 
 
 def stage_order(stage: str) -> tuple[int, str]:

@@ -1,7 +1,9 @@
 """Several workers train one model from the command line. One that dies or hangs costs a retry, and no number."""
 
 import json
+import re
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -61,8 +63,20 @@ def test_workers_that_die_or_stop_are_replaced_and_the_results_are_those_of_an_u
     for home in homes:
         home.mkdir()
     unbroken, killed = (run_to_its_end(home, kills_a_worker=home.name == "killed") for home in homes)
+    events = [event for event in read(killed.events) if event["kind"] in ("workers-lost", "resumed")]
+    lost, resumed, *_ = events
+    assert re.match(r"worker \d of 2 \(process", lost["workers"]) and lost["machines"] == [socket.gethostname()]
+    assert lost["cause"].startswith("its process ended without a word")
+    assert (lost["stage"], lost["step"] >= 2, lost["steps"] <= 1) == ("train-epoch-001", True, True)
+    assert resumed["kind"] == "resumed" and lost["workers"] in resumed["cause"]
+    losses = [event for event in events if event["kind"] == "workers-lost"]
+    assert "cluster.hang_timeout_seconds" in losses[1]["cause"]
+    output = " ".join((homes[1] / "output.txt").read_text().split())
+    assert output.count("of work were lost") == len(losses) == 2, "one warning for each on the terminal"
+    assert "training is tried again from its last checkpoint" in output
+    assert "Workers were lost 2 times on" in killed.report.read_text()
     log = (killed.root / "run.log").read_text()
-    assert "worker 1 of 2 (process" in log, "the log names the one that died"
+    assert f"{lost['workers']} ended during" in log, "the log names the one that died"
     # In whichever call it was stopped:
     assert "(cluster.hang_timeout_seconds); those that it waits for are doing this" in log
     assert "it does not answer" in log

@@ -141,6 +141,8 @@ def test_retries_after_a_failure_in_epoch_3_and_a_stop_in_the_evaluation_make_th
     assert "prepare: finished in" not in second and "train-epoch-002: finished in" not in second
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert [record["step"] for record in read(run.timings)] == [1, 2, 3]
+    (resumed,) = [event for event in read(run.events) if event["kind"] == "resumed"]
+    assert resumed["step"] == 2 and "it failed: " in resumed["cause"] and "judge does not answer" in resumed["cause"]
 
     state = retried(stopped)
 

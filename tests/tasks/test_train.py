@@ -16,7 +16,7 @@ from rl_core.stop import Interrupted
 from rl_core.training.agreement import AgreementError
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.training.probing import ProbeMismatch
-from rl_core.workers.protocol import WorkerDied
+from rl_core.workers.protocol import LostWorkers, WorkerDied
 from tasks.cache.manifests import StageManifest, finite, read_manifest, write_manifest
 from tasks.train import RETRIES, is_tried_again, is_worth_retrying, train_epoch
 
@@ -63,10 +63,16 @@ def test_the_task_retries_by_that_rule_and_says_why(caplog: pytest.LogCaptureFix
     assert train_epoch.retry_condition_fn is is_tried_again
     assert not is_tried_again(train_epoch, None, Failed(data=ValueError("the config")))
     assert not caplog.messages
-    assert is_tried_again(train_epoch, None, Failed(data=WorkerDied("worker 0 ended during update.")))
+    assert is_tried_again(train_epoch, None, Failed(data=RuntimeError("CUDA error")))
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "tried again" in record.message and "worker 0 ended during update" in record.message
+    assert "tried again" in record.message and "CUDA error" in record.message
+
+
+def test_a_retry_after_a_loss_is_no_second_warning(caplog: pytest.LogCaptureFixture) -> None:
+    lost = LostWorkers(names="worker 0 of 2", machines=["a"], cause="SIGKILL")
+    assert is_tried_again(train_epoch, None, Failed(data=WorkerDied("worker 0 of 2 ended.", lost)))
+    assert not caplog.records, "on the level of warnings"
 
 
 def test_a_step_that_was_skipped_for_its_gradient_does_not_keep_an_epoch_from_its_manifest(tmp_path: Path) -> None:

@@ -89,8 +89,14 @@ def test_reading_the_weights_has_a_time_of_its_own(cluster):
 def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(cluster, kind, method):
     """Although the error comes first, as of a connection that is closed."""
     group = opened("bereft", "dying")
-    with pytest.raises(WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"):
+    with pytest.raises(
+        WorkerDied, match=rf"^{SECOND} ended during {method}: its process ended without a word"
+    ) as error:
         getattr(group, kind)(method, None)
+    lost = error.value.lost
+    assert re.fullmatch(SECOND, lost.names)
+    assert lost.machines == [group.processes[1].host]
+    assert lost.cause.startswith("its process ended without a word")
     assert_ended(group)
 
 
@@ -126,4 +132,6 @@ def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(cluste
     assert "cluster.hang_timeout_seconds" in message
     assert re.search(rf"{SECOND}:\n(.*\n)*.*{doing}", message)
     assert "worker 0" not in message, "it had done its part"
+    assert re.fullmatch(SECOND, error.value.lost.names)
+    assert error.value.lost.cause.endswith("(cluster.hang_timeout_seconds)"), "without what its threads do"
     assert_ended(group)

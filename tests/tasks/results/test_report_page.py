@@ -94,6 +94,7 @@ def page(**changes) -> ReportPage:
         "stages": [TimeShare(name="prepare", seconds=30.0), TimeShare(name="merge", seconds=90.0, note="reused")],
         "phases": [TimeShare(name="generate", seconds=0.5)],
         "memory": [PhaseMemory(name="generate", forecast=1.5, measured=None)],
+        "losses": "Workers were lost 3 times on machine-7.",
         "workers": [
             WorkerRow(name="0", host="here", device="CPU", shares={"training": 0.75, "idle": 0.25}, memory=1.5),
             WorkerRow(name="1", host="there", device="CPU", shares={"training": 0.5, "idle": 0.5}, memory=None),
@@ -219,3 +220,8 @@ def test_large_images_are_reduced_and_small_ones_kept() -> None:
     small, large = image_uri(Image.new("RGB", (84, 60))), image_uri(Image.effect_noise((2000, 1000), 50))
     assert small.startswith("data:image/png;base64,")
     assert len(large) < 4 / 3 * 320 * 160 * 3 + 2000
+
+
+def test_lost_workers_are_counted_where_there_are_any() -> None:
+    assert "Workers were lost 3 times on machine-7." in render(page())
+    assert "lost" not in render(page(losses="")).partition("Workers</h2>")[2].partition("</div>")[0]
