@@ -47,10 +47,13 @@ class OptimConfig(Section):
     """Optimizer steps over which the rate rises linearly, from 1/(warmup+1) of it."""
     lr_warmup_ratio: float = Field(default=0.0, ge=0.0, lt=1.0)
     """The same as a share of the training steps, rounded down; only one of the two may be set."""
-    lr_scheduler_type: Literal["constant", "cosine"] = "constant"
-    """After the warm-up the rate stays constant, or falls along half a cosine over the rest of the run."""
+    lr_scheduler_type: Literal["constant", "linear", "cosine", "wsd"] = "constant"
+    """After the warm-up the rate stays `constant`, falls over the rest of the run along a line (`linear`) or half a
+    cosine (`cosine`), or stays and falls along a line at the end of the run (`wsd`: warm-up, stable, decay)."""
+    lr_decay_ratio: float = Field(default=0.1, gt=0.0, le=1.0)
+    """The share of the run's steps over which `wsd` falls."""
     min_lr_ratio: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Learning rate at the end of `cosine`, as a share of lr."""
+    """Learning rate at the end of the run, as a share of lr, unless the rate is constant."""
     strategy: Literal["adamw", "adamw_bf16"] = "adamw"
     """`adamw`: master weights, gradients and moments are float32. `adamw_bf16`: gradients and the first moment are
     bfloat16, which takes a quarter less memory."""

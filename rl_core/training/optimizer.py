@@ -119,14 +119,19 @@ def warmup_steps(config: OptimConfig, *, total_steps: int, steps_at_once: int = 
 def scheduled_lr(step: int, *, config: OptimConfig, total_steps: int, steps_at_once: int = 1) -> float:
     """Learning rate of optimizer step `step`, counted from 0.
 
-    It rises linearly to `lr` over the warm-up. Then `constant` stays at `lr`, and `cosine` falls to `min_lr_ratio *
-    lr`, which it would reach in the step after the last one (Loshchilov and Hutter 2017, eq. 5, without restarts).
+    It rises linearly to `lr` over the warm-up. `constant` stays there, the others fall to `min_lr_ratio * lr`, which
+    would be reached in the step after the last one: `linear` and `cosine` (Loshchilov and Hutter 2017, eq. 5, without
+    restarts) from the warm-up on, `wsd` linearly over the last `lr_decay_ratio` of the steps (Hu et al. 2024, MiniCPM,
+    section 4; Hägele et al. 2024, section 3).
     """
     warmup = warmup_steps(config, total_steps=total_steps, steps_at_once=steps_at_once)
     if step < warmup:
         return config.lr * (step + 1) / (warmup + 1)
     if config.lr_scheduler_type == "constant":
         return config.lr
-    progress = min(1.0, (step - warmup) / max(1, total_steps - warmup))
-    decayed = 0.5 * (1.0 + math.cos(math.pi * progress))
+    falls_from = warmup
+    if config.lr_scheduler_type == "wsd":
+        falls_from = max(warmup, total_steps - math.ceil(config.lr_decay_ratio * total_steps))
+    progress = min(1.0, max(0, step - falls_from) / max(1, total_steps - falls_from))
+    decayed = 0.5 * (1.0 + math.cos(math.pi * progress)) if config.lr_scheduler_type == "cosine" else 1.0 - progress
     return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * decayed)

@@ -352,6 +352,7 @@ def _owner(owner: str, e: Reference) -> Flat:
         **{f"{owner}.{name}": e[f"{theirs}.{name}"] for name in same},
         **{f"{owner}.optim.{name}": e[f"{theirs}.optim.{name}"] for name in optim},
         f"{owner}.optim.betas": list(e[f"{theirs}.optim.betas"]),
+        f"{owner}.optim.lr_decay_ratio": 0.1,
         f"{owner}.optim.min_lr_ratio": e[f"{theirs}.optim.min_lr_ratio"] or 0.0,
         f"{owner}.optim.lr_warmup_steps": 0 if steps is None else steps * updates,  # counted in steps there
         f"{owner}.optim.lr_warmup_ratio": ratio if steps is None else 0.0,
