@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from rl_core.evaluation.comparison import Comparison
 from rl_core.export.model_card import usage_lines
-from rl_core.files import atomic_write_json, atomic_write_text
+from rl_core.files import atomic_write_json, atomic_write_text, read_json
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
@@ -15,6 +15,7 @@ from tasks.context import RunContext, current_context, named
 from tasks.results.report_data import gallery_rows, open_images, report_page
 from tasks.results.report_page import render
 from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, throughput
+from tasks.results.verdict import remarks, verdict
 from tasks.staging import StageOutcome, run_stage
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def report(run: str) -> StageManifest | State[StageManifest]:
         pipeline.parent.log_metrics({name: value for name, value in headline.items() if shown(name) != value})
 
     context.tracking.show_pipeline("the pipeline's figures", show)
+    summary = read_json(context.run.summary)
+    context.tracking.conclude([summary["verdict"], *summary["look_at"]])
     return ended
 
 
@@ -72,6 +75,8 @@ def summarise_run(facts: RunFacts) -> dict[str, Any]:
         "run": run.name,
         "experiment": facts.config.experiment,
         "evaluation": evaluation,
+        "verdict": verdict(facts),
+        "look_at": remarks(facts),
         "reward": {"first_step": rewards[0], "last_step": rewards[-1]} if rewards else None,
         "steps": len(rewards),
         "timings_s": {manifest.stage: round(manifest.seconds, 3) for manifest in facts.stages},

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import State
 from prefect.states import Completed
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.records.metrics_log import RunLogs
+from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from tasks.cache.manifests import StageManifest, WantedStage, describe_outputs, write_manifest
 from tasks.cache.reuse import find_complete, set_aside, why_made_again
@@ -21,8 +22,12 @@ from tasks.cache.software import Software, changes_since, continued, in_words, w
 from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
 from tasks.losses import losses_told
+from tasks.pages.markdown import stage_page
 from tasks.run_pages import show_stage
 from tasks.tracking.run_tracking import Show
+
+if TYPE_CHECKING:
+    from rl_core.tracking.mlflow_runs import MlflowRun
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +109,12 @@ def recognised(context: RunContext, manifest: StageManifest, *, show: Show) -> S
 def present(context: RunContext, manifest: StageManifest, *, show: Show) -> None:
     """Show a finished stage in MLflow and as an artifact, and make its manifest known to the next stages."""
     context.manifests[manifest.stage] = manifest
-    context.tracking.show(tracked_stage(manifest.stage), manifest, show)
+
+    def show_described(mlflow_run: "MlflowRun", manifest: StageManifest, run: RunDirectory) -> None:
+        mlflow_run.describe(stage_page(manifest))
+        show(mlflow_run, manifest, run)
+
+    context.tracking.show(tracked_stage(manifest.stage), manifest, show_described)
     show_stage(context, manifest)
 
 

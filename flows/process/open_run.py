@@ -149,8 +149,9 @@ def _open(
         storage=storage,
         continues_because=before,
     )
-    stack.enter_context(tracking.pipeline_running(flow_run_id))
-    show_links(context, resume=resume_command(run))
+    resume = resume_command(run)
+    stack.enter_context(tracking.pipeline_running(flow_run_id, resume=resume))
+    show_links(context, resume=resume)
     return stack.enter_context(registered(context))
 
 

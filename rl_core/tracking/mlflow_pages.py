@@ -25,6 +25,10 @@ _AS_TRAINING: Final = "workflowType=machine_learning"
 """Part of an address with which MLflow's pages show runs and curves, and not prompts and judges."""
 
 
+SHARED_VIEW: Final = "sightline"
+"""Name of the view, a tag of each experiment, in which a link opens its runs."""
+
+
 def note_pages(store: str, address: str) -> None:
     """Note that the pages of a store, named by its absolute URI, are served at an address."""
     with suppress(OSError):  # a home folder that cannot be written costs a link
@@ -33,8 +37,9 @@ def note_pages(store: str, address: str) -> None:
 
 
 def page_of_experiment(store: str, experiment_id: str) -> str:
-    """The address of an experiment's runs."""
-    return f"{_experiment(store, experiment_id)}?{_AS_TRAINING}"
+    """The address of an experiment's runs, with the columns by which they are told apart: its tag
+    `mlflow.sharedViewState.sightline` names them."""
+    return f"{_experiment(store, experiment_id)}/runs?{_AS_TRAINING}&viewStateShareKey={SHARED_VIEW}"
 
 
 def page_of_run(store: str, experiment_id: str, run_id: str) -> str:

@@ -18,11 +18,12 @@ from typing import Any, Literal, TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from PIL import Image
 
 from rl_core.progress import LogEvent
 from rl_core.tracking.mlflow_access import MlflowAccess, Result
-from rl_core.tracking.mlflow_pages import page_of_experiment, page_of_run
+from rl_core.tracking.mlflow_pages import SHARED_VIEW, page_of_experiment, page_of_run
 from rl_core.tracking.tracker import RefusedByTracker, Table, TrackerUnavailable, tolerated_outage
 
 _logger = logging.getLogger(__name__)
@@ -33,10 +34,24 @@ Action = Callable[[MlflowClient, str], Result]
 
 RUN_TAG = "sightline.run"
 STAGE_TAG = "sightline.stage"
+_COLUMNS = [
+    "attributes.`Created`",
+    "attributes.`Dataset`",
+    "metrics.`accuracy/base`",
+    "metrics.`accuracy/trained`",
+    "params.`seed`",
+    "params.`actor.optim.lr`",
+    "tags.`algorithm`",
+    "tags.`model`",
+]
 PIPELINE = "pipeline"
 """Value of STAGE_TAG for the parent run."""
-SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
-"""Tag of an experiment with which MLflow's pages open on its runs and curves, and not on the traces of an agent."""
+SHOWN_AS_TRAINING = {
+    "mlflow.experimentKind": "custom_model_development",
+    f"mlflow.sharedViewState.{SHARED_VIEW}": json.dumps({"selectedColumns": _COLUMNS}),
+}
+"""Tags of an experiment: MLflow's pages open on its runs and curves, and not on the traces of an agent, and a link to
+them shows the columns by which runs are told apart."""
 
 # MLflow's own limits (mlflow/utils/validation.py).
 MAX_METRICS_A_BATCH = 1000
@@ -103,6 +118,10 @@ class MlflowRun:
         if refused:
             names = ", ".join(param.key for param in refused)
             _logger.warning("MLflow refuses another value of the parameter(s) %s, and keeps the first", names)
+
+    def describe(self, text: str) -> None:
+        """Set the description, in Markdown, that MLflow's pages show at the head of the run."""
+        self.set_tags({MLFLOW_RUN_NOTE: text})
 
     def set_tags(self, tags: Mapping[str, object]) -> None:
         """Set tags, which may change."""
@@ -211,6 +230,9 @@ class MlflowRun:
     def _experiment_id(self, client: MlflowClient) -> str:
         experiment = client.get_experiment_by_name(self._experiment)
         if experiment is not None:
+            for name, value in SHOWN_AS_TRAINING.items():
+                if experiment.tags.get(name) != value:
+                    client.set_experiment_tag(experiment.experiment_id, name, value)
             return str(experiment.experiment_id)
         location = self._access.artifact_location(self._experiment)
         return str(client.create_experiment(self._experiment, artifact_location=location, tags=SHOWN_AS_TRAINING))
@@ -231,7 +253,7 @@ class MlflowPipeline:
 
     def stage(self, stage: str) -> MlflowRun:
         """The nested run of a stage."""
-        return self._run(stage, name=stage, parent=self.parent)
+        return self._run(stage, name=f"{self._run_name} {stage.replace('-', ' ')}", parent=self.parent)
 
     @contextmanager
     def running(

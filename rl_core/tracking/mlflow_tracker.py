@@ -1,6 +1,7 @@
-"""The tracker that sends a run's steps to MLflow, with what each worker has used in them."""
+"""The trackers that send a run's steps to MLflow: all metrics to the run of the training, with what each worker has
+used in a step, and the learning curves to its parent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,37 @@ class MlflowTracker(Tracker):
             self._lines = {line["step"]: line for line in read_after(self._timings, step - 1)}
         system = system_metrics(self._lines.pop(step, {}))
         self._run.log_metrics({**metrics, **system, STEP_KEY: float(step)}, step=step)
+
+    @override
+    def close(self) -> None:
+        """Nothing is buffered."""
+
+
+class LearningCurves(Tracker):
+    """The curves by which pipelines are compared, in the parent run. `curves` maps their names to metrics of a step, of
+    which the first that it has is sent; MLflow's pages show charts in the order of the names."""
+
+    def __init__(self, run: MlflowRun, curves: Mapping[str, Sequence[str]]) -> None:
+        self._run = run
+        self._curves = curves
+
+    @override
+    def last_step(self) -> int:
+        step = self._run.latest_metric(STEP_KEY)
+        return -1 if step is None else int(step)
+
+    @override
+    def log_generations(self, step: int, name: str, table: Table) -> None:
+        """They are in the training's run."""
+
+    @override
+    def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        shown = {
+            curve: metrics[next(name for name in names if name in metrics)]
+            for curve, names in self._curves.items()
+            if any(name in metrics for name in names)
+        }
+        self._run.log_metrics({**shown, STEP_KEY: float(step)}, step=step)
 
     @override
     def close(self) -> None:

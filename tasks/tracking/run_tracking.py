@@ -5,7 +5,7 @@ Every finished stage is shown, whether it was just made, recognised or taken ove
 not sent again. So an outage, a deleted database and a resumed run need no special treatment.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -44,10 +44,13 @@ class PipelineTracking:
         self._log_event = log_event
         self._pipeline = _open_pipeline(config, run)
         self._followers: list[TrackerFollower] | None = None
+        self._resume = ""
 
     @contextmanager
-    def pipeline_running(self, flow_run_id: str | None) -> Iterator[None]:
-        """Show the parent run, with the config as parameters, as running. The end of the block closes the trackers."""
+    def pipeline_running(self, flow_run_id: str | None, *, resume: str) -> Iterator[None]:
+        """Show the parent run, with the config as parameters, as running; its description says how to continue it, by
+        the command `resume`. The end of the block closes the trackers."""
+        self._resume = resume
         with ExitStack() as stack:
             stack.callback(self._close)
             if self._pipeline is not None:
@@ -59,7 +62,17 @@ class PipelineTracking:
                     shown = self._config.model_dump(mode="json", exclude={"tracking", "storage", "paths_from"})
                     parent.log_params(redact_tree(shown))
                     parent.set_tags({"prefect.flow_run_id": flow_run_id or "none"})
+                if not self._run.report.is_file():  # else the report's stage describes the run
+                    self._describe("It is not finished.")
             yield
+
+    def conclude(self, sentences: Sequence[str]) -> None:
+        """Describe the parent run of a finished pipeline: its verdict, what to look at, the report."""
+        self._describe(*sentences, f"The report: `{self._run.report.absolute()}`")
+
+    def _describe(self, *sentences: str) -> None:
+        lines = [*sentences, f"Its folder: `{self._run.root.absolute()}`", f"To continue it: `{self._resume}`"]
+        self.show_pipeline("the description", lambda pipeline: pipeline.parent.describe("\n\n".join(lines)))
 
     def _close(self) -> None:
         for follower in self._followers or ():
@@ -132,9 +145,10 @@ class PipelineTracking:
 
             trackers = [*open_trackers(self._config, self._run)]
             if self._pipeline is not None:
-                from rl_core.tracking.mlflow_tracker import MlflowTracker
+                from rl_core.tracking.mlflow_tracker import LearningCurves, MlflowTracker
 
-                trackers.insert(0, MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings))
+                curves = LearningCurves(self._pipeline.parent, learning_curves(self._config))
+                trackers[:0] = [MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings), curves]
             self._followers = [
                 TrackerFollower(
                     tracker,
@@ -160,6 +174,19 @@ def _open_pipeline(config: RunConfig, run: RunDirectory) -> "MlflowPipeline | No
         run_name=run.name,
         tags=lambda: run_tags(config, run) | code_tags(),
     )
+
+
+def learning_curves(config: RunConfig) -> dict[str, Sequence[str]]:
+    """[curve of a pipeline in MLflow] -> metrics, the first that a run has. MLflow's pages sort charts by
+    name, capitals first."""
+    return {
+        "Learning/1 reward": ("reward/overall",),
+        "Learning/2 accuracy held-out": ("val/accuracy",),
+        "Learning/3 accuracy in training": (f"reward/{config.evaluation.accuracy_key}",),
+        "Learning/4 response length": ("response_length/mean",),
+        "Learning/5 KL": ("kl/reference", "actor/kl_loss", "actor/approx_kl"),
+        "Learning/6 groups without a signal": ("reward/zero_std_groups",),
+    }
 
 
 Split = Literal["train", "validation"]

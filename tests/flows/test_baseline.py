@@ -134,7 +134,7 @@ def test_prefect_has_a_page_a_stage_the_plan_the_steps_rollouts_and_links(
     assert pages["rollouts"].count("![image](data:image/png;base64,") == 3
     assert "| greedy | " in pages["evaluate-trained"] and "95 % interval" in pages["evaluate-trained"]
     parent = mlflow_runs(place)["pipeline"].info
-    assert f"/#/experiments/{parent.experiment_id}/runs/{parent.run_id})" in pages["links"]
+    assert f"/#/experiments/{parent.experiment_id}/runs/{parent.run_id}?" in pages["links"]
     assert f"sightline run --resume {run.name}" in pages["links"]
 
 
@@ -146,6 +146,14 @@ def test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(place: Place, finished: 
     assert parent.data.params["rollout.n"] == "4"
     assert set(runs) == {"train", *(stage for stage in STAGES if not stage.startswith("train"))}
     assert all(nested.data.tags["mlflow.parentRunId"] == parent.info.run_id for nested in runs.values())
+    assert runs["evaluate-base"].info.run_name == f"{run.name} evaluate base"
+    assert [key for key in sorted(parent.data.metrics) if key.startswith("Learning/")][:2] == [
+        "Learning/1 reward",
+        "Learning/3 accuracy in training",
+    ]
+    verdict = json.loads(run.summary.read_text())["verdict"]
+    assert parent.data.tags["mlflow.note.content"].startswith(verdict)
+    assert "95 % interval" in runs["evaluate-base"].data.tags["mlflow.note.content"]
     assert all(one.info.status == "FINISHED" for one in (parent, *runs.values()))
 
 

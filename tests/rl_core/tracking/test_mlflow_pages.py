@@ -22,7 +22,7 @@ def test_the_pages_of_a_database_are_where_they_were_served_last():
         note_pages(STORE, f"http://127.0.0.1:{port}")
         note_pages("postgresql://me:geheim@db/mlflow", "http://127.0.0.1:6000")
         assert page_of_experiment(STORE, "7") == (
-            f"http://127.0.0.1:{port}/#/experiments/7?workflowType=machine_learning"
+            f"http://127.0.0.1:{port}/#/experiments/7/runs?workflowType=machine_learning&viewStateShareKey=sightline"
         )
     assert page_of_run("postgresql://me:other@db/mlflow", "7", "abc").startswith("http://127.0.0.1:6000/")
     assert page_of_run("sqlite:////other/mlflow.db", "7", "abc").startswith("http://127.0.0.1:5000/")
@@ -30,10 +30,10 @@ def test_the_pages_of_a_database_are_where_they_were_served_last():
 
 def test_a_servers_own_address_has_no_password_and_one_that_was_asked_for_wins(monkeypatch):
     server = "https://me:geheim@mlflow:5000/team/"
-    assert page_of_experiment(server, "7").startswith("https://mlflow:5000/team/#/experiments/7?")
+    assert page_of_experiment(server, "7").startswith("https://mlflow:5000/team/#/experiments/7/runs?")
     monkeypatch.setenv(PAGES_VARIABLE, "http://127.0.0.1:5003/")
     for store in (server, STORE):
-        assert page_of_experiment(store, "7").startswith("http://127.0.0.1:5003/#/experiments/7?")
+        assert page_of_experiment(store, "7").startswith("http://127.0.0.1:5003/#/experiments/7/runs?")
 
 
 def test_a_home_folder_that_cannot_be_written_costs_a_link(monkeypatch, tmp_path):

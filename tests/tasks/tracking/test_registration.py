@@ -33,7 +33,7 @@ def registered(uri: str, runs_dir: Path, seed: int, trained: str, *overrides: st
     run = finish_run(runs_dir, *overrides, base=BASE, trained=trained, weights=f"weights {seed}")
     for _ in range(2 if again else 1):
         tracking = PipelineTracking(config, run, log_event=lambda kind, **facts: pytest.fail(f"{kind} {facts}"))
-        with tracking.pipeline_running(None):
+        with tracking.pipeline_running(None, resume="sightline run --resume counting-abc"):
             manifest = read_manifest(run, "evaluate-trained")
             tracking.show("evaluate-trained", manifest, show_evaluation)
             register_model(tracking, run)
