@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rl_core.answers import Answer, answer_text
 from rl_core.image_sizes import ImageSizes
+from rl_core.unscored import NOT_FOR_SAMPLE
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -142,11 +143,18 @@ class Group:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
     """The reward of one rollout: named numbers, `overall` among them, and the answer that the reward read, if it reads
-    one. If it failed there are no numbers, and `error` says why."""
+    one. If it failed, or is not for this response, there are no numbers, and `error` says why. `skipped` are the parts
+    of a mixture that are not for this response."""
 
     components: Mapping[str, float]
     parsed: str | None = None
     error: str | None = None
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are no numbers because of a failure."""
+        return self.error not in (None, NOT_FOR_SAMPLE)
 
     @property
     def overall(self) -> float:

@@ -15,6 +15,8 @@ from rl_core.wording import shortened
 OVERALL: Final = "overall"
 """The component that is optimised."""
 
+RewardType = Literal["batch", "sequential", "trl", "verl"]
+
 _JUDGED: Final = (OVERALL, "accuracy", "format")
 
 COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,7 +35,7 @@ COMPONENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _GRADED: Final = ("math", "r1v")
 
-_OWN_METRICS: Final = frozenset({"failed", "greedy", "group_std", "zero_std_groups"})
+_OWN_METRICS: Final = frozenset({"failed", "greedy", "group_std", "not_given", "zero_std_groups"})
 """The metrics `reward/NAME` that are not means of a component."""
 
 _METRIC_ENDINGS: Final = ("/mean", "/mean_where_given", "/given_share")
@@ -63,8 +65,9 @@ class RewardTerm(Section):
     """Prefix of the function's components in metrics; null takes the function's name."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
-    reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface, for a file that does not define REWARD_TYPE."""
+    reward_type: RewardType | None = None
+    """How the function is called where its file does not show it: in EasyR1's interface (`batch`, `sequential`), in
+    TRL's or in verl's."""
 
     _secrets_are_refused = field_validator("kwargs")(refuse_secrets)
 
@@ -86,8 +89,9 @@ class RewardChoice(Section):
     `path/to/file.py:function`, or `package.module:function` of an installed package; null where `mixture` is given."""
     kwargs: Kwargs = {}
     """Keyword arguments of the function."""
-    reward_type: Literal["batch", "sequential"] | None = None
-    """EasyR1's interface, for a file that does not define REWARD_TYPE."""
+    reward_type: RewardType | None = None
+    """How the function is called where its file does not show it: in EasyR1's interface (`batch`, `sequential`), in
+    TRL's or in verl's."""
     mixture: tuple[RewardTerm, ...] = ()
     """Functions whose weighted sum is `overall`; the components of all but the first get their function's name as a
     prefix (`length/overall`)."""

@@ -101,6 +101,13 @@ class RunConfig(Section):
             parts = {f"{key}.sources.{name}": part for name, part in source.parts.items()}
             yield from (parts or {key: source}).items()
 
+    @property
+    def answer_names(self) -> list[str]:
+        """The columns that the answers come from as a whole; and `answer`, for sources whose columns have no names."""
+        columns = (getattr(source, "columns", None) for _, source in self.sources())
+        names = [each.answer_key for each in columns if each is not None]
+        return [*dict.fromkeys(["answer", *(name for name in names if "." not in name)])]
+
     @model_validator(mode="before")
     @classmethod
     def _correct_stale_rollouts(cls, tree: Any) -> Any:

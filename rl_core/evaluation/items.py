@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
 from rl_core.types import FinishReason, Prompt, Score
+from rl_core.unscored import NOT_FOR_SAMPLE
 
 Mode = Literal["greedy", "sampled"]
 
@@ -90,7 +91,10 @@ def graded_item(
     length: int | None = None,
     finish_reason: FinishReason | None = None,
 ) -> EvaluationItem:
-    """The item of a response. Raises ValueError when the score lacks the component `accuracy_key`."""
+    """The item of a response. Raises ValueError when the score lacks the component `accuracy_key`, unless parts of the
+    reward are not for this response."""
+    is_skipped = score.error is None and bool(score.skipped) and accuracy_key not in score.components
+    error = NOT_FOR_SAMPLE if is_skipped else score.error
     return EvaluationItem(
         uid=prompt.uid,
         data_source=prompt.data_source,
@@ -100,14 +104,14 @@ def graded_item(
         answer=prompt.answer_text,
         response=response,
         parsed=score.parsed,
-        parse_failed=score.parsed is None if has_parser and score.error is None else None,
-        is_right=_is_right(score, accuracy_key),
+        parse_failed=score.parsed is None if has_parser and error is None else None,
+        is_right=None if error is not None else _is_right(score, accuracy_key),
         components=score.components,
         length=length,
         finish_reason=finish_reason,
         mode=mode,
         sample_index=sample_index,
-        error=score.error,
+        error=error,
         categories=_categories_of(prompt.extra, categories),
     )
 
@@ -120,10 +124,8 @@ def _categories_of(extra: Mapping[str, Any], columns: Sequence[str]) -> dict[str
     }
 
 
-def _is_right(score: Score, accuracy_key: str) -> bool | None:
+def _is_right(score: Score, accuracy_key: str) -> bool:
     """A component of 0.5 or more means right: some scorers give 0 for a wrong response, others -1."""
-    if score.error is not None:
-        return None
     if accuracy_key not in score.components:
         known = ", ".join(sorted(score.components))
         raise ValueError(f"evaluation.accuracy_key {accuracy_key!r} is not a component of the reward; it has {known}")

@@ -88,7 +88,9 @@ class Collector:
         if self.config.algorithm.advantage.uses_greedy:
             collected = self._with_greedy_rewards(collected)
         if not collected.batch.groups:
-            raise TooManyFailedRewards("too many rewards failed: no group has enough scored rollouts to learn from")
+            raise TooManyFailedRewards(
+                "too many rewards failed, or returned None: no group has enough scored rollouts to learn from"
+            )
         return collected
 
     def _unfiltered(self, generated: RolloutBatch, prompts: Sequence[Prompt]) -> Collected:
@@ -146,7 +148,8 @@ class Collector:
         return scored_groups(generated.groups, generated.scores, config=self.config.algorithm)
 
     def _informative(self, generated: RolloutBatch, filtering: GroupFilterSection) -> list[Group]:
-        return informative_groups(self._scored(generated), generated.scores, filtering)
+        may_lack = any(choice.mixture for _, choice in self.config.reward.choices())
+        return informative_groups(self._scored(generated), generated.scores, filtering, may_lack=may_lack)
 
     def _quota(self, missing: int, filtering: GroupFilterSection) -> Quota:
         if filtering.surplus == "keep":

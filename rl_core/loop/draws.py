@@ -33,15 +33,27 @@ def scored_groups(
 
 
 def informative_groups(
-    groups: Sequence[Group], scores: Mapping[RolloutKey, Score], filtering: GroupFilterSection
+    groups: Sequence[Group],
+    scores: Mapping[RolloutKey, Score],
+    filtering: GroupFilterSection,
+    *,
+    may_lack: bool = False,
 ) -> list[Group]:
-    """The groups that pass the filter. Raises ValueError if the reward does not have the component that it uses."""
-    return [group for group in groups if filtering.keeps(_scores_of(group, scores, filtering.component))]
+    """The groups that pass the filter. If scores `may_lack` the component that it uses, as those of a mixture of which
+    a part is not for some responses, it sees the others, and a group without any does not pass. If not, raises
+    ValueError where a score lacks it."""
+    seen = [_scores_of(group, scores, filtering.component, may_lack=may_lack) for group in groups]
+    return [group for group, found in zip(groups, seen, strict=True) if found is not None and filtering.keeps(found)]
 
 
-def _scores_of(group: Group, scores: Mapping[RolloutKey, Score], needed: str | None) -> GroupScores:
+def _scores_of(
+    group: Group, scores: Mapping[RolloutKey, Score], needed: str | None, *, may_lack: bool
+) -> GroupScores | None:
     components = [scores[rollout.key].components for rollout in group.rollouts]
     missing = [found for found in components if needed is not None and needed not in found]
+    if may_lack:
+        with_it = [found for found in components if needed is None or needed in found]
+        return group_scores(with_it) if with_it else None
     if missing:
         raise ValueError(
             f"algorithm.online_filtering.filter_key is {needed!r}, but for a response to prompt {group.prompt.uid} the "
@@ -130,7 +142,7 @@ class DrawScores:
 
 def check_failed_share(scores: Mapping[RolloutKey, Score], *, max_failed_share: float) -> None:
     """Raises TooManyFailedRewards if the reward failed for more than `max_failed_share` of the samples."""
-    errors = [f"{uid} sample {index}: {score.error}" for (uid, index), score in scores.items() if score.error]
+    errors = [f"{uid} sample {index}: {score.error}" for (uid, index), score in scores.items() if score.has_failed]
     if len(errors) > max_failed_share * len(scores):
         first = "\n  ".join(errors[:5])
         raise TooManyFailedRewards(

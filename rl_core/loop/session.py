@@ -56,6 +56,7 @@ class Session:
                 self.config.reward,
                 log_event=RunLogs(self.run).log_event,
                 image_store=self.run.data / IMAGES_FILE,
+                answer_names=self.config.answer_names,
             )
             self._rewards = pool.__enter__()
         return self._rewards

@@ -33,13 +33,15 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> dict[str, float]:
-    """Mean of each component over the scored rollouts, number of failed rewards, mean standard deviation of the reward
-    within a group, and share of the groups in which it is 0."""
+    """Mean of each component over the scored rollouts, number of failed rewards, and of those that were not given if
+    there are some, mean standard deviation of the reward within a group, and share of the groups in which it is 0."""
     good = [score for score in scores.values() if score.error is None]
-    means = component_means(good)
+    failed = sum(score.has_failed for score in scores.values())
+    not_given = len(scores) - len(good) - failed
+    means = component_means(good) | ({"reward/not_given": float(not_given)} if not_given else {})
     spreads = [_spread(group, scores) for group in groups]
     return means | {
-        "reward/failed": float(len(scores) - len(good)),
+        "reward/failed": float(failed),
         "reward/group_std": float(np.mean(spreads)) if spreads else 0.0,
         "reward/zero_std_groups": float(np.mean([spread == 0.0 for spread in spreads])) if spreads else 0.0,
     }

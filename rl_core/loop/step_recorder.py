@@ -80,7 +80,7 @@ class StepRecorder:
             record.step, {**throughput(record), **usage.together}, workers=usage.columns, spans=usage.spans
         )
         for (uid, index), score in generated.scores.items():
-            if score.error is not None:
+            if score.has_failed:
                 self.logs.log_event("reward_failed", step=record.step, prompt=uid, sample=index, reason=score.error)
         self.logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
         self.logs.forget_repeated(record.step)

@@ -12,11 +12,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from rl_core.rewards.call_forms import (
+    accepted_names,
+    easyr1_input,
+    trl_arguments,
+    verl_arguments,
+    verl_batch_arguments,
+    verl_result,
+)
 from rl_core.rewards.components import components_of
 from rl_core.rewards.messages import PARSER, CallResult, RewardSpec
 from rl_core.rewards.sample import RewardSample
+from rl_core.unscored import NOT_FOR_SAMPLE
 from rl_core.user_code.failures import failure_text
 from rl_core.user_code.modules import import_file
 from rl_core.wording import plain_text
@@ -33,31 +41,43 @@ class BatchFailed(Exception):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scorer:
     """A loaded reward function with its keyword arguments bound; what it takes depends on `spec.style`. `parse` is the
-    module's function that reads the answer from a response."""
+    module's function that reads the answer from a response; `accepted` are the keywords that are left to give, None if
+    it takes any; `answer_names` as in PoolOrder."""
 
     spec: RewardSpec
     function: Callable[..., object]
     parse: Callable[[str], str | None] | None
+    accepted: frozenset[str] | None
+    answer_names: Sequence[str]
 
     def score(self, sample: RewardSample) -> object:
         """What the function returns for one sample, which may be an awaitable."""
+        if self.spec.style == "verl":
+            return self.function(**verl_arguments(sample, accepted=self.accepted))
         return self.function(sample if self.spec.style == "sample" else easyr1_input(sample))
 
     def score_batch(self, samples: Sequence[RewardSample]) -> object:
-        """What a function of style `batch` returns."""
-        return self.function([easyr1_input(sample) for sample in samples])
+        """What a function returns that gets many samples at a time."""
+        if self.spec.style == "verl_batch":
+            return self.function(**verl_batch_arguments(samples, accepted=self.accepted))
+        if self.spec.style == "batch":
+            return self.function([easyr1_input(sample) for sample in samples])
+        arguments = trl_arguments(
+            samples,
+            answer_names=self.answer_names,
+            reads_messages=self.spec.reads_messages,
+            accepted=self.accepted,
+        )
+        return self.function(**arguments)
+
+    def components(self, returned: object) -> dict[str, float] | None:
+        """The components of what it returned for one sample; None where it is not for this sample. Raises ValueError as
+        `components_of`."""
+        one = verl_result(returned) if self.spec.style in ("verl", "verl_batch") else returned
+        return None if one is None else components_of(one)
 
 
-def easyr1_input(sample: RewardSample) -> dict[str, Any]:
-    """The dict that EasyR1 passes to a reward function (`workers/reward/function.py`)."""
-    return {
-        "response": sample.response,
-        "response_length": sample.response_length,
-        "ground_truth": sample.ground_truth,
-    }
-
-
-def load_scorer(spec: RewardSpec) -> Scorer:
+def load_scorer(spec: RewardSpec, *, answer_names: Sequence[str] = ()) -> Scorer:
     """Import a function and bind its keyword arguments. Raises anything that the module raises, AttributeError when it
     does not define the function, and TypeError when what it defines cannot be called."""
     module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
@@ -66,8 +86,14 @@ def load_scorer(spec: RewardSpec) -> Scorer:
     function = getattr(module, spec.function)
     if not callable(function):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
-    bound = partial(function, **spec.kwargs)
-    return Scorer(spec=spec, function=bound, parse=getattr(module, PARSER) if spec.has_parser else None)
+    accepted = accepted_names(function)
+    return Scorer(
+        spec=spec,
+        function=partial(function, **spec.kwargs),
+        parse=getattr(module, PARSER) if spec.has_parser else None,
+        accepted=None if accepted is None else accepted - set(spec.kwargs),
+        answer_names=answer_names,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +111,7 @@ class RewardCaller:
         """Results of the first samples: of one at least, of all for a batch or an `async def` function. Raises
         BatchFailed where a call with several samples failed as a whole. `timeout_seconds` limits one call of an `async
         def` function, with `reason` as the error; the run enforces all other limits."""
-        if self.scorer.spec.style == "batch":
+        if self.scorer.spec.is_batch:
             return self._as_batch(samples)
         if self.scorer.spec.is_async:
             return self.runner.run(self._concurrently(samples, timeout_seconds, reason))
@@ -146,7 +172,10 @@ class RewardCaller:
 
     def _checked(self, sample: RewardSample, returned: object) -> CallResult:
         try:
-            return CallResult(components_of(returned), self._parsed(sample.response), None)
+            components = self.scorer.components(returned)
+            if components is None:
+                return CallResult({}, None, NOT_FOR_SAMPLE)
+            return CallResult(components, self._parsed(sample.response), None)
         except BaseException as error:  # noqa: BLE001 - the returned object may be of a user's class
             return self._failure(error)
 

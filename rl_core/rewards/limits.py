@@ -65,7 +65,7 @@ class CallLimits:
 
     def is_batch(self, index: int, samples: int) -> bool:
         """Whether so many samples are one call."""
-        return self._order.specs[index].style == "batch" and samples > 1
+        return self._order.specs[index].is_batch and samples > 1
 
 
 MAX_FAILURES = 3

@@ -10,8 +10,9 @@ from rl_core.rewards.sample import RewardSample
 PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
 
-Style = Literal["sample", "sequential", "batch"]
-"""How a function is called: with a RewardSample; or, in EasyR1's interface, with a dict or a list of dicts."""
+Style = Literal["sample", "sequential", "batch", "trl", "verl", "verl_batch"]
+"""How a function is called (rl_core.rewards.call_forms): with a RewardSample; in EasyR1's interface, with a dict or a
+list of dicts; in TRL's, with lists by keyword; in verl's, with one response or with lists by keyword."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +27,12 @@ class RewardSpec:
     has_parser: bool
     style: Style = "sample"
     is_async: bool = False
+    reads_messages: bool = False  # of style `trl`: whether it reads completions as messages, and not as texts
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether one call scores many samples."""
+        return self.style in ("batch", "trl", "verl_batch")
 
 
 class CallResult(NamedTuple):
@@ -38,13 +45,15 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolOrder:
-    """The functions and their limits. A function is named by its index in `specs`."""
+    """The functions and their limits. A function is named by its index in `specs`. `answer_names` are the columns that
+    answers come from, under whose names a function in TRL's form gets them."""
 
     specs: Sequence[RewardSpec]
     timeout_seconds: float
     batch_timeout_seconds: float
     load_timeout_seconds: float
     memory_limit_bytes: int
+    answer_names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

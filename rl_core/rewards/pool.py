@@ -27,10 +27,15 @@ class RewardPool:
     index."""
 
     def __init__(
-        self, config: RewardConfig, *, log_event: LogEvent | None = None, image_store: Path | None = None
+        self,
+        config: RewardConfig,
+        *,
+        log_event: LogEvent | None = None,
+        image_store: Path | None = None,
+        answer_names: Sequence[str] = ("answer",),
     ) -> None:
-        """Starts nothing. `log_event` is called for every batch that failed. Raises ValueError as resolve_rewards
-        does."""
+        """Starts nothing. `log_event` is called for every batch that failed, `answer_names` as in PoolOrder. Raises
+        ValueError as resolve_rewards does."""
         self._routing = resolve_rewards(config)
         order = PoolOrder(
             specs=self._routing.specs,
@@ -38,6 +43,7 @@ class RewardPool:
             batch_timeout_seconds=config.batch_timeout_seconds,
             load_timeout_seconds=config.load_timeout_seconds,
             memory_limit_bytes=int(config.memory_limit_gib * 2**30),
+            answer_names=answer_names,
         )
         self._work = Work(order, async_calls=config.async_calls)
         self._printed = PrintedOutput()

@@ -1,12 +1,16 @@
 """Finds the reward functions that the config names. A user's file is read as text here and never run."""
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import rl_core.rewards.builtin
 from rl_core.config.reward import RewardChoice, RewardConfig, RewardTerm
+from rl_core.problem import Problem
+from rl_core.rewards.call_forms import GIVEN, TRL_TRAINERS
 from rl_core.rewards.messages import PARSER, RewardSpec, Style
 from rl_core.rewards.routing import Route, Routing, Term
-from rl_core.user_code.function import find_function, is_user_function
+from rl_core.user_code.function import argument_problems, find_function, is_user_function, required_names
 from rl_core.user_code.text import SourceText, read_source
 
 _FOLDER = Path(rl_core.rewards.builtin.__file__).parent
@@ -16,6 +20,12 @@ BUILTIN_FUNCTION = "compute_score"
 _GRADER = "grader"
 _EASYR1_TYPE, _EASYR1_NAME = "REWARD_TYPE", "REWARD_NAME"
 _EASYR1_DEFAULT_TYPE: Style = "batch"
+
+_TOLD_BY: dict[str, Style] = {"completions": "trl", "solution_str": "verl", "solution_strs": "verl_batch"}
+"""[parameter that a function of this form has] -> the form."""
+
+_CONTENT = "content"
+"""The key of a message's text: a function in TRL's form whose file names it reads completions as messages."""
 
 
 def resolve_rewards(config: RewardConfig) -> Routing:
@@ -79,7 +89,7 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
         found = find_function(term.function)
     except ValueError as error:
         raise ValueError(f"reward.function {error}") from None
-    style = _style(term, found.text)
+    style = _style(term, found.text, found.name)
     return RewardSpec(
         name=term.function,
         source=found.module or found.file,
@@ -89,14 +99,60 @@ def _resolve_file(term: RewardTerm) -> RewardSpec:
         has_parser=style == "sample" and PARSER in found.text.names,
         style=style,
         is_async=found.text.is_async(found.name),
+        reads_messages=style == "trl" and _CONTENT in found.text.texts,
     )
 
 
-def _style(term: RewardTerm, source: SourceText) -> Style:
+def call_problems(term: RewardTerm) -> Iterator[Problem]:
+    """Why a function that is there cannot be called with its kwargs, as far as its source shows; keys as in the term.
+    Raises ValueError as resolve_rewards does."""
+    definition, style = _definition(term)
+    if definition is None or definition.decorator_list:  # a decorator may change the arguments
+        return
+    given = [*GIVEN.get(style, ())]
+    if style == "trl":
+        if asked := _of_the_trainer(definition, term):
+            what = f"`{definition.name}` takes {', '.join(asked)} from TRL's trainer, which is not here"
+            yield Problem("function", what, "let the function do without, or give the parameter a default")
+        given += required_names(definition)  # columns of the rows, or named just now
+    yield from argument_problems(definition, term.kwargs, takes_input=style not in GIVEN, given=given)
+
+
+def wanted_columns(term: RewardTerm) -> list[str]:
+    """The columns that a function in TRL's form cannot do without. Raises ValueError as resolve_rewards does."""
+    definition, style = _definition(term)
+    if definition is None or definition.decorator_list or style != "trl":
+        return []
+    given = {*GIVEN[style], *TRL_TRAINERS, *term.kwargs}
+    return [name for name in required_names(definition) if name not in given]
+
+
+def _definition(term: RewardTerm) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, Style]:
+    """The definition of a function, None where it is elsewhere, and how the function is called."""
+    if is_user_function(term.function):
+        spec = _resolve_file(term)
+        return find_function(term.function).text.functions.get(spec.function), spec.style
+    return read_source(_FOLDER / f"{term.function}.py").functions[BUILTIN_FUNCTION], "sample"
+
+
+def _of_the_trainer(definition: ast.FunctionDef | ast.AsyncFunctionDef, term: RewardTerm) -> list[str]:
+    """What a function in TRL's form must have from the trainer: parameters without a default, keys that it reads."""
+    read = {
+        node.slice.value
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    }
+    wanted = {*required_names(definition), *read} - term.kwargs.keys()
+    return [name for name in TRL_TRAINERS if name in wanted]
+
+
+def _style(term: RewardTerm, source: SourceText, function: str) -> Style:
+    parameters = source.parameters(function)
+    told = next((style for name, style in _TOLD_BY.items() if name in parameters), None)
     if term.reward_type is not None:
-        return term.reward_type
+        return "verl_batch" if (term.reward_type, told) == ("verl", "verl_batch") else term.reward_type
     if _EASYR1_TYPE not in source.names:
-        return _EASYR1_DEFAULT_TYPE if _EASYR1_NAME in source.names else "sample"
+        return told or (_EASYR1_DEFAULT_TYPE if _EASYR1_NAME in source.names else "sample")
     declared = source.constants.get(_EASYR1_TYPE)
     if declared not in ("batch", "sequential"):
         raise ValueError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rl_core.rewards.components import OVERALL, number_problem
 from rl_core.rewards.messages import CallResult, RewardSpec
 from rl_core.types import Score
+from rl_core.unscored import NOT_FOR_SAMPLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,15 +53,20 @@ class Routing:
 def combine(route: Route, results: Sequence[CallResult]) -> Score:
     """The score of a sample, given one result for each term of its route. The `overall` of a mixture is the weighted
     sum of its terms' `overall`. Other components of the first term keep their names, unless these begin as those of a
-    term do; all others are named `term/component`. If one term fails, the sample has no score."""
+    term do; all others are named `term/component`. If one term fails, the sample has no score; one that is not for it
+    counts nothing, and if all are not, the sample has no score either."""
     pairs = list(zip(route.terms, results, strict=True))
     parsed = None if route.reader is None else results[route.reader].parsed
     if not route.is_mixture:
         (result,) = results
         return Score(components=result.components, parsed=parsed, error=result.error)
-    if errors := [f"{term.name}: {result.error}" for term, result in pairs if result.error is not None]:
+    skipped = [term.name for term, result in pairs if result.error == NOT_FOR_SAMPLE]
+    given = [(term, result) for term, result in pairs if result.error != NOT_FOR_SAMPLE]
+    if errors := [f"{term.name}: {result.error}" for term, result in given if result.error is not None]:
         return Score(components={}, error="; ".join(errors))
-    overall = _sum([term.weight * result.components[OVERALL] for term, result in pairs])
+    if not given:
+        return Score(components={}, parsed=parsed, error=NOT_FOR_SAMPLE)
+    overall = _sum([term.weight * result.components[OVERALL] for term, result in given])
     if (reason := number_problem(overall)) is not None:
         return Score(components={}, error=f"the weighted sum {reason}")
     components = {OVERALL: overall}
@@ -69,7 +75,7 @@ def combine(route: Route, results: Sequence[CallResult]) -> Score:
         for name, value in result.components.items():
             has_no_prefix = place == 0 and name != OVERALL and not name.startswith(prefixes)
             components[name if has_no_prefix else f"{term.name}/{name}"] = value
-    return Score(components=components, parsed=parsed)
+    return Score(components=components, parsed=parsed, skipped=tuple(skipped))
 
 
 def _sum(numbers: Sequence[float]) -> float:

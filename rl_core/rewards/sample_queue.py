@@ -62,7 +62,7 @@ class SampleQueue:
 
     def flush(self) -> None:
         """The samples that wait do not wait for later ones. They are one batch of a batch function."""
-        if self._spec.style != "batch":
+        if not self._spec.is_batch:
             self._flushed = len(self._waiting)
         elif self._waiting:
             # The result of a batch function may depend on the order, so it must not be the order of arrival.
@@ -96,7 +96,7 @@ class SampleQueue:
 
     def _due(self) -> int:
         """Size of the next task of samples that wait; 0 if there should be none yet."""
-        if self._spec.style == "batch":
+        if self._spec.is_batch:
             return 0
         if self._spec.is_async:
             return self._async_calls

@@ -11,33 +11,47 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.trial_findings import called_wrong, doubtful_answers, failures, fragile, undecided
+from rl_core.rewards.trial_findings import (
+    called_wrong,
+    doubtful_answers,
+    failures,
+    fragile,
+    never_given,
+    not_given,
+    undecided,
+)
 from rl_core.rewards.trial_rows import EMPTY, OTHER, TriedRow, by_reward, is_right, rows_to_try
 from rl_core.types import Prompt, Score
 
 _WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 
 
-def _score_rows(rows: Sequence[TriedRow], config: RewardConfig, *, accuracy_key: str, image_store: Path | None) -> None:
-    """Score the rows in a pool of one process.
+def _score_rows(rows: Sequence[TriedRow], pool: RewardPool, *, accuracy_key: str, timeout_seconds: float) -> None:
+    """Score the rows.
 
-    The first row of each reward is tried in all its forms. Its other rows are tried in the form that was best for the
-    first one, and in all forms only if that one is not called right. A reward that gave no score for its first row and
-    reached its time limit is not tried on its other rows. Wrong responses are tried where a right one is called right.
+    The first row of each reward that it is for is tried in all its forms. Its other rows are tried in the form that was
+    best for this one, and in all forms only if that one is not called right. A reward that gave no score for its first
+    row and reached its time limit is not tried on its other rows. Wrong responses are tried where a right one is called
+    right.
     """
     first = {row.reward: row for row in reversed(rows)}
-    others = [row for row in rows if row is not first[row.reward]]
-    with RewardPool(config.model_copy(update={"workers": 1}), image_store=image_store) as pool:
-        began = time.monotonic()
-        _score(pool, [(row, form, text) for row in first.values() for form, text in row.forms.items()])
-        is_slow = time.monotonic() - began > config.timeout_seconds
-        asked = [row for row in others if first[row.reward].is_judged or not is_slow]
-        best = {reward: row.best(accuracy_key) for reward, row in first.items()}
-        _score(pool, [(row, best[row.reward], row.forms[best[row.reward]]) for row in asked])
-        missed = [row for row in asked if first[row.reward].is_judged and not row.is_called_right(accuracy_key)]
-        _score(pool, [(row, form, row.forms[form]) for row in missed for form in row.forms if form not in row.scores])
-        right = [row for row in rows if row.judges and row.is_called_right(accuracy_key)]
-        _score(pool, [(row, name, text) for row in right for name, text in row.wrong(accuracy_key).items()])
+    began = time.monotonic()
+    _score(pool, [(row, form, text) for row in first.values() for form, text in row.forms.items()])
+    while skipped := [row for row in first.values() if row.is_left_out]:
+        later = {row.reward: row for row in reversed(rows) if not row.scores}
+        if not (following := [later[row.reward] for row in skipped if row.reward in later]):
+            break
+        first |= {row.reward: row for row in following}
+        _score(pool, [(row, form, text) for row in following for form, text in row.forms.items()])
+    others = [row for row in rows if not row.scores]
+    is_slow = time.monotonic() - began > timeout_seconds
+    asked = [row for row in others if first[row.reward].is_judged or not is_slow]
+    best = {reward: row.best(accuracy_key) for reward, row in first.items()}
+    _score(pool, [(row, best[row.reward], row.forms[best[row.reward]]) for row in asked])
+    missed = [row for row in asked if first[row.reward].is_judged and not row.is_called_right(accuracy_key)]
+    _score(pool, [(row, form, row.forms[form]) for row in missed for form in row.forms if form not in row.scores])
+    right = [row for row in rows if row.judges and row.is_called_right(accuracy_key)]
+    _score(pool, [(row, name, text) for row in right for name, text in row.wrong(accuracy_key).items()])
 
 
 def _score(pool: RewardPool, tries: Sequence[tuple[TriedRow, str, str]]) -> None:
@@ -91,6 +105,7 @@ def try_on_ground_truth(
     accuracy_key: str,
     filter_key: str | None = None,
     image_store: Path | None = None,
+    answer_names: Sequence[str] = ("answer",),
 ) -> GroundTruthTrial:
     """Score the true answers of a few prompts, and wrong ones.
 
@@ -100,12 +115,16 @@ def try_on_ground_truth(
         accuracy_key: The component that evaluation will read (`evaluation.accuracy_key`).
         filter_key: The component that groups are filtered by (`algorithm.online_filtering.filter_key`), if any.
         image_store: The images of the prompts.
+        answer_names: The columns that the answers come from.
     """
     try:
         rows = rows_to_try(prompts, resolve_rewards(config), target_template)
     except ValueError as error:
         return GroundTruthTrial(problems=f"{error}".splitlines())
-    _score_rows(rows, config, accuracy_key=accuracy_key, image_store=image_store)
+    with RewardPool(
+        config.model_copy(update={"workers": 1}), image_store=image_store, answer_names=answer_names
+    ) as pool:
+        _score_rows(rows, pool, accuracy_key=accuracy_key, timeout_seconds=config.timeout_seconds)
     rows = [row for row in rows if row.scores]
     best = [row.best(accuracy_key) for row in rows]
     scores = [row.scores[form] for row, form in zip(rows, best, strict=True)]
@@ -117,11 +136,12 @@ def try_on_ground_truth(
         responses=[row.forms[form] for row, form in zip(rows, best, strict=True)],
         scores=scores,
         table=_table(rows, accuracy_key),
-        problems=[*failures(rows, scores, read), *never],
+        problems=[*failures(rows, scores, read), *never, *never_given(rows)],
         warnings=[
             *sometimes,
             *undecided(rows, scores),
             *doubtful_answers(config, [row.prompt for row in rows], is_tried=True),
+            *not_given(rows),
             *fragile(rows),
         ],
     )

@@ -7,6 +7,7 @@ from rl_core.config.reward import RewardConfig
 from rl_core.rewards.registry import BUILTIN, resolve_rewards
 from rl_core.rewards.trial_rows import EMPTY, OTHER, TARGET_FORM, TriedRow, by_reward, judge_of
 from rl_core.types import Prompt, Score
+from rl_core.unscored import NOT_FOR_SAMPLE
 
 _COMPARING = {BUILTIN[name] for name in ("math", "r1v", "dapo", "geoqa")}
 """Built-in rewards whose answers are right if they equal the row's; the others read a letter or a number in it."""
@@ -25,12 +26,13 @@ def failures(rows: Sequence[TriedRow], scores: Sequence[Score], read: Mapping[st
 
 
 def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
+    if score.has_failed:
+        yield score.error or ""
     if score.error is not None:
-        yield score.error
         return
     known = ", ".join(sorted(score.components))
     for key, component in read.items():
-        if component not in score.components:
+        if component not in score.components and not score.skipped:
             yield f"its components ({known}) lack {component!r}: name one of them as {key}"
 
 
@@ -124,13 +126,43 @@ def _why_doubtful(text: str, *, may_hold_short: bool) -> str | None:
     return doubt(text)
 
 
+def never_given(rows: Sequence[TriedRow]) -> list[str]:
+    """A sentence if no reward is for any of the rows."""
+    if not rows or not all(row.is_left_out for row in rows):
+        return []
+    names = " and ".join(by_reward(rows))
+    return [
+        f"{names} returned None for every response to the {len(rows)} rows that were tried: None means that a reward "
+        "is not for a response, which is left out; see whether a `return` is missing"
+    ]
+
+
+def not_given(rows: Sequence[TriedRow]) -> Iterator[str]:
+    """Sentences about rewards that returned None for one response to a row and not for another."""
+    for reward, those in by_reward(rows).items():
+        found = [
+            (row, name)
+            for row in those
+            if not row.is_left_out
+            for name, score in row.scores.items()
+            if score.error == NOT_FOR_SAMPLE
+        ]
+        if found:
+            row, name = found[0]
+            yield (
+                f"{reward} returned None for the response {row.responses[name]!r:.80} to row {row.prompt.uid}, and not "
+                "for another one: such responses are left out, so that a wrong one may cost nothing; return a number "
+                "for it, or None for all responses to a row"
+            )
+
+
 def fragile(rows: Sequence[TriedRow]) -> list[str]:
     """Rewards that score one form of an answer and fail on another response."""
     reasons: dict[tuple[str, str], str] = {}
     for row in rows:
         for name, score in row.scores.items():
-            if row.is_judged and score.error is not None:
-                reasons.setdefault((row.reward, score.error), row.responses[name])
+            if row.is_judged and score.has_failed:
+                reasons.setdefault((row.reward, score.error or ""), row.responses[name])
     return [
         f"{name} fails on the response {response!r:.80} ({reason}): every response of this form loses its sample, and "
         "more than reward.max_failed_share of them stop the run; return a score for it"

@@ -9,6 +9,7 @@ from rl_core.rewards.registry import BUILTIN
 from rl_core.rewards.routing import Routing
 from rl_core.templates import target_template
 from rl_core.types import Prompt, Score
+from rl_core.unscored import NOT_FOR_SAMPLE
 
 _ANSWER = "ANSWER"
 USUAL_FORMS = {
@@ -61,6 +62,11 @@ class TriedRow:
         """[what is wrong] -> response; another row's answer has the best form."""
         other = {OTHER: self.another[self.best(accuracy_key)]} if self.another else {}
         return {**other, EMPTY: ""}
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the reward is not for this row, in all forms that were tried."""
+        return all(self.scores[form].error == NOT_FOR_SAMPLE for form in self._tried())
 
     @property
     def is_judged(self) -> bool:

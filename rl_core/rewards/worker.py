@@ -52,7 +52,9 @@ class Functions:
 
     def _caller(self, spec: RewardSpec) -> RewardCaller:
         return RewardCaller(
-            scorer=load_scorer(spec), memory_limit_bytes=self._order.memory_limit_bytes, runner=self._runner
+            scorer=load_scorer(spec, answer_names=self._order.answer_names),
+            memory_limit_bytes=self._order.memory_limit_bytes,
+            runner=self._runner,
         )
 
     def answer(self, call: Call) -> tuple[str, Any] | tuple[str, Any, float]:

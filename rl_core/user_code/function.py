@@ -6,7 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -123,27 +123,41 @@ def function_problems(written: str, kwargs: Mapping[str, object], *, takes_input
     if isinstance(definition, ast.AsyncFunctionDef):
         yield Problem("function", f"`{function.name}` is an `async def`", "name a plain function")
     elif definition is not None and not definition.decorator_list:  # a decorator may change the arguments
-        yield from _argument_problems(definition, kwargs, takes_input=takes_input)
+        yield from argument_problems(definition, kwargs, takes_input=takes_input)
 
 
-def _argument_problems(
-    definition: ast.FunctionDef, kwargs: Mapping[str, object], *, takes_input: bool
+def argument_problems(
+    definition: ast.FunctionDef | ast.AsyncFunctionDef,
+    kwargs: Mapping[str, object],
+    *,
+    takes_input: bool,
+    given: Collection[str] = (),
 ) -> Iterator[Problem]:
+    """Why a function with this definition cannot be called with `kwargs`, and with arguments that are `given` besides:
+    one before them (`takes_input`), and some by their names."""
     name, arguments = definition.name, definition.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     if takes_input and not by_place and arguments.vararg is None:
         yield Problem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")
         return
     first = 1 if takes_input else 0
-    wanted = [each.arg for each in by_place[first : len(by_place) - len(arguments.defaults)]]
-    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    wanted += [each.arg for each, default in pairs if default is None]
     taken = [each.arg for each in (*by_place[first:], *arguments.kwonlyargs) if each not in arguments.posonlyargs]
-    if missing := [each for each in wanted if each not in kwargs]:
-        yield Problem("kwargs", f"`{name}` wants {', '.join(missing)}", "give them a value")
-    if arguments.kwarg is None and (unknown := [each for each in kwargs if each not in taken]):
-        hint = nearest(unknown[0], taken)
+    unknown = [each for each in kwargs if each not in taken] if arguments.kwarg is None else []
+    known = {*kwargs, *given, *(each.arg for each in by_place[:first])}
+    if wanted := [each for each in required_names(definition) if each not in known]:
+        yield Problem("kwargs", f"`{name}` wants {', '.join(wanted)}", "give them a value")
+    if unknown:
+        hint = nearest(unknown[0], [each for each in taken if each not in known])
         yield Problem("kwargs", f"`{name}` takes no {', '.join(unknown)}{hint}", "correct the names")
+
+
+def required_names(definition: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The parameters without a default, in order."""
+    arguments = definition.args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    named = [each.arg for each in by_place[: len(by_place) - len(arguments.defaults)]]
+    return [*named, *(each.arg for each, default in pairs if default is None)]
 
 
 def _existing(written: str, path: Path) -> Path:

@@ -14,11 +14,12 @@ _ANY_NAME = "*"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceText:
     """The top level of a Python file: the names that its import binds (a star import binds "*"), the values of those
-    that are plain literals, and its functions."""
+    that are plain literals, its functions, and all texts of its code."""
 
     names: frozenset[str]
     constants: Mapping[str, object]
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+    texts: frozenset[str]
 
     def may_define(self, name: str) -> bool:
         """Whether importing the file can bind `name`."""
@@ -51,6 +52,9 @@ def read_source(path: Path) -> SourceText:
         names=frozenset(name for node in nodes for name in _names_bound_by(node)),
         constants={name: value for node in nodes for name, value in _literals_of(node)},
         functions={node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)},
+        texts=frozenset(
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rl_core.config.reward import COMPONENTS
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
@@ -139,14 +140,14 @@ def _template_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _function_problems(config: RunConfig) -> Iterator[Problem]:
-    for key, term in config.reward.keyed_terms():
-        if not is_user_function(term.function):
-            continue  # its section checks the names of built-in rewards
-        # Imported here: most configs have built-in rewards only.
-        from rl_core.rewards.registry import resolve_function
+    # Imported here: it finds the modules of the built-in rewards.
+    from rl_core.rewards.registry import call_problems
 
+    for key, term in config.reward.keyed_terms():
+        if term.function not in COMPONENTS and not is_user_function(term.function):
+            continue  # its section checks the names of built-in rewards
         try:
-            resolve_function(term, grader=config.reward.grader)
+            yield from (problem.below(key.removesuffix(".function")) for problem in call_problems(term))
         except ValueError as error:
             what = str(error).removeprefix(f"reward.function {term.function!r}").removeprefix(":").strip()
             yield Problem(where=key, what=what, fix="correct the path, the function's name or the file")
@@ -192,7 +193,39 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
     for key, glance in glances.items():
         if glance.columns is not None:
             problems += _shown_column_problems(config, key, glance.columns)
-    return problems
+    return [*problems, *_reward_column_problems(config, glances)]
+
+
+def _reward_column_problems(config: RunConfig, glances: Mapping[str, Glance]) -> Iterator[Problem]:
+    """Problems with columns that a function in TRL's form takes and that no row which it scores has."""
+    from rl_core.rewards.registry import wanted_columns  # imported here, as above
+
+    for key, term in config.reward.keyed_terms():
+        try:
+            wanted = wanted_columns(term) if is_user_function(term.function) else []
+        except ValueError:  # text_problems reports it
+            continue
+        for place, glance in glances.items():
+            if not wanted or glance.columns is None or place.startswith("cold_start"):
+                continue
+            columns = {*glance.columns, *config.answer_names}
+            missing = [name for name in wanted if name not in columns]
+            if missing and _may_score(config, key, glance):
+                yield Problem(
+                    where=key,
+                    what=f"the function takes {', '.join(missing)}, and the rows of {place} have no such column; "
+                    f"{_there(missing[0], columns)}",
+                    fix="rename the parameter or the column, or give it a value in kwargs",
+                )
+
+
+def _may_score(config: RunConfig, key: str, glance: Glance) -> bool:
+    """Whether the function with this key may score rows of a source."""
+    if glance.names is None:
+        return True
+    named = config.reward.by_source.keys()
+    source = next((name for name in named if key.startswith(f"reward.by_source.{name}.")), None)
+    return bool(glance.names - named) if source is None else source in glance.names
 
 
 def _shown_column_problems(config: RunConfig, key: str, columns: Collection[str]) -> Iterator[Problem]:

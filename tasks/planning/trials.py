@@ -142,6 +142,7 @@ def try_reward(config: RunConfig) -> "GroundTruthTrial":
             accuracy_key=config.evaluation.accuracy_key,
             filter_key=filtering.component if filtering else None,
             image_store=store,
+            answer_names=config.answer_names,
         )
 
 

@@ -3,7 +3,7 @@ is waited for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -141,4 +141,9 @@ def test_groups_between_the_bounds_of_the_named_component_pass_in_their_order():
     }
     passed = informative_groups(groups, scores, BoundsFilter(filter_key="accuracy"))
     assert [group.prompt.uid for group in passed] == ["half", "other"]
+    scores = {
+        key: replace(score, components={"overall": 0.5}) if key[0] == "half" else score for key, score in scores.items()
+    }
+    by_some = informative_groups(groups, scores, BoundsFilter(filter_key="accuracy"), may_lack=True)
+    assert [group.prompt.uid for group in by_some] == ["other"], "no part of the mixture judges the group `half`"
     assert informative_groups(groups, scores, BoundsFilter(filter_key="overall")) == groups

@@ -78,6 +78,32 @@ def test_a_column_that_the_template_shows_and_a_source_lacks_is_named(tmp_path: 
     assert source_problems(config, glance_at(config)) == []
 
 
+def test_a_column_that_a_reward_in_trls_form_takes_and_a_source_lacks_is_named(tmp_path: Path) -> None:
+    rows, code = tmp_path / "rows.jsonl", tmp_path / "own.py"
+    rows.write_text(json.dumps({"problem": "?", "right": "A", "hint": "cat"}) + "\n")
+    source = f"{{type: local, path: {rows}, columns: {{answer_key: right}}}}"
+    sources = [f"data.train={source}", f"data.validation={source}", "cold_start.source=null"]
+    config = small(f"reward={{function: '{code}:score'}}", *sources)
+    code.write_text("def score(completions, hints, right, **kwargs): ...\n")
+    problems = source_problems(config, glance_at(config))
+    assert [(problem.where, problem.what) for problem in problems] == [
+        ("reward.function", f"the function takes hints, and the rows of data.{split} have no such column; {meant}")
+        for split, meant in (("train", "did you mean 'hint'?"), ("validation", "did you mean 'hint'?"))
+    ]
+    code.write_text("def score(completions, right, hint, seen=None, **kwargs): ...\n")
+    assert source_problems(config, glance_at(config)) == []
+
+
+@pytest.mark.parametrize("reward", ["{function: math, kwargs: {format_wieght: 1}}", "{mixture: [{function: dapo}]}"])
+@pytest.mark.parametrize("key", ["reward", "reward.by_source.counting"])
+def test_the_arguments_of_a_built_in_reward_are_checked(key: str, reward: str) -> None:
+    place = "kwargs" if "math" in reward else "mixture.0.kwargs"
+    override = f"{key}={reward}" if key == "reward" else f"reward={{function: math, by_source: {{counting: {reward}}}}}"
+    (problem,) = text_problems(small(override))
+    assert (problem.where, problem.fatal) == (f"{key}.{place}", True)
+    assert "format_weight" in problem.what or "wants max_response_length" in problem.what
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
