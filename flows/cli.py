@@ -294,9 +294,10 @@ def compare(
     groups: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME=RUN,RUN", help="Runs to take as one group.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page to write; the numbers are written beside it as JSON.")] = Path(
-        "comparison.html"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="The page to write, and its numbers as JSON; that of another comparison stays."),
+    ] = Path("comparison.html"),
     items: Annotated[int, typer.Option(min=0, help="How many flipped items of each group to show.")] = 24,
     mlflow_uri: Annotated[
         str | None, typer.Option(help="MLflow's database or server for the page; by default the first run's.")
@@ -308,7 +309,8 @@ def compare(
     from flows.comparing import asked_groups, compare_run_groups
 
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
-    print_comparison(compare_run_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri), out, Console())
+    page, file = compare_run_groups(compared, out=out, num_items=items, mlflow_uri=mlflow_uri)
+    print_comparison(page, file, Console())
 
 
 for operation in (reproduce, runs, clean, doctor, ui, server):

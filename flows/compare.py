@@ -26,7 +26,7 @@ def compare(
     Args:
         runs: Folders or names of runs, and names of groups of seeds.
         groups: Groups of runs, each `NAME=RUN,RUN`.
-        out: The page to write; the figures are written beside it as JSON.
+        out: The page to write, and the figures beside it as JSON; another comparison that lies there stays.
         items: How many flipped items to show for each group.
         mlflow_uri: Address of the MLflow to show it in; by default the address of the first run.
         runs_dir: Folder of the runs.
@@ -35,7 +35,7 @@ def compare(
         The figures.
     """
     compared = asked_groups(runs or (), groups or (), runs_dir=runs_dir)
-    page = compare_run_groups(compared, out=Path(out), num_items=items, mlflow_uri=mlflow_uri)
-    text = markdown(page, Path(out))
+    page, file = compare_run_groups(compared, out=Path(out), num_items=items, mlflow_uri=mlflow_uri)
+    text = markdown(page, file)
     show_page("comparison", text, about=page.title)
     return as_json(page, compared)

@@ -8,7 +8,7 @@ from flows.seed_group import SeedGroup
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.groups import RunGroup, group_runs
 from tasks.comparison.page import ComparisonPage
-from tasks.comparison.record import show_comparison, write_comparison
+from tasks.comparison.record import own_page, show_comparison, write_comparison
 
 
 def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -> list[RunGroup]:
@@ -24,7 +24,8 @@ def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -
 
 def _runs_of_group(name: str, runs_dir: str) -> list[RunDirectory]:
     """The runs of a group of seeds that were started."""
-    runs = [plan.resolved.run for plan in SeedGroup.saved(name, runs_dir).planned()]
+    planned = [plan.resolved for plan in SeedGroup.saved(name, runs_dir).planned()]
+    runs = [resolved.beside or resolved.run for resolved in planned]  # whatever files the config names now
     started = [run for run in runs if run.config.is_file()]
     if not started:
         raise ValueError(f"no run of the group {name} was started")
@@ -40,12 +41,14 @@ def _named_group(text: str, runs_dir: str) -> tuple[str, list[RunDirectory]]:
 
 def compare_run_groups(
     groups: Sequence[RunGroup], *, out: Path, num_items: int, mlflow_uri: str | None
-) -> ComparisonPage:
+) -> tuple[ComparisonPage, Path]:
     """Write the comparison, and show it in the MLflow at `mlflow_uri`, or else in that of the first run if it has one.
-    Raises ValueError where there are more groups than a chart has colours, or no mode in which all runs were evaluated.
+    Returns the page and its file: `out`, or a file beside it if that has the page of another comparison. Raises
+    ValueError where there are more groups than a chart has colours, or no mode in which all runs were evaluated.
     """
+    out = own_page(groups, out)
     page = write_comparison(groups, out, num_items=num_items)
     address = mlflow_uri or groups[0].runs[0].config.tracking.mlflow_address
     if address:
         show_comparison(page, groups, out, mlflow_uri=address)
-    return page
+    return page, out

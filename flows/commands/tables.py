@@ -125,6 +125,11 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
     """Print the figures of a comparison, and the path of its page."""
     for remark in page.remarks:
         say(console, remark, label="[yellow]note[/yellow]")
+    if page.differing:
+        differing = table_of("what differs", *(group.label for group in page.groups))
+        for key, values in page.differing.items():
+            differing.add_row(key, *map(Text, values))
+        console.print(differing)
     table = table_of(*COLUMNS, title=f"held-out accuracy, {page.mode}", right=COLUMNS[2:])
     for cells in page.cells():
         table.add_row(*(Text(cell or "-") for cell in cells))

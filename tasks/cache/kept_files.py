@@ -13,7 +13,7 @@ from typing_extensions import override
 from rl_core.config.loading import dump_config, load_config
 from rl_core.config.model import ModelSource
 from rl_core.config.run import RunConfig
-from rl_core.digests import RelativeName, wrong_size
+from rl_core.digests import RelativeName, digest_of, wrong_size
 from rl_core.files import committed_folder, files_below
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
@@ -24,6 +24,8 @@ from tasks.cache.named_files import NamedFiles, WeightFiles
 from tasks.cache.stages import stage_digests
 
 _RECORD, _CONFIG = "inputs.json", "config.yaml"
+
+_SOURCES: Final = {"train": "data.train", "validation": "data.validation", "cold_start": "cold_start.source"}
 
 WEIGHTS: Final = "the files of model.source.path"
 """How `changed_inputs` calls the weights of a local checkpoint."""
@@ -156,15 +158,28 @@ def changed_inputs(run: RunDirectory, config: RunConfig, files: NamedFiles) -> l
     found = KeptFiles.model_validate_json(now[_RECORD])
     there = _kept_contents(run)
     changed = [path for path in found.copies if _copy(path, kept, there) != _copy(path, found, now)]
-    sources = {"train": "data.train", "validation": "data.validation", "cold_start": "cold_start.source"}
     changed += [
-        f"the rows of {sources[name]}"
+        f"the rows of {_SOURCES[name]}"
         for name, fingerprint in found.fingerprints.items()
         if kept.fingerprints.get(name) != fingerprint
     ]
     # The weights of a hub's name, or of a folder that has gone since, are None.
     has_other_weights = None not in (kept.weights, found.weights) and kept.weights != found.weights
     return [*changed, *([WEIGHTS] if has_other_weights else [])]
+
+
+def input_digests(run: RunDirectory) -> dict[str, str]:
+    """[file or data of the config, by its name in it] -> digest of what this run has of it; empty where it has not
+    begun."""
+    kept = read_kept(run)
+    if kept is None:
+        return {}
+    there = _kept_contents(run)
+    files = {
+        path: digest_of({name: content.hex() for name, content in _copy(path, kept, there).items()})
+        for path in kept.copies
+    }
+    return files | {f"the rows of {_SOURCES[name]}": fingerprint for name, fingerprint in kept.fingerprints.items()}
 
 
 def _copy(path: str, kept: KeptFiles, contents: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from rl_core.evaluation.comparison import Comparison, Shares, compare_groups, gr
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.result import item_shares, summarise
 from rl_core.evaluation.statistics import holm
-from tasks.comparison.groups import RunGroup, differing_keys, protocols_of
+from tasks.comparison.groups import RunGroup, protocols_of, what_differs
 from tasks.comparison.page import (
     ComparisonPage,
     ComparisonRow,
@@ -35,17 +35,19 @@ def comparison_page(groups: Sequence[RunGroup], *, num_items: int) -> Comparison
         raise ValueError(f"{len(groups)} groups: a chart can show at most {MOST_SERIES}; compare fewer runs")
     mode = _common_mode(groups)
     shares = [group_shares(group, mode) for group in groups]
-    comparisons, remarks = _compare(groups, shares)
+    differing = what_differs([group.runs[0] for group in groups])
+    comparisons, remarks = _compare(groups, shares, differing)
     found = {row.place: row.comparison for row in comparisons}
     return ComparisonPage(
         mode=mode,
         num_items=max((row.comparison.n for row in comparisons), default=0),
         groups=[_group_row(group, of_group, mode) for group, of_group in zip(groups, shares, strict=True)],
         comparisons=comparisons,
+        before_and_after=before_and_after(groups, mode),
         charts=charts(groups),
         seed_charts=seed_charts(groups[0]) if len(groups) == 1 and len(groups[0].runs) > 1 else [],
         runs=[_run_row(run, place, mode) for place, group in enumerate(groups) for run in group.runs],
-        differing=differing_keys([group.runs[0].config for group in groups]),
+        differing=differing,
         items=flipped_items(groups, mode, found, count=num_items),
         remarks=[*remarks, *_remarks(groups)],
     )
@@ -68,7 +70,9 @@ def group_shares(group: RunGroup, mode: Mode) -> list[Shares]:
     return [item_shares(run.trained[mode]) for run in group.evaluated]
 
 
-def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> tuple[list[ComparisonRow], list[str]]:
+def _compare(
+    groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]], differing: Mapping[str, Sequence[str]]
+) -> tuple[list[ComparisonRow], list[str]]:
     """Compare every group with the first one. Returns the comparisons, and why some groups cannot be compared."""
     done: dict[int, Comparison] = {}
     remarks = []
@@ -87,6 +91,9 @@ def _compare(groups: Sequence[RunGroup], shares: Sequence[Sequence[Shares]]) -> 
             label=groups[place].label,
             place=place,
             reference=groups[0].label,
+            differs=[
+                (key, values[place], values[0]) for key, values in differing.items() if values[place] != values[0]
+            ],
             comparison=comparison,
             p_items=p_items[place],
             p_seeds=p_seeds.get(place),
@@ -212,6 +219,23 @@ def _group_answers(label: str, by_model: Sequence[Sequence[EvaluationItem]]) -> 
             EqualAnswers(response=text, is_right=correct, times=times)
             for (text, correct), times in answers.most_common()
         ],
+    )
+
+
+def before_and_after(groups: Sequence[RunGroup], mode: Mode) -> Chart:
+    """Held-out accuracy of base and trained models: a line for the mean of each group, a point for each run."""
+    series = []
+    for group in groups:
+        runs = [(summarise(run.base[mode]).accuracy, summarise(run.trained[mode]).accuracy) for run in group.evaluated]
+        means = [fmean(values) for values in zip(*runs, strict=True)]
+        points = [(float(side), accuracy) for run in runs for side, accuracy in enumerate(run)]
+        series.append(Series(label=group.label, steps=[0.0, 1.0][: len(means)], values=means, points=points))
+    return Chart(
+        title="Before and after",
+        caption="Held-out accuracy of the base and the trained models; each point is a run.",
+        unit="share",
+        series=series,
+        ticks=("before", "after"),
     )
 
 

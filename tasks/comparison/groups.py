@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
 from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import read_amendments
+from tasks.cache.kept_files import input_digests
 from tasks.cache.stages import dotted_settings, experiment_digest
 from tasks.results.run_facts import RunFacts
 from tasks.tracking.run_tracking import algorithm_name
@@ -42,8 +43,8 @@ def group_runs(
     for folder in dict.fromkeys(run.root for run in runs):
         if folder.resolve() not in taken:
             run = RunFacts(RunDirectory(folder))
-            recipes.setdefault(experiment_digest(run.config), []).append(run)
-    labels = label_groups([members[0].config for members in recipes.values()])
+            recipes.setdefault(digest_of([experiment_digest(run.config), other_causes(run)]), []).append(run)
+    labels = label_groups([members[0] for members in recipes.values()])
     if clash := groups.keys() & set(labels):
         raise ValueError(f"two groups are called {min(clash)}")
     folders = [run.run.root.resolve() for members in groups.values() for run in members]
@@ -58,30 +59,39 @@ def group_runs(
     ]
 
 
-def label_groups(configs: Sequence[RunConfig]) -> list[str]:
-    """A name for each config: the experiment if all experiments are different, else the algorithm if all algorithms
-    are, else the values of the keys that differ."""
+def label_groups(runs: Sequence[RunFacts]) -> list[str]:
+    """A name for each run: the experiment if all experiments are different, else the algorithm if all algorithms are,
+    else the values of the keys that differ."""
     for name_of in (lambda config: config.experiment, lambda config: algorithm_name(config.algorithm)):
-        names = [name_of(config) for config in configs]
+        names = [name_of(run.config) for run in runs]
         if len(set(names)) == len(names):
             return names
-    rows = list(differing_keys(configs).items())
+    rows = list(what_differs(runs).items())
     if len(rows) == 1:
         return rows[0][1]
     labels = [
         ", ".join(f"{key.rpartition('.')[2]}={values[place]}" for key, values in rows[:_NAMED_KEYS])
-        for place in range(len(configs))
+        for place in range(len(runs))
     ]
     are_different = len(set(labels)) == len(labels)
     return labels if are_different else [f"{label} ({place})" for place, label in enumerate(labels, start=1)]
 
 
-def differing_keys(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
-    """[dotted key] -> its value in each config, for the keys in which the configs differ, without the seed."""
-    flat = [dotted_settings(config) for config in configs]
+def what_differs(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
+    """[dotted key, file of the config, or "history"] -> its value in each run, for those in which the runs differ,
+    without the seed."""
+    flat = [dotted_settings(run.config) | other_causes(run) for run in runs]
     keys = dict.fromkeys(key for one in flat for key in one if key != "seed")
     rows = {key: [_shown(one[key]) if key in one else _ABSENT for one in flat] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
+
+
+def other_causes(run: RunFacts) -> dict[str, str]:
+    """What a run's numbers depend on beside its config: [file of the config] -> beginning of its digest, and under
+    "history" the changes with which its training went on."""
+    files = {name: f"contents {digest[:7]}" for name, digest in input_digests(run.run).items()}
+    history = "; ".join(map(str, read_amendments(run.run)))
+    return files | ({"history": history} if history else {})
 
 
 def _shown(value: Any) -> str:

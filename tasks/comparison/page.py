@@ -36,11 +36,13 @@ class GroupRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonRow:
-    """A group compared with the reference. p-values are adjusted for the number of groups (statistics.holm)."""
+    """A group compared with the reference. `differs` are the keys in which they differ, each with its value here and in
+    the reference. p-values are adjusted for the number of groups (statistics.holm)."""
 
     label: str
     place: int
     reference: str
+    differs: Sequence[tuple[str, str, str]]
     comparison: Comparison
     p_items: float
     p_seeds: float | None
@@ -52,11 +54,22 @@ class ComparisonRow:
             differ = "differ significantly" if self.p_items < SIGNIFICANT else "do not differ significantly"
             why = "a group has one seed" if self.comparison.has_one_seed else "no accuracy varies with the seed"
             models = f"The models of {self.label} and {self.reference} {differ} on these items ({self.headline} points)"
-            return f"{models}; {why}, so the seeds do not tell which way of training is better."
+            return f"{models}; {why}, so the seeds do not tell which way of training is better{self.cause}."
         if self.p_seeds < SIGNIFICANT:
             direction = "better" if self.comparison.difference > 0 else "worse"
-            return f"{self.label} is {direction} than {self.reference}, whatever the seed ({self.headline} points)."
-        return f"The seeds do not tell whether {self.label} or {self.reference} is better ({self.headline} points)."
+            found = f"{self.label} is {direction} than {self.reference}, whatever the seed ({self.headline} points)"
+            return f"{found}{self.cause}."
+        found = f"The seeds do not tell whether {self.label} or {self.reference} is better ({self.headline} points)"
+        return f"{found}{self.cause}."
+
+    @property
+    def cause(self) -> str:
+        """What differs, as the end of a sentence that compares the two ways of training."""
+        words = [
+            f"{key.removesuffix('.type').rpartition('.')[2]} {here} instead of {there}"
+            for key, here, there in self.differs
+        ]
+        return f": {', '.join(words)}" if words else ""
 
     @property
     def why_not_over_seeds(self) -> str:
@@ -131,6 +144,7 @@ class ComparisonPage:
     num_items: int
     groups: Sequence[GroupRow]
     comparisons: Sequence[ComparisonRow]
+    before_and_after: Chart
     charts: Sequence[Chart]
     seed_charts: Sequence[Chart]
     runs: Sequence[RunRow]
@@ -171,5 +185,10 @@ def render_comparison(page: ComparisonPage) -> str:
         [(chart, draw(chart)) for chart in some if not chart.empty] for some in (page.charts, page.seed_charts)
     )
     return template("comparison.html.jinja").render(
-        page=page, charts=charts, seed_charts=seed_charts, significant=SIGNIFICANT, rule=RULE
+        page=page,
+        before_and_after=draw(page.before_and_after) if not page.before_and_after.empty else "",
+        charts=charts,
+        seed_charts=seed_charts,
+        significant=SIGNIFICANT,
+        rule=RULE,
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from rl_core.files import atomic_write_json, atomic_write_text
+from rl_core.files import atomic_write_json, atomic_write_text, read_json
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.data import comparison_page
@@ -21,6 +22,23 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "comparisons"
 """MLflow experiment of the comparisons, whatever experiments their runs belong to."""
+
+
+def own_page(groups: Sequence[RunGroup], out: Path) -> Path:
+    """The file for the page of a comparison: `out`, or the first of `NAME-2`, `NAME-3`, ... that holds no page of other
+    groups."""
+    names = [[run.run.name for run in group.runs] for group in groups]
+    others = (out.with_stem(f"{out.stem}-{number}") for number in count(2))
+    pages = chain([out], others)
+    return next(page for page in pages if not page.exists() or _compared(page.with_suffix(".json")) == names)
+
+
+def _compared(figures: Path) -> list[list[str]] | None:
+    """The runs of each group of a comparison that was written; None where it is none."""
+    try:
+        return [group["runs"] for group in read_json(figures)["groups"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def write_comparison(groups: Sequence[RunGroup], out: Path, *, num_items: int) -> ComparisonPage:

@@ -46,19 +46,21 @@ _SETTINGS: Final[Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A line with one value for each step, and the lower and upper ends of a band around it, if there is one."""
+    """A line with one value for each step, and the lower and upper ends of a band around it, if there is one. `points`
+    are (step, value) that are drawn beside the line."""
 
     label: str
     steps: Sequence[float]
     values: Sequence[float]
     band: tuple[Sequence[float], Sequence[float]] | None = None
+    points: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
     """A curve card of the report, with one to six lines; without a point it is left out. `caption` is one sentence on
     how to read it. The unit "share" shows 0 to 1 as percent, "plain" the numbers. `bound` is a horizontal line with its
-    label."""
+    label. `ticks` name the steps from 0 on, where these are no training steps."""
 
     title: str
     caption: str
@@ -66,6 +68,7 @@ class Chart:
     unit: str = "plain"
     bound: tuple[float, str] | None = None
     log: bool = False
+    ticks: Sequence[str] = ()
 
     @property
     def empty(self) -> bool:
@@ -95,11 +98,17 @@ def _draw_on(axes: Any, chart: Chart) -> None:
             axes.fill_between(series.steps, *series.band, color=colour, alpha=0.16, linewidth=0)
         marker = "o" if len(series.values) <= _MARKERS_UP_TO else ""
         axes.plot(series.steps, series.values, color=colour, linewidth=1.7, marker=marker, markersize=3.5)
+        if series.points:
+            axes.scatter(*zip(*series.points, strict=True), color=colour, alpha=0.55, s=16)
     axes.grid(axis="y", color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.margins(x=0.02)
-    axes.set_xlabel("step")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    if chart.ticks:
+        axes.margins(x=0.15)
+        axes.set_xticks(range(len(chart.ticks)), chart.ticks)
+    else:
+        axes.margins(x=0.02)
+        axes.set_xlabel("step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if chart.unit == "share":
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

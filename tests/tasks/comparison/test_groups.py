@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from rl_core.run_directory import RunDirectory
-from tasks.comparison.groups import differing_keys, group_runs, label_groups
-from tests.tasks.finished_run import config_with, finish_run
+from tasks.cache.amendments import Amendment, write_amendments
+from tasks.comparison.groups import group_runs, label_groups, what_differs
+from tasks.results.run_facts import RunFacts
+from tests.tasks.finished_run import finish_run
 
 GSPO = ["algorithm.loss={type: gspo_token, clip_ratio_low: 3e-4}", "algorithm.loss_avg_mode=seq"]
 
@@ -53,11 +55,26 @@ def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
         ([[], ["model.lora={rank: 4, alpha: 8}"]], ["lora=null, rank=-, alpha=-", "lora=-, rank=4, alpha=8.0"]),
     ],
 )
-def test_a_label_says_what_differs(changes: list[list[str]], labels: list[str]) -> None:
-    assert label_groups([config_with(*overrides) for overrides in changes]) == labels
+def test_a_label_says_what_differs(tmp_path: Path, changes: list[list[str]], labels: list[str]) -> None:
+    assert label_groups([begun(tmp_path, *overrides) for overrides in changes]) == labels
 
 
-def test_seed_name_and_places_are_no_differences() -> None:
-    configs = [config_with(), config_with("seed=9", "experiment=other", "tracking.console=true", "merge.push=me/it")]
-    assert differing_keys(configs) == {}
-    assert differing_keys([config_with(), config_with("actor.optim.lr=0.5")]) == {"actor.optim.lr": ["1e-06", "0.5"]}
+def begun(folder: Path, *overrides: str) -> RunFacts:
+    return RunFacts(finish_run(folder, *overrides))
+
+
+def test_seed_name_operation_and_places_are_no_differences(tmp_path: Path) -> None:
+    one = begun(tmp_path)
+    other = begun(tmp_path, "seed=9", "experiment=other", "tracking.console=true", "reward.workers=1")
+    assert what_differs([one, other]) == {}
+    assert what_differs([one, begun(tmp_path, "actor.optim.lr=0.5")]) == {"actor.optim.lr": ["1e-06", "0.5"]}
+    longer = begun(tmp_path / "longer", "trainer.max_steps=99")
+    assert what_differs([one, longer]) == {"trainer.max_steps": [str(one.config.trainer.max_steps or "null"), "99"]}
+
+
+def test_runs_with_other_files_or_another_history_are_other_groups(tmp_path: Path) -> None:
+    one, other = (finish_run(tmp_path / name, f"seed={seed}") for seed, name in enumerate(("a", "b"), start=1))
+    assert len(group_runs([one, other])) == 1
+    write_amendments(other, [Amendment(step=2, what=["own.py"], begun="", kept={})])
+    assert len(group_runs([one, other])) == 2
+    assert what_differs([RunFacts(one), RunFacts(other)]) == {"history": ["-", "after step 2: own.py changed"]}

@@ -8,6 +8,7 @@ import pytest
 from tasks.comparison.data import comparison_page
 from tasks.comparison.groups import group_runs
 from tasks.comparison.page import ComparisonPage, render_comparison
+from tasks.comparison.record import own_page, write_comparison
 from tests.tasks.finished_run import finish_run
 from tests.tasks.results.test_report_page import assert_stands_alone
 
@@ -88,3 +89,21 @@ def test_one_seed_is_called_one_seed(tmp_path: Path) -> None:
     shown = page(tmp_path, [ODD])
     assert shown.groups[0].over_seeds == "mean 50.0 %, one seed"
     assert shown.seed_charts == [] and "one seed" in render_comparison(shown)
+
+
+def test_what_differs_stands_in_every_sentence_about_a_cause_and_under_the_title(tmp_path: Path) -> None:
+    shown = page(tmp_path, [ODD], [BEST])
+    (row,) = shown.comparisons
+    assert row.conclusion.endswith(": n 3 instead of 2.")
+    html = render_comparison(shown)
+    assert html.index("<code>rollout.n</code>") < html.index('<h2 id="accuracy">')
+    assert "Before and after" in html
+
+
+def test_the_page_of_another_comparison_stays(tmp_path: Path) -> None:
+    one, two, three = (finish_run(tmp_path, f"rollout.n={n}", trained=ODD) for n in (2, 3, 4))
+    out = tmp_path / "comparison.html"
+    for runs, file in (((one, two), out), ((one, three), tmp_path / "comparison-2.html"), ((one, two), out)):
+        groups = group_runs(runs)
+        assert own_page(groups, out) == file
+        write_comparison(groups, file, num_items=0)
