@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
+from rl_core.evaluation.base_answers import noted_answers
 from rl_core.evaluation.items import RIGHT_COLUMN, EvaluationItem
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.evaluation.result import SOURCE_COLUMN, read_evaluation, write_evaluation
@@ -33,7 +34,9 @@ def evaluate(run: str, model: EvaluatedModel) -> StageManifest | State[StageMani
     def make(context: RunContext) -> StageOutcome:
         folder = context.run.evaluation(model)
         responses = ResponseFile(folder.with_suffix(".answers.jsonl"), key=context.wanted(stage).key)
-        items = context.session.evaluate(model, responses)
+        # The validation before the first step was of the base model.
+        known = noted_answers(context.run.validation(0), context.wanted(stage).key) if model == "base" else {}
+        items = context.session.evaluate(model, responses, known=known)
         results = write_evaluation(folder, items)
         responses.remove()
         figures: dict[str, Any] = {mode: result.model_dump(mode="json") for mode, result in results.items()}

@@ -15,6 +15,8 @@ from prefect.client.schemas.objects import TaskRun
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.data.manifest import DataManifest
+from rl_core.evaluation.base_answers import BaseAnswers, scored
+from rl_core.evaluation.result import read_evaluation
 from rl_core.planning.batches import BatchPlan, batch_plan
 from rl_core.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read, validated_steps
@@ -22,6 +24,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
 from tasks.cache.manifests import StageManifest, finite
+from tasks.cache.reuse import find_complete
 from tasks.cache.stages import epoch_stage
 from tasks.context import RunContext, current_context, named
 from tasks.losses import losses_told, lost_with
@@ -183,8 +186,20 @@ def _train(context: RunContext, epoch: int) -> "EpochResult":
             refresh()
             context.storage.copy_checkpoints()
 
+        # Only before the first step the model is the base model.
+        base = None if context.session.store.complete() else _base_answers(context)
         with losses_told(context, epoch_stage(epoch)):
-            return context.session.train_epoch(epoch, because=context.continues_because, after_step=after_step)
+            return context.session.train_epoch(
+                epoch, because=context.continues_because, base=base, after_step=after_step
+            )
+
+
+def _base_answers(context: RunContext) -> BaseAnswers:
+    """The base model's answers to the held-out prompts, where this software has made them in its evaluation."""
+    wanted = context.wanted("evaluate-base")
+    found = find_complete(context.run, wanted, elsewhere=context.reuse, fetch=context.storage.bring_stage)
+    is_same = found is not None and wanted.why_not_taken(found) is None
+    return BaseAnswers(key=wanted.key, items=scored(read_evaluation(context.run.evaluation("base"))) if is_same else {})
 
 
 @contextmanager

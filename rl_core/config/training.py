@@ -238,7 +238,8 @@ class TrainerConfig(Section):
     val_freq: int = Field(default=-1, ge=-1)
     """Validate every so many steps; -1 never validates."""
     val_before_train: bool = True
-    """Validate once before the first step too, where val_freq is above 0."""
+    """Validate once before the first step too, where val_freq is above 0. The evaluation of the base model takes these
+    answers, or they are taken from it."""
     val_mode: Literal["greedy", "sampled"] = "greedy"
     """One response to each held-out row at temperature 0 (`greedy`), or `evaluation.n` at the evaluation's temperature
     and top_p (`sampled`)."""

@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import EvaluationItem, Mode, graded_item
@@ -30,10 +31,12 @@ def evaluate_prompts(
     run_seed: int,
     progress: Progress,
     step: int = 0,
+    known: Mapping[Mode, Sequence[EvaluationItem]] = MappingProxyType({}),
 ) -> dict[Mode, list[EvaluationItem]]:
     """[mode] -> items of every configured mode, in the order of the first `config.limit` prompts: one response at
     temperature 0, or `config.n` sampled ones. Seeds are keyed by mode, prompt and sample. A response without a score
-    is neither right nor wrong. `step` is the training step after which the model is asked, for the rewards.
+    is neither right nor wrong. `step` is the training step after which the model is asked, for the rewards. In a mode
+    whose items are `known` it is not asked.
 
     Raises:
         ValueError: a score lacks `config.accuracy_key`.
@@ -41,6 +44,10 @@ def evaluate_prompts(
     chosen = prompts[: config.limit]
     items: dict[Mode, list[EvaluationItem]] = {}
     for mode in config.modes:
+        if mode in known:
+            items[mode] = [*known[mode]]
+            _LOG.info("the %s answers of this model are known, and it is not asked again", mode)
+            continue
         requests = _requests(chosen, mode, n=config.n if mode == "sampled" else 1, run_seed=run_seed)
         sampling = _sampling(mode, config, max_tokens=max_response_length)
         with (

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
+from rl_core.evaluation.base_answers import BaseAnswers
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
@@ -114,17 +116,31 @@ class Session:
         return metrics
 
     def train_epoch(
-        self, epoch: int, *, because: str = "", after_step: Callable[[], None] = lambda: None
+        self,
+        epoch: int,
+        *,
+        because: str = "",
+        base: BaseAnswers | None = None,
+        after_step: Callable[[], None] = lambda: None,
     ) -> EpochResult:
         """From the last complete checkpoint on, as `TrainingLoop.train_epoch`; `because` says how the attempt before
-        ended."""
+        ended, and `base` is for the validation before the first step."""
         if self._loop is None:
-            self._loop = self._open_loop(because)
+            self._loop = self._open_loop(because, base)
         return self._loop.train_epoch(epoch, after_step=after_step)
 
-    def evaluate(self, model: EvaluatedModel, responses: ResponseFile) -> dict[Mode, list[EvaluationItem]]:
+    def evaluate(
+        self,
+        model: EvaluatedModel,
+        responses: ResponseFile,
+        *,
+        known: Mapping[Mode, Sequence[EvaluationItem]] = MappingProxyType({}),
+    ) -> dict[Mode, list[EvaluationItem]]:
         """[mode] -> items: answer the held-out prompts with the base or the trained model; responses in the file are
-        not repeated. Raises Interrupted if a stop was requested; the finished responses are kept in the file."""
+        not repeated, and it is not asked in a mode whose items are `known`. Raises Interrupted if a stop was requested;
+        the finished responses are kept in the file."""
+        if known.keys() >= {*self.config.evaluation.modes}:  # nor does a generator start for them
+            return {mode: [*known[mode]] for mode in self.config.evaluation.modes}
         with self._stop.taking_effect(lambda: "at the next response at the latest"):
             step = 0
             if model == "base":
@@ -143,6 +159,7 @@ class Session:
                     run_seed=self.config.seed,
                     progress=self._progress,
                     step=step,
+                    known=known,
                 )
 
     def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
@@ -182,7 +199,7 @@ class Session:
         self._loop = None
         self.workers.load("saved policy", checkpoint.folder)
 
-    def _open_loop(self, because: str) -> TrainingLoop:
+    def _open_loop(self, because: str, base: BaseAnswers | None) -> TrainingLoop:
         if self.config.algorithm.kl is not None:
             self.workers.load("reference", self.base_model)
         validator = Validator(
@@ -190,6 +207,7 @@ class Session:
             prompts=self._datasets["validation"][:],
             rewards=self.rewards,
             progress=self._progress,
+            base=base,
         )
         parts = LoopParts(
             workers=self.workers,

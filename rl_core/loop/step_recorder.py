@@ -7,6 +7,7 @@ from typing import Any
 
 from pyarrow import ArrowInvalid
 
+from rl_core.evaluation.base_answers import BaseAnswers, note_answers
 from rl_core.evaluation.items import write_items
 from rl_core.loop.collecting import Collected
 from rl_core.loop.learning import Learned
@@ -85,9 +86,12 @@ class StepRecorder:
         self.logs.log_step(record.step, {**record.metrics, **self._write_validation(record.step, validation)})
         self.logs.forget_repeated(record.step)
 
-    def record_validation(self, step: int, validation: Validation) -> None:
-        """Write the responses of a validation before the first step, and its metrics line."""
+    def record_validation(self, step: int, validation: Validation, *, base: BaseAnswers | None = None) -> None:
+        """Write the responses of a validation before the first step, its metrics line, and what its answers depend on
+        if that is known."""
         self.logs.log_step(step, self._write_validation(step, validation))
+        if base is not None:
+            note_answers(self._run.validation(step), base.key)
 
     def recorded_rollouts(self, step: int, find_prompts: FindPrompts) -> RolloutBatch:
         """The rollouts of `step` from the attempt before this one, with their scores; empty if it did not get there."""

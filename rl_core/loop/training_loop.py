@@ -99,7 +99,7 @@ class TrainingLoop:
             self._stop_if_nothing_is_lost()
             with showing(advance, lambda: self._timer.now()), stop.taking_effect(self._when_it_stops):
                 if self._step == 0 and (validation := self._validate(0, self._timer)) is not None:
-                    self._parts.recorder.record_validation(0, validation)
+                    self._parts.recorder.record_validation(0, validation, base=self._parts.validator.base)
                 while self._step < last and self._target.reached_at is None:
                     advance(1, f"reward {self._run_step():.3f}")
                     after_step()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import VALIDATION_METRICS
+from rl_core.evaluation.base_answers import BaseAnswers
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import SOURCE_COLUMN, summarise
@@ -38,16 +39,20 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validator:
-    """Answers the held-out prompts with the trainer's current weights, in the mode `trainer.val_mode`."""
+    """Answers the held-out prompts with the trainer's current weights, in the mode `trainer.val_mode`. Before the first
+    step these are the base model's."""
 
     config: RunConfig
     prompts: Sequence[Prompt]
     rewards: RewardPool
     progress: Progress
+    base: BaseAnswers | None = None
 
     def run(self, workers: WorkerGroup, *, step: int = 0, stop: StopRequest | None = None) -> Validation:
         """Generate and score the responses after a step. Raises Interrupted where `stop` is given and requested."""
         mode = self.config.trainer.val_mode
+        if step == 0 and self.base is not None and mode in self.base.items:
+            return Validation(self.base.items[mode])
         with awake_generator(workers):
             items = evaluate_prompts(
                 self.prompts,

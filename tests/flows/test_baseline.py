@@ -134,7 +134,8 @@ def test_prefect_has_a_page_a_stage_the_plan_the_steps_rollouts_and_links(
     assert pages["rollouts"].count("![image](data:image/png;base64,") == 3
     assert "| greedy | " in pages["evaluate-trained"] and "95 % interval" in pages["evaluate-trained"]
     parent = mlflow_runs(place)["pipeline"].info
-    assert f"/#/experiments/{parent.experiment_id}/runs/{parent.run_id}?" in pages["links"]
+    route = f"/#/experiments/{parent.experiment_id}/runs/{parent.run_id}"
+    assert f"{route}?workflowType=machine_learning)" in pages["links"]
     assert f"sightline run --resume {run.name}" in pages["links"]
 
 
@@ -277,3 +278,29 @@ def failing_once(step: Callable, *, at_call: int) -> Callable:
         return step(loop)
 
     return failing
+
+
+def test_the_base_model_is_asked_and_judged_once(place: Place, tmp_path: Path) -> None:
+    """In the validation before the first step or in its evaluation, whichever comes first, and of another run too; the
+    numbers are those of a run without such a validation."""
+    bill = tmp_path / "bill"
+    judged = [f"reward={{function: tests/flows/paid_reward.py:score, workers: 1, kwargs: {{bill: {bill}}}}}"]
+    judged += ["trainer.max_steps=1", "evaluation.modes=[greedy]"]
+
+    def answers(*overrides: str, before: int) -> tuple[bytes, RunDirectory]:
+        state = place.call(*judged, *overrides)
+        assert state.is_completed(), state
+        assert bill.read_text().splitlines().count("0") == before
+        run = RunDirectory(
+            max(place.runs_dir.glob("small-*"), key=lambda folder: (folder / "report.html").stat().st_mtime_ns)
+        )
+        return (run.evaluation("base") / "items.parquet").read_bytes(), run
+
+    asked, first = answers("trainer.val_freq=1", before=10)
+    taken, second = answers("trainer.val_freq=1", "actor.optim.lr=0.002", before=10)
+    assert json.loads(second.stage_manifest("evaluate-base").read_text())["reused_from"] == first.name
+    assert first.validation(0).read_bytes() == second.validation(0).read_bytes() == asked == taken
+    assert read(first.metrics)[0] == read(second.metrics)[0]
+    alone, third = answers("evaluation.limit=10", before=20)
+    assert not third.validation(0).exists()
+    assert alone == asked

@@ -7,6 +7,7 @@ import pytest
 
 from rl_core.config.run import RunConfig
 from rl_core.data.prepared import PreparedDataset
+from rl_core.evaluation.base_answers import BaseAnswers
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.loop.validation import Validation, Validator
 from rl_core.progress import SilentProgress
@@ -61,3 +62,12 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(validate, worker
     assert list(validated.items) == expected
     assert len(expected) == len(held_out) * (3 if mode == "sampled" else 1)
     assert validated.metrics["val/accuracy"] == sum(item.is_right for item in expected) / len(expected)
+
+
+def test_what_the_base_model_has_answered_is_not_asked_before_the_first_step(worker, rewards, held_out, config):
+    known = BaseAnswers(key="k", items={"greedy": make_items("+-+")})
+    settings = {"prompts": held_out, "rewards": rewards, "progress": SilentProgress(), "base": known}
+    assert Validator(config=told(config, "greedy"), **settings).run(worker, step=0).items == make_items("+-+")
+    for mode, step in (("greedy", 1), ("sampled", 0)):
+        asked = Validator(config=told(config, mode), **settings).run(worker, step=step)
+        assert {item.uid for item in asked.items} == {prompt.uid for prompt in held_out}
