@@ -207,7 +207,8 @@ def _closed_on_failure(context: RunContext) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        context.continues_because = f"{error}" or type(error).__name__
+        lost = lost_with(error)
+        context.continues_because = f"{lost.names}: {lost.cause}" if lost else f"{error}" or type(error).__name__
         context.close_session()
         raise
 

@@ -120,6 +120,8 @@ class TrainingLoop:
         checkpoint = self._parts.store.latest()
         if checkpoint is None:
             self._parts.workers.load("policy", base_model)
+            if self._parts.recorder.logs.has_steps:
+                self._parts.recorder.logs.log_event("resumed", step=0, cause=because)
             self._parts.recorder.logs.rewind(-1)  # all but the rollouts, which are not generated again
             return 0
         saved: Loaded = "saved weights" if checkpoint.info.model_only else "saved state"

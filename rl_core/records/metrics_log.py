@@ -130,6 +130,11 @@ class RunLogs:
         self._events = JsonLines(run.events)
         self._last_step = max(readable_steps(run.metrics), default=-1)
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether a step, or the validation before the first one, is recorded."""
+        return self._last_step >= 0
+
     def log_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write the metrics of a step (0 is before training), once. Raises RunLockLost when another process has taken
         the run's lock."""

@@ -138,6 +138,7 @@ def test_rollouts_after_the_checkpoint_are_not_generated_again(open_loop, tmp_pa
     device = f"CPU with {torch.get_num_threads()} thread(s)"
     assert [line["workers"]["device"] for line in read(run.timings)] == [[device]] * 3
     assert steps_repeated(run) == [1, 2, 3]
+    assert [event["step"] for event in read(run.events) if event["kind"] == "resumed"] == [0]
 
 
 def cut_after_a_model_only_checkpoint(config, open_loop, worker, monkeypatch, folder) -> RunDirectory:
