@@ -259,6 +259,10 @@ def plan(
         str | None,
         typer.Option("--gpu", help="Plan for GPUs of this kind, which this machine need not have: a100, h100, ..."),
     ] = None,
+    try_reward: Annotated[
+        bool,
+        typer.Option("--try-reward", help="Call the reward with right and wrong responses to the first rows too."),
+    ] = False,
 ) -> None:
     """Show what would run: stages and which are finished, batch sizes, memory, disk and step time, every problem."""
     from flows.commands.plan import planned_gpu, print_plan
@@ -266,7 +270,7 @@ def plan(
 
     resolved = resolve_run(config, all_overrides(changes, overrides), runs_dir=runs_dir)
     gpu = planned_gpu(gpu_kind, gpu_gib, resolved.config.cluster.device)
-    raise typer.Exit(print_plan(resolved, Console(), gpu=gpu, with_config=with_config))
+    raise typer.Exit(print_plan(resolved, Console(), gpu=gpu, with_config=with_config, tries_reward=try_reward))
 
 
 @app.command()

@@ -52,8 +52,9 @@ def is_worth_retrying(error: object) -> bool:
     training itself raises come back. So do a full disk and mistakes that a person must correct. A stop was
     requested."""
     from rl_core.loop.collecting import StaleWeights
-    from rl_core.loop.draws import TooFewInformativeGroups, TooManyFailedRewards
+    from rl_core.loop.draws import TooFewInformativeGroups
     from rl_core.loop.learning_signal import NoSignal
+    from rl_core.rewards.failed_share import TooManyFailedRewards
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
     from rl_core.training.probing import ProbeMismatch

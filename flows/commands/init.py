@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.printing import command_line, say
+from flows.trial_lines import say_trial
 from rl_core.config.data import DataConfig
 from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts
@@ -134,8 +135,6 @@ def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Conso
     spread = f"{lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}"
     say(console, spread, label="\n[bold]prompt lengths[/bold]")
     say(console, f"{proposal.reward}, tried on responses to the first rows:", label="\n[bold]reward[/bold]")
-    for form in trial.reward.table:
-        mean = "no score" if form.overall is None else f"{form.overall:.2g}"
-        say(console, f"  {form.name:28} {form.right} of {form.tried} right, overall {mean}")
+    say_trial(trial.reward.table, console)
     for problem in (*trial.reward.problems, *trial.reward.warnings):
         say(console, problem, label="[yellow]look[/yellow]")

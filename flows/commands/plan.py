@@ -11,6 +11,7 @@ from rich.text import Text
 
 from flows.printing import say, table_of
 from flows.request import ResolvedRun
+from flows.trial_lines import say_trial
 from rl_core.config.cluster import ClusterConfig, WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.model import ModelConfig
@@ -34,7 +35,7 @@ from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.planning.problems import glance_at, known_rows, planned_problems, split_glance
 from tasks.planning.stage_status import digests_to_compare, is_prepared_as, stage_statuses
 from tasks.planning.step_times import Forecaster, step_forecaster
-from tasks.planning.trials import answer_problems
+from tasks.planning.trials import answer_problems, may_try_reward, trial_problems, try_reward
 from tasks.results.measured_memory import measured_peaks
 
 _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
@@ -55,8 +56,11 @@ def planned_gpu(kind: str | None, gpu_gib: float | None, device: WorkerDevice) -
     return Gpu(memory_gib=gpu_gib or card.memory_gib, is_elsewhere=True, name=card.name)
 
 
-def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool) -> int:
-    """Show the plan for workers with this GPU, or on the CPU. Returns 1 when the run could not work, else 0."""
+def print_plan(
+    resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with_config: bool, tries_reward: bool = False
+) -> int:
+    """Show the plan for workers with this GPU, or on the CPU, and what the reward gives in a trial, if it is asked for.
+    Returns 1 when the run could not work, else 0."""
     config, run, files = resolved.config, resolved.run, resolved.files()
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     if resolved.beside is not None:
@@ -66,7 +70,10 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers, gpu=gpu)
     problems += files.problems()
-    problems += [] if is_prepared else answer_problems(located)
+    if tries_reward and may_try_reward(problems):
+        problems += _print_trial(located, console)
+    elif not is_prepared:
+        problems += answer_problems(located)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)
@@ -77,6 +84,15 @@ def print_plan(resolved: ResolvedRun, console: Console, *, gpu: Gpu | None, with
     if with_config:
         console.print(Syntax(dump_config(config), "yaml", background_color="default"))
     return code
+
+
+def _print_trial(config: RunConfig, console: Console) -> list[Problem]:
+    """Try the reward on the first rows, and print what it gave. Returns the problems."""
+    trial = try_reward(config)
+    title = f"{config.reward.description}, tried on responses to the first rows:"
+    say(console, title, label="[bold]reward[/bold]")
+    say_trial(trial.table, console)
+    return trial_problems(config, trial)
 
 
 def _print_stages(

@@ -175,7 +175,8 @@ class RewardConfig(RewardChoice):
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
     """Address space of each of these processes, in GiB."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
-    """The run stops when the calls for more than this share of a step's samples failed."""
+    """The run stops when the calls for more than this share of a step's samples failed, or of the responses of a
+    validation or an evaluation."""
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import EvaluationItem, Mode, graded_item
 from rl_core.progress import TALLY, Advance, Now, Progress, showing
 from rl_core.randomness import keyed_seed
+from rl_core.rewards.failed_share import check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.stop import StopRequest
@@ -32,6 +33,7 @@ def evaluate_prompts(
     progress: Progress,
     step: int = 0,
     known: Mapping[Mode, Sequence[EvaluationItem]] = MappingProxyType({}),
+    max_failed_share: float = 1.0,
 ) -> dict[Mode, list[EvaluationItem]]:
     """[mode] -> items of every configured mode, in the order of the first `config.limit` prompts: one response at
     temperature 0, or `config.n` sampled ones. Seeds are keyed by mode, prompt and sample. A response without a score
@@ -40,6 +42,7 @@ def evaluate_prompts(
 
     Raises:
         ValueError: a score lacks `config.accuracy_key`.
+        TooManyFailedRewards: of the responses of a mode, the reward failed for more than `max_failed_share`.
     """
     chosen = prompts[: config.limit]
     items: dict[Mode, list[EvaluationItem]] = {}
@@ -71,6 +74,12 @@ def evaluate_prompts(
             for request, (rollout, score) in zip(requests, answers, strict=True)
         ]
         _report_failures(mode, items[mode])
+        check_failed_share(
+            [f"{item.uid} sample {item.sample_index}: {item.error}" for item in items[mode] if item.has_failed],
+            len(items[mode]),
+            max_failed_share=max_failed_share,
+            of=f"rewards of the {mode} responses",
+        )
     return items
 
 

@@ -73,6 +73,11 @@ class EvaluationItem:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it has no score because the reward failed."""
+        return self.error not in (None, NOT_FOR_SAMPLE)
+
+    @property
     def grade(self) -> str:
         """ "right", "wrong" or "not scored"."""
         return "not scored" if self.is_right is None else "right" if self.is_right else "wrong"

@@ -141,7 +141,13 @@ def evaluate_model(
             _Asked(
                 measurement=measurement,
                 rendered=rendered,
-                pool=stack.enter_context(RewardPool(measurement.protocol.reward_config(), image_store=store_path)),
+                pool=stack.enter_context(
+                    RewardPool(
+                        measurement.protocol.reward_config(),
+                        image_store=store_path,
+                        answer_names=measurement.protocol.answer_names,
+                    )
+                ),
             )
             for measurement, rendered in zip(measurements, all_rendered, strict=True)
         ]

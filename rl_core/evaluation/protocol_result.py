@@ -51,7 +51,9 @@ def summarise_by_protocol(
     """Sum up the items of a protocol, of a model that was asked here or of saved responses, whose prompt is not known.
     Raises ValueError when the items differ in their mode or in the number of responses, or no response has a score."""
     result = summarise(items)
-    notes = [_prompt_remark(protocol, was_asked_here), *_count_remarks(protocol, result), *remarks]
+    failed = sum(item.has_failed for item in items)
+    counted = [*_count_remarks(protocol, result), *_failure_remarks(protocol, failed, len(items))]
+    notes = [_prompt_remark(protocol, was_asked_here), *counted, *remarks]
     return ProtocolResult(protocol=protocol.record(), subject=subject, remarks=tuple(notes), result=result)
 
 
@@ -98,6 +100,16 @@ def _prompt_remark(protocol: Protocol, was_asked_here: bool) -> str:
     if protocol.prompt_origin == OWN_WORDS:
         return f"prompt: {OWN_WORDS}, not the published text"
     return f"prompt: {protocol.prompt_origin}"
+
+
+def _failure_remarks(protocol: Protocol, failed: int, total: int) -> list[str]:
+    allowed = protocol.reward_config().max_failed_share
+    if failed <= allowed * total:
+        return []
+    return [
+        f"no result: the reward failed for {failed} of {total} responses, more than reward.max_failed_share = "
+        f"{allowed}, so the accuracy is that of a part of the items"
+    ]
 
 
 def _count_remarks(protocol: Protocol, result: EvaluationResult) -> list[str]:

@@ -13,12 +13,11 @@ from rl_core.loop.draws import (
     DrawScores,
     Quota,
     TooFewInformativeGroups,
-    TooManyFailedRewards,
-    check_failed_share,
     informative_groups,
     scored_groups,
 )
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
+from rl_core.rewards.failed_share import TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
@@ -177,7 +176,12 @@ class Collector:
         with self.timer.phase("reward_wait"):
             generated = scoring.wait()
         assert_fresh(generated.groups, self.policy_version)
-        check_failed_share(generated.scores, max_failed_share=self.config.reward.max_failed_share)
+        failed = [(key, score) for key, score in generated.scores.items() if score.has_failed]
+        check_failed_share(
+            [f"{uid} sample {index}: {score.error}" for (uid, index), score in failed],
+            len(generated.scores),
+            max_failed_share=self.config.reward.max_failed_share,
+        )
         return generated
 
     def _recorded(self, prompts: Sequence[Prompt], quota: Quota) -> RolloutBatch | None:

@@ -15,10 +15,6 @@ from rl_core.rollout.requests import collect_groups
 from rl_core.types import Group, Prompt, Rollout, RolloutKey, Score
 
 
-class TooManyFailedRewards(RuntimeError):
-    """More rewards failed than `reward.max_failed_share` allows; the message has the first reasons."""
-
-
 class TooFewInformativeGroups(RuntimeError):
     """Group filtering did not fill the batch within `algorithm.online_filtering.max_try_make_batch` draws."""
 
@@ -138,15 +134,3 @@ class DrawScores:
         self._groups.append(group)
         self._scores |= scores
         self._quota.count(group, scores)
-
-
-def check_failed_share(scores: Mapping[RolloutKey, Score], *, max_failed_share: float) -> None:
-    """Raises TooManyFailedRewards if the reward failed for more than `max_failed_share` of the samples."""
-    errors = [f"{uid} sample {index}: {score.error}" for (uid, index), score in scores.items() if score.has_failed]
-    if len(errors) > max_failed_share * len(scores):
-        first = "\n  ".join(errors[:5])
-        raise TooManyFailedRewards(
-            f"{len(errors)} of {len(scores)} rewards failed, more than reward.max_failed_share = {max_failed_share}; "
-            "fix the reward function, then start the run again with --keep-training to continue. First reasons:\n"
-            f"  {first}"
-        )

@@ -160,6 +160,7 @@ class Session:
                     progress=self._progress,
                     step=step,
                     known=known,
+                    max_failed_share=self.config.reward.max_failed_share,
                 )
 
     def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:

@@ -63,5 +63,6 @@ class Validator:
                 run_seed=self.config.seed,
                 progress=self.progress,
                 step=step,
+                max_failed_share=self.config.reward.max_failed_share,
             )[mode]
         return Validation(items)

@@ -18,6 +18,7 @@ from rl_core.rewards.trial_findings import (
     fragile,
     never_given,
     not_given,
+    refused,
     undecided,
 )
 from rl_core.rewards.trial_rows import EMPTY, OTHER, TriedRow, by_reward, is_right, rows_to_try
@@ -141,6 +142,7 @@ def try_on_ground_truth(
             *sometimes,
             *undecided(rows, scores),
             *doubtful_answers(config, [row.prompt for row in rows], is_tried=True),
+            *refused(rows),
             *not_given(rows),
             *fragile(rows),
         ],

@@ -1,5 +1,6 @@
 """What a trial of the reward found, in sentences."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rl_core.answer_forms import doubt, short_answer
@@ -26,7 +27,7 @@ def failures(rows: Sequence[TriedRow], scores: Sequence[Score], read: Mapping[st
 
 
 def _reasons(score: Score, read: Mapping[str, str]) -> Iterator[str]:
-    if score.has_failed:
+    if score.has_failed and not is_refusal(score.error):
         yield score.error or ""
     if score.error is not None:
         return
@@ -47,7 +48,13 @@ def called_wrong(rows: Sequence[TriedRow], accuracy_key: str) -> tuple[list[str]
             names = " or ".join(f"COLUMN.{name}" for name in _fields(mappings[0], those[0].builtin))
             uids = _few([prompt.uid for prompt in mappings])
             never.append(f"{reward} compares texts, and the answer of {uids} is a mapping: columns.answer_key: {names}")
-        wrong = [row for row in those if row.is_judged and not row.is_called_right(accuracy_key)]
+        wrong = [
+            row
+            for row in those
+            if row.is_judged
+            and not row.is_called_right(accuracy_key)
+            and not any(is_refusal(score.error) for score in row.scores.values())
+        ]
         if not wrong:
             continue
         first = wrong[0]
@@ -137,6 +144,32 @@ def never_given(rows: Sequence[TriedRow]) -> list[str]:
     ]
 
 
+def refused(rows: Sequence[TriedRow]) -> Iterator[str]:
+    """Sentences about rewards that a judge refused for the moment: what would be tried later may be right."""
+    for reward, those in by_reward(rows).items():
+        scores = [score for row in those for score in row.scores.values()]
+        refusals = [score.error for score in scores if is_refusal(score.error)]
+        if refusals:
+            yield (
+                f"{reward} could not be tried: {len(refusals)} of {len(scores)} calls were refused by a server that is "
+                f"busy ({refusals[0]}); in the run such a response has no score, and more than reward.max_failed_share "
+                "of them stop it: let the function ask again, or ask later"
+            )
+
+
+_BUSY = re.compile(
+    r"(?<!['\"\d.])\b429\b(?!['\"\d]|\.\d)|(?:http|status|code)\D{0,20}(?:429|50[234]|529)\b"
+    r"|too many requests|rate.?limit|service unavailable|bad gateway|gateway time-?out|overloaded",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(error: str | None) -> bool:
+    """Whether a failure says that a server is busy or away for a moment (HTTP 429, 502, 503, 504), as far as its text
+    shows it."""
+    return error is not None and _BUSY.search(error) is not None
+
+
 def not_given(rows: Sequence[TriedRow]) -> Iterator[str]:
     """Sentences about rewards that returned None for one response to a row and not for another."""
     for reward, those in by_reward(rows).items():
@@ -161,7 +194,7 @@ def fragile(rows: Sequence[TriedRow]) -> list[str]:
     reasons: dict[tuple[str, str], str] = {}
     for row in rows:
         for name, score in row.scores.items():
-            if row.is_judged and score.has_failed:
+            if row.is_judged and score.has_failed and not is_refusal(score.error):
                 reasons.setdefault((row.reward, score.error or ""), row.responses[name])
     return [
         f"{name} fails on the response {response!r:.80} ({reason}): every response of this form loses its sample, and "

@@ -84,12 +84,17 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
         # Problems that the first rows of the data sources show.
         problems += [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
-    if not has_fatal(problems, _OF_THE_REWARD):
+    if may_try_reward(problems):
         problems += reward_problems(config)
     problems += _algorithm_problems(config.algorithm)
     if not is_prepared and has_fatal(problems) and not has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
+
+
+def may_try_reward(problems: Sequence[Problem]) -> bool:
+    """Whether none of these problems makes it impossible."""
+    return not has_fatal(problems, _OF_THE_REWARD)
 
 
 def evaluation_problems(config: RunConfig) -> list[Problem]:
@@ -101,7 +106,11 @@ def evaluation_problems(config: RunConfig) -> list[Problem]:
 
 def reward_problems(config: RunConfig) -> list[Problem]:
     """Problems that show when the reward is tried on the true answers of the first rows of each source."""
-    trial = try_reward(config)
+    return trial_problems(config, try_reward(config))
+
+
+def trial_problems(config: RunConfig, trial: "GroundTruthTrial") -> list[Problem]:
+    """Problems that a trial of the reward has shown."""
     filtering = config.algorithm.online_filtering
     return [
         *_filter_problems(filtering, trial.scores),

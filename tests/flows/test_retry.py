@@ -16,8 +16,8 @@ from prefect.states import Scheduled
 
 from flows.baseline import baseline
 from rl_core.evaluation.response_file import ResponseFile
-from rl_core.loop.draws import TooManyFailedRewards
 from rl_core.records.metrics_log import read
+from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.run_directory import RunDirectory
 from tests.flows.artifacts import task_runs_of
 

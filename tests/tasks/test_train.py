@@ -9,7 +9,8 @@ from prefect.states import Failed
 
 from rl_core.files import DiskFull
 from rl_core.loop.collecting import StaleWeights
-from rl_core.loop.draws import TooFewInformativeGroups, TooManyFailedRewards
+from rl_core.loop.draws import TooFewInformativeGroups
+from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted

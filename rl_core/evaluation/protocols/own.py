@@ -55,6 +55,11 @@ class OwnProtocol(Protocol):
         }
         return {"terms": terms, "grader": reward.grader}
 
+    @property
+    def answer_names(self) -> list[str]:
+        """The columns that the answers come from."""
+        return self.config.answer_names
+
     def reward_config(self) -> RewardConfig:
         """The section `reward` as it is."""
         return self.config.reward

@@ -137,6 +137,11 @@ class Protocol:
         """Digest of `record`. Two results may be compared when their digests are equal."""
         return digest_of(self.record())
 
+    @property
+    def answer_names(self) -> list[str]:
+        """The columns that the answers come from."""
+        return [self.columns.answer_key]
+
     def reward_config(self) -> RewardConfig:
         """The config of the reward that grades the responses."""
         return RewardConfig(function=self.judging.function, kwargs=dict(self.judging.kwargs))

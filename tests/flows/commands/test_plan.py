@@ -43,6 +43,22 @@ def test_a_plan_shows_stages_batches_and_forecast(tmp_path: Path) -> None:
     assert text.index("report") < text.index("experiment: quickstart"), "what matters comes first"
 
 
+def test_a_plan_tries_the_reward_if_asked(tmp_path: Path) -> None:
+    code, text = plan("--runs-dir", str(tmp_path), "--try-reward")
+    assert code == 0
+    (tried,) = [line for line in text.splitlines() if "another row's answer" in line]
+    assert tried.split("answer")[1].strip().startswith("0 of ")
+    mine = tmp_path / "mine.py"
+    mine.write_text("def score(sample): return {'overall': 1.0, 'accuracy': 1.0}\n")
+    code, text = plan("--runs-dir", str(tmp_path), "--try-reward", "--set", f"reward.function={mine}:score")
+    assert code == 0 and "a wrong answer scores as high as a right one" in " ".join(text.split())
+    mine.write_text("def score(sample): raise ValueError('the reason')\n")
+    code, text = plan("--runs-dir", str(tmp_path), "--try-reward", "--set", f"reward.function={mine}:score")
+    assert code == 1 and "ValueError: the reason" in " ".join(text.split())
+    code, text = plan("--runs-dir", str(tmp_path), "--set", f"reward.function={mine}:score")
+    assert code == 0 and "the reason" not in text, "a plan alone runs no code of the user"
+
+
 def test_a_plan_for_a_gpu_of_unknown_memory_says_so_and_that_torch_cannot_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.result import summarise
 from rl_core.progress import TALLY, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
+from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
 from tests.rl_core.builders import make_prompt, make_rollout
@@ -53,6 +54,7 @@ def evaluate(
     prompts: Sequence[Prompt] = PROMPTS,
     *,
     progress: Progress = SILENT,
+    max_failed_share: float = 1.0,
     **settings,
 ):
     return evaluate_prompts(
@@ -63,6 +65,7 @@ def evaluate(
         max_response_length=12,
         run_seed=3,
         progress=progress,
+        max_failed_share=max_failed_share,
     )
 
 
@@ -144,6 +147,17 @@ def test_a_response_without_a_score_is_left_out_and_named(pool, caplog):
     result = summarise(items)
     assert (result.accuracy, result.n, result.failed_rewards) == (1.0, 3, 1)
     assert "1 of 4 greedy responses have no score and are left out of the accuracy; the first: p3" in caplog.text
+
+
+@pytest.mark.parametrize("bound", [0.25, 0.24])
+def test_above_the_bound_a_part_of_the_responses_is_no_result(pool, bound):
+    prompts = [*PROMPTS[:3], replace(PROMPTS[3], answer="many")]
+    if bound == 0.25:
+        items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",), max_failed_share=bound)["greedy"]
+        assert len(items) == 4
+        return
+    with pytest.raises(TooManyFailedRewards, match=r"(?s)1 of 4 rewards of the greedy responses failed.*p3 sample 0:"):
+        evaluate(TableEngine(right), pool, prompts, modes=("greedy",), max_failed_share=bound)
 
 
 def test_an_unknown_accuracy_key_is_an_error(pool):

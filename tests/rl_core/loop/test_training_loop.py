@@ -25,17 +25,16 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
 from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
-from rl_core.loop.draws import TooManyFailedRewards, check_failed_share
 from rl_core.loop.learning_signal import NoSignal
 from rl_core.loop.training_loop import TrainingLoop, epoch_span, is_saved
 from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
+from rl_core.rewards.failed_share import TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
-from rl_core.types import Score
 from tests.results import differences, hashes
 from tests.rl_core.small_run import small_loop
 from tests.rl_core.steps import changed, stopped_in_a_step
@@ -481,11 +480,10 @@ def test_a_reward_is_told_the_step(open_loop, worker, prepared_run, tmp_path, va
 
 
 def test_too_many_failed_rewards_name_the_first_reasons():
-    good, bad = Score(components={"overall": 1.0}), Score(components={}, error="ValueError: no number")
-    scores = {("p", index): bad if index < 2 else good for index in range(10)}
-    check_failed_share(scores, max_failed_share=0.2)
+    errors = [f"p sample {index}: ValueError: no number" for index in range(2)]
+    check_failed_share(errors, 10, max_failed_share=0.2)
     with pytest.raises(TooManyFailedRewards, match=r"(?s)2 of 10 rewards failed.*p sample 0: ValueError: no number"):
-        check_failed_share(scores, max_failed_share=0.1)
+        check_failed_share(errors, 10, max_failed_share=0.1)
 
 
 @pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])

@@ -267,3 +267,29 @@ def test_a_built_in_judge_tells_right_from_wrong(numbers, name):
     told = " ".join(result.warnings)
     assert "scores as high" not in told and "wrong for" not in told
     assert ("cannot be told" in told) == (len(set(answers)) == 1)
+
+
+REFUSALS = [
+    "HTTPError('HTTP Error 429: Too Many Requests')",
+    "RateLimitError('Error code: 429 - rate limit reached')",
+    "HTTPError('429 Client Error: Too Many Requests for url: https://judge')",
+    "ClientResponseError(\"503, message='Service Unavailable'\")",
+    "RuntimeError('the judge is overloaded')",
+    "RuntimeError('HTTP 504')",
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_judge_that_is_busy_does_not_stop_the_run(tmp_path, refusal):
+    name = refusal.partition("(")[0]
+    kind = "" if name == "RuntimeError" else f"class {name}(Exception): ...\n"
+    result = trial(own(tmp_path, f"{kind}def score(sample): raise {refusal}\n"), "1", "2")
+    assert not result.problems
+    (warning,) = result.warnings
+    assert "could not be tried" in warning and "calls were refused by a server that is busy" in warning
+
+
+@pytest.mark.parametrize("error", ["no number in '429'", "429.5 is too large", "row 4291", "a field is missing"])
+def test_another_failure_is_not_taken_for_a_busy_judge(tmp_path, error):
+    (problem,) = trial(own(tmp_path, f"def score(sample): raise ValueError({error!r})\n"), "1", "2").problems
+    assert error in problem
