@@ -64,7 +64,7 @@ def print_plan(
     config, run, files = resolved.config, resolved.run, resolved.files()
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     if resolved.beside is not None:
-        say(console, resolved.why_beside, label="[yellow]changed[/yellow]")
+        say(console, resolved.why_beside, label="[yellow]note[/yellow]")
     located, is_prepared = located_config(config, files), resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)

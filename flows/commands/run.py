@@ -72,7 +72,7 @@ def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tu
             "of the longer run from its last checkpoint on; with --fork a new run goes on so from there, and this one "
             "stays as it is"
         )
-    say(console, resolved.why_beside, label="[yellow]changed[/yellow]")
+    say(console, resolved.why_beside, label="[yellow]note[/yellow]")
     if why_it_cannot_go_on(there, resolved.differs) is not None:
         return request, resolved
     if not console.is_terminal or not sys.stdin.isatty():

@@ -14,15 +14,16 @@ from rl_core.files import files_below, link_or_copy, replace_folder, scratch_fol
 from rl_core.records.metrics_log import RunLogs, lines_until, step_files
 from rl_core.run_directory import RunDirectory
 from tasks.cache.amendments import Amendment, Amendments, read_amendments, write_amendments
-from tasks.cache.manifests import WantedStage, manifests_of_epochs, read_manifest, write_manifest
+from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, read_manifest, write_manifest
 from tasks.cache.reuse import adopt, remove_paths
 from tasks.cache.software import Software
 from tasks.cache.stages import ConfigStages
 from tasks.resuming.training_start import (
     another_training,
     begun_epoch,
-    epochs_until,
     first_loss,
+    last_step,
+    recorded_epochs,
     records_of,
     started_file,
 )
@@ -83,10 +84,22 @@ def _amended(run: RunDirectory, stages: ConfigStages, changed: list[str], stages
 
 
 def _kept(run: RunDirectory, step: int) -> Mapping[str, str]:
-    """[stage] -> digest of the finished epochs up to a step, and of the cold start before them."""
+    """[stage] -> digest of the epochs up to a step, and of the cold start before them."""
     cold_start = read_manifest(run, "cold-start")
-    stages = [*([cold_start] if cold_start else []), *epochs_until(run, step)]
+    stages = [*([cold_start] if cold_start else []), *_whole_epochs(run, step)]
     return {stage.stage: stage.digest for stage in stages}
+
+
+def _whole_epochs(run: RunDirectory, step: int) -> list[StageManifest]:
+    """The finished epochs up to a step that another one followed. The last epoch may have been cut by the length of the
+    run, and goes on then."""
+    begun, epochs = begun_epoch(run), recorded_epochs(run)
+    started = begun.name if begun else epochs[-1].stage if epochs else ""
+    return [epoch for epoch in epochs if last_step([epoch]) <= step and _number(epoch.stage) < _number(started)]
+
+
+def _number(epoch: str) -> int:
+    return int(epoch.rpartition("-")[2] or 0)
 
 
 def _note(run: RunDirectory, software: Software, stages: ConfigStages) -> None:
@@ -104,7 +117,7 @@ def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigS
     if fork.step not in saved:
         there = ", ".join(map(str, saved)) or "none"
         raise ConfigError(f"forked_from: {origin.root} has no checkpoint of step {fork.step}; it has {there}")
-    begun, epochs = begun_epoch(origin), epochs_until(origin, fork.step)
+    begun, epochs = begun_epoch(origin), _whole_epochs(origin, fork.step)
     if (loss := first_loss(origin, epochs, until=fork.step)) is not None:
         raise ConfigError(f"forked_from: a record of {origin.name} is lost: {loss.what}")
     before = load_config(origin.config)
@@ -128,7 +141,7 @@ def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigS
         ):
             raise ConfigError(f"forked_from: the cold start of {origin.name} was altered")
         write_amendments(held, amendments)
-        _note(held, begun.software if begun else epochs[-1].software, stages)
+        _note(held, begun.software if begun else {}, stages)
         replace_folder(folder, run.taken)
     finish_taking_over(run)
     RunLogs(run).log_event("forked", step=fork.step, run=origin.name, message=f"{amendment}")

@@ -167,19 +167,15 @@ def another_training(run: RunDirectory, stages: ConfigStages) -> list[str]:
     """What makes the training in this run another one than that of these stages; nothing where it is the same. The note
     of the epoch that was started last decides, else the finished epochs."""
     begun = begun_epoch(run)
-    trained = [(epoch.stage, epoch.digest, epoch.parts) for epoch in _epochs(run)]
+    trained = [(epoch.stage, epoch.digest, epoch.parts) for epoch in recorded_epochs(run)]
     for stage, digest, parts in [(begun.name, begun.digest, begun.parts)] if begun else trained:
         if (stage, digest) not in stages.epochs(int(stage.rpartition("-")[2])):
             return changed_parts(parts, stages.parts["training"]) or ["what came before"]
     return []
 
 
-def epochs_until(run: RunDirectory, step: int) -> list[StageManifest]:
-    """The epochs with a manifest that end at a step or before it."""
-    return [epoch for epoch in _epochs(run) if last_step([epoch]) <= step]
-
-
-def _epochs(run: RunDirectory) -> list[StageManifest]:
+def recorded_epochs(run: RunDirectory) -> list[StageManifest]:
+    """The epochs with a manifest, by their numbers."""
     return [manifest for path in manifests_of_epochs(run) if (manifest := read_manifest(run, path.stem)) is not None]
 
 

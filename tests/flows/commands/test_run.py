@@ -41,7 +41,7 @@ def test_another_file_and_a_stage_that_is_made_again_are_said(tmp_path: Path) ->
     assert "is made again" not in ended(runs_dir, override)[1]
     template.write_text(template.read_text() + "!")
     (first,) = runs_dir.iterdir()
-    assert f"changed {template} changed, so this is another run beside {first.name}" in ended(runs_dir, override)[1]
+    assert f"note {template} changed, so this is another run beside {first.name}" in ended(runs_dir, override)[1]
     run = runs_dir / f"{first.name}-2"
     (run / "data" / "train.parquet").write_bytes(b"altered")
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text

@@ -72,6 +72,16 @@ def test_a_training_that_is_kept_goes_on_and_what_came_before_stands(run: RunDir
     assert stages.digests["training"] != stages_of(OTHER)(()).digests["training"], "and no other run takes it over"
 
 
+def test_an_epoch_that_was_cut_by_the_length_is_not_kept_as_it_was_asked_for(tmp_path: Path) -> None:
+    run, before = RunDirectory(tmp_path / "runs" / "mine"), stages_of()(())
+    assert attempt(run, geometry(before, max_steps=3)).ended
+    stages = taken_up(run, stages_of(OTHER), keeps_training=True)
+    assert list(stages.amendments[-1].kept) == ["train-epoch-001"]
+    assert attempt(run, geometry(stages)).ended
+    cut, found = before.epochs(2)[1], finished_epochs(run, geometry(stages).wanted)
+    assert [epoch.stage for epoch in found][1] == cut[0] and found[1].digest != cut[1]
+
+
 def test_a_process_that_is_killed_while_it_takes_up_another_recipe_costs_nothing(
     run: RunDirectory, killed_before_each_call: Killed
 ) -> None:
