@@ -213,19 +213,30 @@ class StopAt(Section):
 
     metric: str
     """Its name in metrics.jsonl, such as `val/accuracy`, which a validation measures, or `reward/overall`."""
-    value: float
+    value: float | None = None
     """The training ends where the metric is this or more."""
+    at_most: float | None = None
+    """The training ends where the metric is this or less, for one that falls (`response_length/clip_ratio`); instead of
+    `value`."""
     patience: int = Field(default=1, ge=1)
     """How many measurements in a row have to reach the value; the validation before the first step does not count."""
 
     @override
     def problems(self) -> Iterator[Problem]:
+        if (self.value is None) == (self.at_most is None):
+            yield Problem("value", "one of value and at_most says where the training ends", "set one of them")
         group = self.metric.partition("/")[0]
         known = VALIDATION_METRICS if group == "val" else (*VALIDATION_METRICS, "reward/overall", "reward/accuracy")
         is_of_source = group == "val" and self.metric.count("/") > 1 and self.metric.endswith("/accuracy")
         if group not in _METRIC_GROUPS or (group == "val" and self.metric not in known and not is_of_source):
             what = f"no metric is called {self.metric!r}{nearest(self.metric, known)}"
             yield Problem("metric", what, "name a metric of docs/metrics.md")
+
+    def is_reached(self, measured: float) -> bool:
+        """Whether a measurement is where the training ends."""
+        if self.at_most is not None:
+            return measured <= self.at_most
+        return self.value is not None and measured >= self.value
 
 
 class TrainerConfig(Section):

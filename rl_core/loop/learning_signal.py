@@ -1,18 +1,33 @@
-"""Whether a step has anything to learn from; where several in a row have not, the probable cause is said."""
+"""Whether a step has anything to learn from, and whether entropy and KL are in range; where that is not so for several
+steps in a row, the probable cause is said."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from rl_core.config.run import RunConfig
 from rl_core.loop.step_recorder import StepRecord
-from rl_core.records.metrics_log import NO_SIGNAL_EVENT
+from rl_core.records.metrics_log import NO_SIGNAL_EVENT, RANGE_EVENT
 
 logger = logging.getLogger(__name__)
 
 _SAID_AFTER = 2
 _NEARLY_ALL = 0.9
+
+_DETERMINED = 0.1
+"""Nats of a whole response, tokens times entropy. Below, nine of ten responses to a prompt are one and the same
+(exp(-0.1) = 0.9), and a group of them has no spread."""
+
+_SPREAD_OUT = 3.0
+"""Nats of a token, as of a choice among exp(3) = 20 equally likely ones. Text that a model can write has 0.3 to 2."""
+
+_FAR_KL = 5.0
+"""Nats of a token: the reference gives what the policy writes a probability that is exp(5) = 150 times lower at each
+token. Runs that keep to their reference stay below 1."""
+
+_LARGE_UPDATE = 1.0
+"""Nats of a token by which one update moves the policy; a sound one moves it by 0.02 at most (docs/metrics.md)."""
 
 
 class NoSignal(RuntimeError):
@@ -20,7 +35,8 @@ class NoSignal(RuntimeError):
 
 
 class SignalWatch:
-    """Counts the steps in a row that taught nothing. After two it warns, and again when the cause is another one."""
+    """Counts the steps in a row that taught nothing, and those with entropy or KL out of range. After two it warns, and
+    again when the cause is another one."""
 
     def __init__(self, config: RunConfig, *, has_parser: Callable[[str], bool], log_event: Callable[..., None]) -> None:
         self._config = config
@@ -28,9 +44,12 @@ class SignalWatch:
         self._log_event = log_event
         self._steps = 0
         self._said = ""
+        self._first_entropy: float | None = None
+        self._range_steps: dict[str, int] = {}
 
     def see(self, record: StepRecord) -> None:
         """Take note of a step. Raises NoSignal."""
+        self._see_range(record)
         why = missing_signal(record, self._config, has_parser=self._has_parser)
         if why is None:
             self._steps, self._said = 0, ""
@@ -46,6 +65,46 @@ class SignalWatch:
             self._said = why
         if most is not None and self._steps >= most:
             raise NoSignal(f"step {record.step}: {what} (trainer.stop_without_signal: {most})")
+
+    def _see_range(self, record: StepRecord) -> None:
+        if self._first_entropy is None:
+            self._first_entropy = record.metrics.get("actor/entropy")
+        whys = out_of_range(record.metrics, first_entropy=self._first_entropy)
+        self._range_steps = {why: self._range_steps.get(why, 0) + 1 for why in whys}
+        for why, steps in self._range_steps.items():
+            if steps == _SAID_AFTER:
+                logger.warning("step %d: %s", record.step, why)
+                self._log_event(RANGE_EVENT, step=record.step, steps=steps, why=why)
+
+
+def out_of_range(metrics: Mapping[str, float], *, first_entropy: float | None) -> list[str]:
+    """What entropy and KL of a step show that ends badly if it goes on, with what to do, in words that stay the same
+    from step to step. `first_entropy` is that of the first step."""
+    found = []
+    entropy = metrics.get("actor/entropy")
+    if entropy is not None and entropy * metrics["response_length/mean"] < _DETERMINED:
+        found.append(
+            f"the entropy of a response (actor/entropy x response_length/mean) is below {_DETERMINED:g} nats: nearly "
+            "all responses to a prompt are equal, and nothing is left to explore; if the task is not solved, lower the "
+            "learning rate, or raise algorithm.entropy_coef, rollout.temperature or algorithm.loss.clip_ratio_high"
+        )
+    if entropy is not None and first_entropy is not None and entropy > max(_SPREAD_OUT, 2.0 * first_entropy):
+        found.append(
+            f"actor/entropy has more than doubled and is above {_SPREAD_OUT:g} nats: the model drifts towards random "
+            "tokens; lower the learning rate or algorithm.entropy_coef, or add algorithm.kl"
+        )
+    far = max(metrics.get("kl/reference", 0.0), metrics.get("actor/kl_loss", 0.0))
+    if far > _FAR_KL:
+        found.append(
+            f"the KL to the reference is above {_FAR_KL:g} nats a token: the model has left what it knew; lower the "
+            "learning rate, raise algorithm.kl.coef, or go on from an earlier checkpoint"
+        )
+    if metrics.get("actor/approx_kl", 0.0) > _LARGE_UPDATE:
+        found.append(
+            f"an update moves the policy by more than {_LARGE_UPDATE:g} nats a token (actor/approx_kl): lower "
+            "actor.optim.lr, or actor.max_grad_norm"
+        )
+    return found
 
 
 def missing_signal(record: StepRecord, config: RunConfig, *, has_parser: Callable[[str], bool]) -> str | None:

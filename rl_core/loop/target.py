@@ -43,5 +43,5 @@ class Target:
         if self.reached_at is not None:
             self.reached_at = step
         elif self._stop_at.metric in metrics:
-            self._streak = self._streak + 1 if metrics[self._stop_at.metric] >= self._stop_at.value else 0
+            self._streak = self._streak + 1 if self._stop_at.is_reached(metrics[self._stop_at.metric]) else 0
             self.reached_at = step if self._streak == self._stop_at.patience else None

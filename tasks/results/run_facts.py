@@ -11,7 +11,7 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, Shares, compare_items
 from rl_core.evaluation.items import EvaluationItem, Mode, read_items
 from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, item_shares, read_evaluation, read_results
-from rl_core.records.metrics_log import LOST_EVENT, NO_SIGNAL_EVENT, read, step_files
+from rl_core.records.metrics_log import LOST_EVENT, NO_SIGNAL_EVENT, RANGE_EVENT, read, step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from rl_core.wording import duration
@@ -116,12 +116,14 @@ class RunFacts:
 
 
 def silent_steps(run: RunDirectory) -> list[str]:
-    """From which step on a run learned nothing, and why, as it was said while it happened; a sentence for a cause."""
-    events = [event for event in read(run.events) if event["kind"] == NO_SIGNAL_EVENT]
-    first: dict[str, int] = {}
-    for event in events:
-        first.setdefault(event["why"], event["step"] - event["steps"] + 1)
-    return [f"From step {step} on nothing was learned: {why}." for why, step in first.items()]
+    """From which step on a run learned nothing, or entropy or KL was out of range, and why, as it was said while it
+    happened; a sentence for a cause."""
+    words = {NO_SIGNAL_EVENT: "nothing was learned: ", RANGE_EVENT: ""}
+    first: dict[tuple[str, str], int] = {}
+    for event in read(run.events):
+        if event["kind"] in words:
+            first.setdefault((event["kind"], event["why"]), event["step"] - event["steps"] + 1)
+    return [f"From step {step} on {words[kind]}{why}." for (kind, why), step in first.items()]
 
 
 def losses_in_words(run: RunDirectory) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rl_core.config.run import RunConfig
-from rl_core.loop.learning_signal import NoSignal, SignalWatch, missing_signal
+from rl_core.loop.learning_signal import NoSignal, SignalWatch, missing_signal, out_of_range
 from rl_core.loop.step_recorder import StepRecord
 from rl_core.types import RolloutKey, Score
 from tests.rl_core.steps import changed, take_step
@@ -88,3 +88,41 @@ def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(rec
     assert caplog.text.count("2 steps in a row taught nothing: the reward is 0 for every response") == 1
     with pytest.raises(NoSignal, match=r"step 6: 4 steps in a row .*trainer.stop_without_signal: 4"):
         watch.see(replace(wrong, step=6))
+
+
+SOUND = {"actor/entropy": 0.5, "response_length/mean": 20.0, "kl/reference": 0.3, "actor/approx_kl": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({}, None),
+        ({"actor/entropy": 0.02}, None),  # of 20 tokens 0.4 nats, a few different responses
+        ({"actor/entropy": 0.004}, "nearly all responses to a prompt are equal"),
+        ({"actor/entropy": 0.004, "response_length/mean": 500.0}, None),
+        ({"actor/entropy": 1.5}, None),
+        ({"actor/entropy": 3.5}, "drifts towards random tokens"),
+        ({"kl/reference": 6.0}, "has left what it knew"),
+        ({"actor/kl_loss": 6.0}, "has left what it knew"),
+        ({"actor/approx_kl": 1.5}, "an update moves the policy"),
+    ],
+)
+def test_entropy_and_kl_out_of_range_are_said_with_what_to_do(metrics, words):
+    found = out_of_range(SOUND | metrics, first_entropy=0.5)
+    assert [words in why for why in found] == ([] if words is None else [True])
+
+
+def test_a_model_that_begins_with_random_tokens_does_not_drift_towards_them():
+    assert out_of_range(SOUND | {"actor/entropy": 6.0}, first_entropy=6.1) == []
+
+
+def test_what_is_out_of_range_is_said_after_two_steps_in_a_row_and_once(record, config, caplog):
+    events = []
+    watch = SignalWatch(
+        config, has_parser=lambda source: True, log_event=lambda kind, **facts: events.append({"kind": kind} | facts)
+    )
+    far, near = with_metrics(record, SOUND | {"kl/reference": 6.0}), with_metrics(record, SOUND)
+    for number, step in enumerate([far, near, far, far, far], start=1):
+        watch.see(replace(step, step=number))
+    assert [(event["kind"], event["step"], event["steps"]) for event in events] == [("out-of-range", 4, 2)]
+    assert "step 4: the KL to the reference is above 5 nats a token" in caplog.text

@@ -1,5 +1,6 @@
 """The step at which `trainer.stop_at` ends a training follows from the recorded metrics alone."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,25 @@ from rl_core.config.training import VALIDATION_METRICS, StopAt
 from rl_core.loop.target import Target
 from rl_core.loop.validation import Validation
 from tests.rl_core.evaluation.builders import make_items
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told"), [({"value": 1}, 0), ({"at_most": 1}, 0), ({}, 1), ({"value": 1, "at_most": 2}, 1)]
+)
+def test_a_target_has_one_bound(bounds, told):
+    assert len(list(StopAt(metric="actor/entropy", **bounds).problems())) == told
+
+
+@given(measured=st.lists(st.floats(-2, 2), max_size=6), bound=st.floats(-2, 2))
+def test_a_metric_that_falls_ends_the_training_where_its_mirror_image_would(measured, bound):
+    falling, rising = (
+        Target(
+            StopAt(metric="actor/entropy", **bounds),
+            [{"step": n, "actor/entropy": sign * one} for n, one in enumerate(measured, 1)],
+        )
+        for sign, bounds in ((1, {"at_most": bound}), (-1, {"value": -bound}))
+    )
+    assert falling.reached_at == rising.reached_at
 
 
 @given(
