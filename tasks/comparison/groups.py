@@ -10,8 +10,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.amendments import read_amendments
 from tasks.cache.kept_files import input_digests
 from tasks.cache.stages import dotted_settings, experiment_digest
-from tasks.results.run_facts import RunFacts
-from tasks.tracking.run_tracking import algorithm_name
+from tasks.results.run_facts import RunFacts, algorithm_name
 
 _NAMED_KEYS = 3
 _ABSENT = "-"

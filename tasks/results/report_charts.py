@@ -1,10 +1,15 @@
-"""The curves of the report: matplotlib drawings as inline SVG with the colours of the page's style sheet."""
+"""The curves of the report: matplotlib drawings as inline SVG with the colours of the page's style sheet, whose values
+a browser shows under the pointer."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from itertools import pairwise
 from typing import Any, Final
+from xml.sax.saxutils import escape
+
+from tasks.results.run_facts import spread
 
 # Placeholders for custom properties of the style sheet. The page has a light and a dark theme, but matplotlib needs
 # real colours, so these are replaced in the text of the drawing.
@@ -23,7 +28,9 @@ _SERIES_COLOURS = tuple(colour for colour in _THEME if colour not in (_TEXT, _GR
 MOST_SERIES = len(_SERIES_COLOURS)
 """Number of lines that a chart has colours for."""
 _SIZE_INCHES = (4.6, 2.5)
+_SVG_DPI = 72  # that of matplotlib's SVG files, so that places on the figure are places in the file
 _MARKERS_UP_TO = 12
+_MOST_READINGS = 200
 _SETTINGS: Final[Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -47,13 +54,14 @@ _SETTINGS: Final[Any] = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
     """A line with one value for each step, and the lower and upper ends of a band around it, if there is one. `points`
-    are (step, value) that are drawn beside the line."""
+    are (step, value) that are drawn beside the line. A dashed line shows the one that it covers."""
 
     label: str
     steps: Sequence[float]
     values: Sequence[float]
     band: tuple[Sequence[float], Sequence[float]] | None = None
     points: Sequence[tuple[float, float]] = ()
+    is_dashed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,12 +92,39 @@ def draw(chart: Chart) -> str:
 
     # The salt keeps the ids of clip paths different, since all charts are on one page.
     with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": chart.title}):
-        figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+        figure = Figure(figsize=_SIZE_INCHES, dpi=_SVG_DPI, layout="constrained")
         FigureCanvasSVG(figure)
-        _draw_on(figure.add_subplot(), chart)
+        axes = figure.add_subplot()
+        _draw_on(axes, chart)
         text, undated = StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(text, format="svg", transparent=True, metadata=undated)
-    return _inline(text.getvalue(), chart.title)
+    return _inline(text.getvalue(), chart.title).replace("</svg>", f"{_readings(axes, chart)}</svg>")
+
+
+def _readings(axes: Any, chart: Chart) -> str:
+    """Invisible strips over the drawing, one a step, each with the values at this step as the text that a browser shows
+    under the pointer."""
+    values = [dict(zip(series.steps, series.values, strict=True)) for series in chart.series]
+    steps = spread(sorted({int(step) for at in values for step in at}), _MOST_READINGS)
+    area = axes.get_window_extent()
+    places = [float(axes.transData.transform((step, 1.0))[0]) for step in steps]
+    edges = [area.x0, *((one + other) / 2 for one, other in pairwise(places)), area.x1]
+    top = axes.figure.bbox.height - area.y1
+    strips = [
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0.0):.1f}" height="{area.height:.1f}">'
+        f"<title>{escape(_reading(step, chart, values))}</title></rect>"
+        for step, (left, right) in zip(steps, pairwise(edges), strict=True)
+    ]
+    return f'<g class="readings">{"".join(strips)}</g>'
+
+
+def _reading(step: int, chart: Chart, values: Sequence[Mapping[float, float]]) -> str:
+    lines = [
+        f"{series.label}: {f'{at[step]:.1%}' if chart.unit == 'share' else f'{at[step]:.4g}'}"
+        for series, at in zip(chart.series, values, strict=True)
+        if step in at
+    ]
+    return "\n".join([chart.ticks[step] if chart.ticks else f"step {step}", *lines])
 
 
 def _draw_on(axes: Any, chart: Chart) -> None:
@@ -97,7 +132,10 @@ def _draw_on(axes: Any, chart: Chart) -> None:
         if series.band is not None:
             axes.fill_between(series.steps, *series.band, color=colour, alpha=0.16, linewidth=0)
         marker = "o" if len(series.values) <= _MARKERS_UP_TO else ""
-        axes.plot(series.steps, series.values, color=colour, linewidth=1.7, marker=marker, markersize=3.5)
+        style = (0, (2, 2)) if series.is_dashed else "-"
+        axes.plot(
+            series.steps, series.values, color=colour, linewidth=1.7, linestyle=style, marker=marker, markersize=3.5
+        )
         if series.points:
             axes.scatter(*zip(*series.points, strict=True), color=colour, alpha=0.55, s=16)
     axes.grid(axis="y", color=_GRID, linewidth=0.8)

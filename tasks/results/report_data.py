@@ -1,6 +1,7 @@
 """Collects the contents of the report from a run's folder."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -8,6 +9,7 @@ from rl_core.config.loading import dump_config
 from rl_core.config.model import TinyModel
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.data.images import ImageStore
+from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.comparison import ItemPair, pick_gallery
 from rl_core.planning.memory import memory_forecast
@@ -18,7 +20,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest, reached_target
 from tasks.results.measured_memory import measured_peaks, recorded_machine
-from tasks.results.report_charts import Chart, Series
+from tasks.results.report_charts import MOST_SERIES, Chart, Series
 from tasks.results.report_page import (
     Fact,
     GalleryItem,
@@ -27,10 +29,21 @@ from tasks.results.report_page import (
     TimeShare,
     image_uri,
 )
-from tasks.results.run_facts import EVALUATED_MODELS, RunFacts, losses_in_words, throughput, validation_history
+from tasks.results.run_facts import (
+    EVALUATED_MODELS,
+    RunFacts,
+    algorithm_name,
+    changes_in_words,
+    losses_in_words,
+    throughput,
+    validation_history,
+)
+from tasks.results.verdict import outcome, remarks, verdict
 from tasks.results.worker_rows import timeline, worker_rows
 
 Records = Sequence[Mapping[str, Any]]
+
+_OPENED_IMAGE_SIDE = 640
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +59,10 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
         base=facts.headline("base"),
         trained=facts.headline("trained"),
         comparison=facts.comparison(),
-        doubts=facts.doubts,
+        verdict=verdict(facts),
+        outcome=outcome(facts),
+        look_at=remarks(facts),
+        changes=changes_in_words(facts.run),
         facts=_key_figures(facts, trained),
         charts=charts(facts),
         evaluations=[
@@ -73,7 +89,8 @@ def report_page(facts: RunFacts, *, commands: Mapping[str, str]) -> ReportPage:
 
 
 def charts(facts: RunFacts) -> list[Chart]:
-    """The curves: reward, accuracy, response length, KL, entropy, and the difference between generator and trainer."""
+    """The curves, what was learned first: reward by its parts, accuracy, signal, length, gradient, KL, learning rate,
+    entropy, and the difference between generator and trainer."""
     config, mode = facts.config, facts.config.trainer.val_mode
     bound = agreement_bounds(config).percentile
 
@@ -82,7 +99,11 @@ def charts(facts: RunFacts) -> list[Chart]:
         return Chart(title=title, caption=caption, series=[line for line in series if line.values], **more)
 
     return [
-        chart("Reward", "Mean of the optimised reward over a step's rollouts.", {"reward/overall": "reward"}),
+        chart(
+            "Reward",
+            "Mean over a step's rollouts: what is optimised, and the parts that the reward function names.",
+            {"reward/overall": "reward", **reward_parts(facts.metrics)},
+        ),
         chart(
             "Accuracy",
             f"Share of right answers: sampled in training, {mode} on held-out items.",
@@ -90,6 +111,15 @@ def charts(facts: RunFacts) -> list[Chart]:
                 f"reward/{config.evaluation.accuracy_key}": "training rollouts",
                 "val/accuracy": f"held-out, {mode}",
                 **{f"val/{name}/accuracy": f"held-out, {name}" for name in config.data.validation.parts},
+            },
+            unit="share",
+        ),
+        chart(
+            "Signal",
+            "Groups with equal rewards teach nothing.",
+            {
+                "reward/zero_std_groups": "groups with equal rewards",
+                "filter/kept_share": "groups that passed the filter",
             },
             unit="share",
         ),
@@ -103,25 +133,53 @@ def charts(facts: RunFacts) -> list[Chart]:
             },
         ),
         chart(
+            "Cut responses",
+            f"Share of the responses that reached {config.rollout.max_response_length} tokens.",
+            {"response_length/clip_ratio": "training rollouts", "val/truncation_rate": f"held-out, {mode}"},
+            unit="share",
+        ),
+        chart(
+            "Gradient norm",
+            f"Before clipping, which begins at {config.actor.max_grad_norm:g}.",
+            {"actor/grad_norm": "policy", "critic/grad_norm": "critic"},
+        ),
+        chart(
             "KL",
             "How far a step moves the policy, and how far it is from the reference where one is kept.",
-            {"actor/approx_kl": "within the step", "actor/kl_loss": "to the reference"},
+            {
+                "actor/approx_kl": "within the step",
+                "actor/kl_loss": "to the reference",
+                "kl/reference": "to the reference, in the reward",
+            },
         ),
+        chart("Learning rate", "Of a step's last optimizer step.", {"actor/lr": "policy", "critic/lr": "critic"}),
         chart("Entropy", "Mean entropy of the next token, nats.", {"actor/entropy": "entropy"}),
         chart(
             "Log-prob gap",
             "Differences between the log-probs of generator and trainer; the run stops when their 99.9th percentile "
-            "exceeds the bound.",
-            {"agreement/log_prob_gap_p999": "99.9th percentile", "agreement/log_prob_gap_max": "largest"},
+            "exceeds the bound. Where the largest, dashed, lies on the percentile, a step has few tokens.",
+            {"agreement/log_prob_gap_p999": "99.9th percentile", "agreement/log_prob_gap_max": _LARGEST},
             log=True,
             bound=(bound, f"bound {bound:g}"),
         ),
     ]
 
 
+_LARGEST = "largest"
+_OF_REWARDS = {"reward/overall", "reward/failed", "reward/group_std", "reward/zero_std_groups", "reward/greedy"}
+
+
+def reward_parts(metrics: Records) -> dict[str, str]:
+    """[metric] -> name of the reward's components beside `overall`, as many as a chart has colours for."""
+    names = dict.fromkeys(name for record in metrics for name in record if re.fullmatch(r"reward/[^/]+", name))
+    parts = [name for name in names if name not in _OF_REWARDS]
+    return {name: name.removeprefix("reward/") for name in parts[: MOST_SERIES - 1]}
+
+
 def _series(metrics: Records, name: str, label: str) -> Series:
     found = [(record["step"], record[name]) for record in metrics if name in record]
-    return Series(label=label, steps=[step for step, _ in found], values=[value for _, value in found])
+    steps, values = [step for step, _ in found], [value for _, value in found]
+    return Series(label=label, steps=steps, values=values, is_dashed=label == _LARGEST)
 
 
 def _step_phases(timings: Records) -> list[TimeShare]:
@@ -171,7 +229,7 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
     images = open_images(facts.run)
     return [
         GalleryItem(
-            images=[image_uri(images.image(uid)) for uid in base.image_uids],
+            images=[image_uri(images.image(uid), largest=_OPENED_IMAGE_SIDE) for uid in base.image_uids],
             base=base,
             trained=trained,
             while_training=history.get(base.uid, ()),
@@ -191,6 +249,7 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
     epochs = sum(manifest.stage.startswith("train-epoch-") for manifest in stages)
     early = ", ended by trainer.stop_at" if trained and reached_target(trained) else ""
     figures = [
+        *_recipe(facts),
         Fact(label="Steps", value=f"{len(rewards)}", note=f"in {epochs} epoch{'s' * (epochs != 1)}{early}"),
         Fact(
             label="Speed",
@@ -201,12 +260,24 @@ def _key_figures(facts: RunFacts, trained: StageManifest | None) -> list[Fact]:
         _model_figure(facts),
     ]
     if rewards:
-        figures.insert(
-            0, Fact(label="Reward", value=f"{rewards[0]:.2f} → {rewards[-1]:.2f}", note="first and last step")
-        )
+        reward = f"{rewards[0]:.2f} → {rewards[-1]:.2f}"
+        figures.insert(len(_recipe(facts)), Fact(label="Reward", value=reward, note="first and last step"))
     if trained:
         figures.append(Fact(label="Attention", value=trained.result["attention"], note=trained.result["device"]))
     return figures
+
+
+def _recipe(facts: RunFacts) -> list[Fact]:
+    """What makes this run another one than its neighbours."""
+    config, splits = facts.config, DataManifest.read(facts.run.data).splits
+    optim = config.actor.optim
+    warm_up = f"{optim.lr_warmup_ratio:.0%} of the run" if optim.lr_warmup_ratio else f"{optim.lr_warmup_steps} steps"
+    return [
+        Fact(label="Algorithm", value=algorithm_name(config.algorithm), note=f"{config.rollout.n} responses a prompt"),
+        Fact(label="Data", value=f"{splits['train'].rows:,} rows", note=splits["train"].source),
+        Fact(label="Seed", value=f"{config.seed}", note="one run"),
+        Fact(label="Learning rate", value=f"{optim.lr:g}", note=f"{optim.lr_scheduler_type}, warm-up {warm_up}"),
+    ]
 
 
 def _model_figure(facts: RunFacts) -> Fact:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 
@@ -19,6 +19,10 @@ from tasks.results.worker_rows import Timeline, WorkerRow
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _LARGEST_IMAGE_SIDE = 320
+_JPEG_QUALITY = 85
+
+Outcome = Literal["higher", "lower", "open"]
+"""Which way an accuracy went, by more than chance; `open` where that is not shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +84,10 @@ class ReportPage:
     base: EvaluationResult
     trained: EvaluationResult
     comparison: Comparison | None
-    doubts: Sequence[str]
+    verdict: str
+    outcome: Outcome
+    look_at: Sequence[str]
+    changes: Sequence[str]
     facts: Sequence[Fact]
     charts: Sequence[Chart]
     evaluations: Sequence[tuple[str, EvaluationResult]]
@@ -145,13 +152,15 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def image_uri(image: Any) -> str:
-    """A PIL image as a PNG data URI, scaled so that no side is longer than 320 pixels."""
+def image_uri(image: Any, *, largest: int = _LARGEST_IMAGE_SIDE) -> str:
+    """A PIL image as a data URI, scaled so that no side is longer than `largest` pixels: PNG up to 320 pixels, JPEG
+    above, where a photograph would be many times as large."""
     image = image.convert("RGB")
-    image.thumbnail((_LARGEST_IMAGE_SIDE, _LARGEST_IMAGE_SIDE))
+    image.thumbnail((largest, largest))
     buffer = BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    form = "png" if max(image.size) <= _LARGEST_IMAGE_SIDE else "jpeg"
+    image.save(buffer, format=form, optimize=True, **({"quality": _JPEG_QUALITY} if form == "jpeg" else {}))
+    return f"data:image/{form};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _shares(times: Sequence[TimeShare]) -> list[tuple[TimeShare, float, float]]:

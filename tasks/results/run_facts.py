@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, get_args
 
+from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, Shares, compare_items
@@ -138,10 +139,32 @@ def losses_in_words(run: RunDirectory) -> str:
     return f"Workers were lost {times}{where}: {steps} finished step(s) and {duration(seconds)} of work."
 
 
+_CHANGES: Final = ("forked", "beside", "config-changed", "recipe-changed", "software-changed")
+"""Kinds of events after which a run is no longer what one config, one set of files and one software make."""
+
+
+def changes_in_words(run: RunDirectory) -> list[str]:
+    """What changed while a run was made, in the order of time; empty for most runs."""
+    events = (event for event in read(run.events) if event["kind"] in _CHANGES)
+    return list(dict.fromkeys(event["message"] for event in events))
+
+
 def stage_order(stage: str) -> tuple[int, str]:
     """Key that sorts stages in the order in which they run."""
     kind = "train" if stage.startswith("train-epoch-") else stage
     return _STAGES.index(kind), stage
+
+
+def algorithm_name(algorithm: AlgorithmConfig) -> str:
+    """The advantage estimator, with what differs from the default: `grpo`, `grpo-gspo-filtered`."""
+    parts: list[str] = [algorithm.advantage.label]
+    if algorithm.loss.type != "ppo":
+        parts.append(algorithm.loss.label)
+    if algorithm.online_filtering is not None:
+        parts.append("filtered")
+    if algorithm.kl is not None:
+        parts.append("kl")
+    return "-".join(parts)
 
 
 def environment_facts() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rl_core.config.tolerances import agreement_bounds
 from rl_core.evaluation.result import EvaluationResult
 from rl_core.evaluation.statistics import SIGNIFICANT
-from tasks.results.report_page import p_value, percent, points
+from tasks.results.report_page import Outcome, p_value, percent, points
 from tasks.results.run_facts import RunFacts
 
 MOST_REMARKS: Final = 3
@@ -43,9 +43,21 @@ def verdict(facts: RunFacts) -> str:
     )
 
 
+def outcome(facts: RunFacts) -> Outcome:
+    """Which way the accuracy went, by more than chance; `open` where that is not shown."""
+    base, trained, found = facts.headline("base"), facts.headline("trained"), facts.comparison()
+    is_shown = found.p_value < SIGNIFICANT if found else not _overlap(base, trained)
+    if not is_shown or trained.accuracy == base.accuracy:
+        return "open"
+    return "higher" if trained.accuracy > base.accuracy else "lower"
+
+
+def _overlap(base: EvaluationResult, trained: EvaluationResult) -> bool:
+    return base.ci95[0] <= trained.ci95[1] and trained.ci95[0] <= base.ci95[1]
+
+
 def _without_pairs(base: EvaluationResult, trained: EvaluationResult) -> str:
-    overlap = base.ci95[0] <= trained.ci95[1] and trained.ci95[0] <= base.ci95[1]
-    return f"the 95 % intervals of the two {'overlap' if overlap else 'do not overlap'}"
+    return f"the 95 % intervals of the two {'overlap' if _overlap(base, trained) else 'do not overlap'}"
 
 
 def remarks(facts: RunFacts) -> list[str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Literal
 
-from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import MANIFEST_FILE, DataManifest
@@ -20,6 +19,7 @@ from tasks.cache.kept_files import files_of_run
 from tasks.cache.manifests import StageManifest
 from tasks.cache.software import code_version
 from tasks.cache.stages import config_digest, experiment_digest, protocol_digest
+from tasks.results.run_facts import algorithm_name
 
 if TYPE_CHECKING:
     from rl_core.tracking.follower import TrackerFollower
@@ -253,15 +253,3 @@ def model_name(model: ModelConfig) -> str:
     if isinstance(source, TinyModel):
         return f"tiny-{source.family}"
     return source.path.rstrip("/").rpartition("/")[2]
-
-
-def algorithm_name(algorithm: AlgorithmConfig) -> str:
-    """The advantage estimator, with what differs from the default: `grpo`, `grpo-gspo-filtered`."""
-    parts: list[str] = [algorithm.advantage.label]
-    if algorithm.loss.type != "ppo":
-        parts.append(algorithm.loss.label)
-    if algorithm.online_filtering is not None:
-        parts.append("filtered")
-    if algorithm.kl is not None:
-        parts.append("kl")
-    return "-".join(parts)

@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
+from xml.sax.saxutils import escape
 
 import pytest
 from PIL import Image
@@ -86,7 +88,10 @@ def page(**changes) -> ReportPage:
         "finished_at": "2026-01-01 00:00 UTC",
         "base": low,
         "trained": high,
-        "doubts": ["From step 3 on nothing was learned: the reward is 0 for every response."],
+        "verdict": "Held-out accuracy rose from 20.0 % to 97.5 %.",
+        "outcome": "higher",
+        "look_at": ["From step 3 on nothing was learned: the reward is 0 for every response."],
+        "changes": [],
         "comparison": compare_answers(*({f"{n}": n < right for n in range(400)} for right in (80, 390))),
         "facts": [Fact(label="Steps", value="64")],
         "charts": [REWARD, EMPTY],
@@ -158,16 +163,23 @@ def test_what_has_no_score_is_counted_beside_the_accuracy() -> None:
 
 
 def test_only_a_better_model_is_shown_in_green() -> None:
-    base = measured(0.2, 0.16, 0.24)
-    assert 'class="to lower"' in render(page(trained=measured(0.1, 0.05, 0.15)))
-    assert 'class="to"' in render(page(base=base, trained=base))
-    assert 'class="to higher"' in render(page())
+    for outcome in ("higher", "lower", "open"):
+        html = render(page(outcome=outcome))
+        assert f'class="to {outcome}"' in html and f'class="track to {outcome}"' in html
+    green = re.findall(r"([^{}]*)\{[^{}]*var\(--good\)[^{}]*\}", html)
+    assert [rule.strip() for rule in green] == [".headline .to.higher", ".track.higher i", ".yes .grade"]
 
 
 def test_why_a_run_may_have_learned_nothing_stands_above_its_figures() -> None:
-    html = render(page())
-    assert html.index("From step 3 on nothing was learned") < html.index("Held-out accuracy</p>")
-    assert "doubt" not in render(page(doubts=[])).partition("</style>")[2]
+    html = render(page()).partition("</style>")[2]
+    verdict, remark = html.index("Held-out accuracy rose"), html.index("From step 3 on nothing was learned")
+    assert verdict < remark < html.index("Held-out accuracy</p>") < html.index("Steps</span>")
+    assert 'class="look"' not in render(page(look_at=[]))
+
+
+def test_what_changed_while_a_run_was_made_is_listed_where_there_is_any() -> None:
+    assert "What changed while it ran" not in render(page())
+    assert "trainer.save_freq 8 instead of 16" in render(page(changes=["trainer.save_freq 8 instead of 16"]))
 
 
 def test_what_a_model_said_is_text_and_never_markup() -> None:
@@ -176,7 +188,7 @@ def test_what_a_model_said_is_text_and_never_markup() -> None:
     assert "&lt;answer&gt;3&lt;/answer&gt;" in html
 
 
-def test_answers_while_training_are_folded_below_an_item() -> None:
+def test_an_item_that_is_opened_shows_its_prompt_as_it_was_sent_and_the_answers_while_training() -> None:
     history = [
         (5, answered(False, response="<b>4</b>")),
         (7, replace(answered(False), response="5", is_right=None)),
@@ -185,10 +197,14 @@ def test_answers_while_training_are_folded_below_an_item() -> None:
     html = render(page(gallery=[replace(item(base=False, trained=True), while_training=history)]))
     folded = re.search(r"<details class=\"history\">(.*?)</details>", html, re.DOTALL)
     text = re.sub(r"<[^>]+>", " ", folded[1])
-    shown = "while training step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 7 not scored 5 step 10 ✓ right 3"
+    prompt = " ".join(escape(answered(False).prompt).split())
+    shown = (
+        f"open The prompt as it was sent {prompt} While training "
+        "step 5 ✗ wrong &lt;b&gt;4&lt;/b&gt; step 7 not scored 5 step 10 ✓ right 3"
+    )
     assert " ".join(text.split()) == shown
     assert_stands_alone(html)
-    assert "while training" not in render(page())
+    assert "While training" not in render(page())
 
 
 def test_charts_take_their_colours_from_the_page_and_are_reproducible() -> None:
@@ -220,6 +236,40 @@ def test_large_images_are_reduced_and_small_ones_kept() -> None:
     small, large = image_uri(Image.new("RGB", (84, 60))), image_uri(Image.effect_noise((2000, 1000), 50))
     assert small.startswith("data:image/png;base64,")
     assert len(large) < 4 / 3 * 320 * 160 * 3 + 2000
+    opened = image_uri(Image.effect_noise((2000, 1000), 50), largest=640)
+    assert opened.startswith("data:image/jpeg;base64,") and len(opened) < 4 / 3 * 640 * 320
+
+
+def test_the_values_of_each_step_can_be_read_off_a_chart() -> None:
+    accuracy = [
+        Series(label="a<b", steps=[1, 2, 4], values=[0.25, 0.5, 0.75]),
+        Series(label="c", steps=[4], values=[1.0]),
+    ]
+    svg = draw(Chart(title="A", caption="", series=accuracy, unit="share"))
+    assert re.findall(r"<title>(.*?)</title>", svg, re.DOTALL) == [
+        "step 1\na&lt;b: 25.0%",
+        "step 2\na&lt;b: 50.0%",
+        "step 4\na&lt;b: 75.0%\nc: 100.0%",
+    ]
+    found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg.partition('class="readings"')[2])
+    strips = [(float(x), float(width)) for x, width in found]
+    assert all(x + width == pytest.approx(after, abs=0.15) for (x, width), (after, _) in pairwise(strips))
+    lines = re.findall(r'd="(M [^"]*)"[^>]*style="fill: none; stroke: var\(--series-1\)', svg)
+    points = [float(x) for x, _ in re.findall(r"([\d.]+) ([\d.]+)", lines[0])]
+    assert all(x <= point <= x + width for (x, width), point in zip(strips, points, strict=True))
+
+
+def test_of_a_long_run_a_chart_keeps_its_size() -> None:
+    line = Series(label="a", steps=range(5000), values=[0.5] * 5000)
+    assert draw(Chart(title="A", caption="", series=[line])).count("<title>") <= 200
+
+
+def test_a_line_that_covers_another_is_dashed() -> None:
+    lines = [
+        Series(label=label, steps=[1, 2], values=[1, 1], is_dashed=dashed) for label, dashed in (("a", 0), ("b", 1))
+    ]
+    dashed, plain = (draw(Chart(title="A", caption="", series=shown)) for shown in (lines, lines[:1]))
+    assert "stroke-dasharray" in dashed and "stroke-dasharray" not in plain
 
 
 def test_lost_workers_are_counted_where_there_are_any() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rl_core.records.metrics_log import RunLogs
 from tasks.results.run_facts import RunFacts
-from tasks.results.verdict import MOST_REMARKS, remarks, verdict
+from tasks.results.verdict import MOST_REMARKS, outcome, remarks, verdict
 from tests.tasks.finished_run import finish_run
 
 
@@ -30,6 +30,19 @@ def test_it_says_from_where_to_where_and_what_that_is_worth(
     sentence = verdict(RunFacts(finish_run(tmp_path, base=base, trained=trained)))
     assert all(part in sentence for part in said), sentence
     assert not_said not in sentence
+
+
+@pytest.mark.parametrize(
+    ("base", "trained", "way"),
+    [
+        ("-" * 20, "+" * 20, "higher"),
+        ("+" * 20, "-" * 20, "lower"),
+        ("-" * 20, "+" + "-" * 19, "open"),
+        ("++", "++", "open"),
+    ],
+)
+def test_a_way_counts_only_where_chance_does_not_explain_it(tmp_path: Path, base: str, trained: str, way: str) -> None:
+    assert outcome(RunFacts(finish_run(tmp_path, base=base, trained=trained))) == way
 
 
 def test_a_run_without_fault_has_nothing_to_look_at(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from rl_core.run_directory import RunDirectory
 from tasks.cache.software import code_version
-from tasks.tracking.run_tracking import algorithm_name, code_tags, model_name, run_tags
+from tasks.results.run_facts import algorithm_name
+from tasks.tracking.run_tracking import code_tags, model_name, run_tags
 from tests.tasks.finished_run import config_with, finish_run
 
 NOWHERE = RunDirectory(Path("nowhere"))
