@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from typing_extensions import override
@@ -87,6 +87,14 @@ class WandbConfig(Section):
     """Project in Weights & Biases; null takes the experiment's name."""
     entity: str | None = None
     """Team or user; null takes the account's default."""
+    name: str | None = None
+    """Name that the pages show; null takes the run's name. The run is found again by its own name, whatever this is."""
+    group: str | None = None
+    """Group of runs that the pages fold into one, such as the seeds of a recipe."""
+    tags: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
+    """Words by which the pages filter runs."""
+    notes: str | None = None
+    """What the run is for, in Markdown."""
 
 
 class TrackingConfig(Section):

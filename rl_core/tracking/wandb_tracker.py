@@ -95,7 +95,10 @@ class WandbTracker(Tracker):
         return wandb.init(
             project=self._project,
             entity=self._config.entity,
-            name=self._run_name,
+            name=self._config.name or self._run_name,
+            group=self._config.group,
+            tags=self._config.tags,
+            notes=self._config.notes,
             id=run_id(self._run_name),
             resume="allow" if online else None,
             reinit="create_new",

@@ -98,6 +98,26 @@ def test_steps_generations_and_configuration_are_written_offline(run):
     assert json.loads(tables[0].read_text())["data"] == [["?", "1", "1", 1 / 7, 1.0], ["?", "1", "1", 1 / 7, None]]
 
 
+def test_name_group_tags_and_notes_are_those_of_the_config(run):
+    """The run is found again by its own name all the same."""
+    words = {
+        "name": "rate halved",
+        "group": "rates",
+        "tags": ["ablation", "großes Modell"],
+        "notes": "Does it *matter*?",
+    }
+    validate(run, 0)
+    TrackerFollower(tracker(run, WandbConfig(mode="offline", **words)), run.metrics).finish()
+    about = next(record.run for record in written(run) if record.WhichOneof("record_type") == "run")
+    assert (about.display_name, about.run_group, sorted(about.tags), about.notes) == (
+        *(words["name"], words["group"]),
+        *(words["tags"], words["notes"]),
+    )
+    from rl_core.tracking.wandb_tracker import run_id
+
+    assert about.run_id == run_id(run.name)
+
+
 def test_a_process_that_was_killed_leaves_nothing_twice_and_nothing_out(run):
     """The process is killed while it waits for its next step, with steps that W&B may not have written yet."""
     script = (
