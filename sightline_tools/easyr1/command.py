@@ -25,7 +25,7 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
     if out.exists() and not force:
         raise ValueError(f"{out} exists: choose another name with --out, or replace it with --force")
     path, overrides = _parts(arguments)
-    imported = import_easyr1(path, overrides)
+    imported = import_easyr1(path, overrides, out=out.parent)
     named = [] if path is None else [str(path)]
     atomic_write_text(out, imported.text(" ".join(["From EasyR1:", *named, *map(shown_override, overrides)])))
     _say(imported, console)

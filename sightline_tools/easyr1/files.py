@@ -24,12 +24,16 @@ def found_above(path: str | Path, folder: Path) -> Path | None:
 
 def locate(path: str, config: EasyR1Config) -> str | None:
     """Search for a file from the folder of the user's config (`found_above`). Returns a path relative to the working
-    directory if the file lies below it, otherwise an absolute path; None where there is no such file."""
+    directory if the file lies below it and the equivalent in it, otherwise an absolute path; None where there is no
+    such file."""
     found = found_above(path, config.folder)
     if found is None:
         return None
     absolute = found.resolve()
-    return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
+    here = Path.cwd()
+    return str(
+        absolute.relative_to(here) if absolute.is_relative_to(here) and config.out.resolve() == here else absolute
+    )
 
 
 def file_at(key: str) -> Convert:
@@ -92,7 +96,8 @@ def checkpoint(value: Any, config: EasyR1Config) -> Assignments:
         raise NoEquivalent(
             "it is a mixture of experts, which Sightline does not train; set model.source.path to another model", source
         )
-    return {**source, "model.source.path": value}
+    is_folder = value is not None and Path(value).is_dir()
+    return {**source, "model.source.path": locate(value, config) if is_folder else value}
 
 
 def _has_experts(config_json: Path) -> bool:

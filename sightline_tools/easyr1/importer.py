@@ -79,8 +79,8 @@ class Imported:
         return comments + dump_yaml(self.tree)
 
 
-def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
-    """Translate a configuration of EasyR1.
+def import_easyr1(path: Path | None, overrides: Sequence[str] = (), *, out: Path = Path()) -> Imported:
+    """Translate a configuration of EasyR1, for a file in the folder `out`.
 
     Args:
         path: Its YAML file; None where there is none. Keys that are not given have EasyR1's defaults.
@@ -91,7 +91,7 @@ def import_easyr1(path: Path | None, overrides: Sequence[str] = ()) -> Imported:
             value, or a file that the configuration names does not exist. The message names all such values.
     """
     given = _given(path, overrides)
-    config, refusals = _resolved(given, path)
+    config, refusals = _resolved(given, path, out)
     flat, lost, more = _converted(config)
     if refusals := [*refusals, *more]:
         problems = "\n".join(f"  {refusal}" for refusal in refusals)
@@ -120,7 +120,7 @@ def _given(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     return dict(_leaves(tree))
 
 
-def _resolved(given: Mapping[str, Any], path: Path | None) -> tuple[EasyR1Config, list[Note]]:
+def _resolved(given: Mapping[str, Any], path: Path | None, out: Path) -> tuple[EasyR1Config, list[Note]]:
     """The value of every key, and notes about the values that EasyR1 would refuse."""
     values: dict[str, Any] = {}
     refusals: list[Note] = []
@@ -132,7 +132,7 @@ def _resolved(given: Mapping[str, Any], path: Path | None) -> tuple[EasyR1Config
             except ValueError as reason:
                 refusals.append(Note(key=name, value=given[name], text=str(reason)))
     folder = Path() if path is None else path.parent
-    return EasyR1Config(values=values, given=frozenset(given), folder=folder), refusals
+    return EasyR1Config(values=values, given=frozenset(given), folder=folder, out=out), refusals
 
 
 def _unknown(name: str) -> str:

@@ -34,11 +34,13 @@ class EasyR1Config:
         values: Every dotted key of the table with its value, which is the user's or EasyR1's default.
         given: The keys that the user wrote in a file or on the command line.
         folder: The folder of the user's file; the paths in it are also searched for here and above.
+        out: The folder that the equivalent is written to, from which its paths start.
     """
 
     values: Mapping[str, Any]
     given: frozenset[str]
     folder: Path
+    out: Path = Path()
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]

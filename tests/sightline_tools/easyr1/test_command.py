@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from rl_core.config.loading import load_config
+from tasks.cache.named_files import located_config
 from tests.sightline_tools.easyr1.example import every_key
 
 
@@ -139,3 +140,31 @@ def test_an_existing_config_is_replaced_only_when_told(example: Path, tmp_path: 
     assert example.read_text() == before
     assert CliRunner().invoke(app, ["import", "easyr1", str(example), *FILES, "--force"]).exit_code == 0
     assert example.read_text() != before
+
+
+@pytest.mark.parametrize("place", ["new.yaml", "configs/new.yaml", "../beside/new.yaml"])
+def test_the_paths_hold_from_the_folder_of_the_config_wherever_a_command_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    here = tmp_path / "here"
+    (here / "models" / "mine").mkdir(parents=True)
+    (here / "rows.jsonl").write_text('{"problem": "2+2?", "answer": "4"}\n')
+    (here / "reward.py").write_text(
+        "REWARD_NAME = 'mine'\ndef main(inputs): return [{'overall': 1.0} for _ in inputs]\n"
+    )
+    monkeypatch.chdir(here)
+    (here / place).parent.mkdir(parents=True, exist_ok=True)
+    given = [
+        "data.train_files=rows.jsonl",
+        "data.val_files=rows.jsonl",
+        "worker.reward.reward_function=reward.py",
+        "worker.actor.model.model_path=models/mine",
+    ]
+    shown = CliRunner().invoke(app, ["import", "easyr1", *given, "--out", place])
+    assert shown.exit_code == 0, shown.output
+    monkeypatch.chdir(tmp_path)
+    config = load_config(here / place)
+    located = located_config(config)
+    assert Path(located.data.train.path).samefile(here / "rows.jsonl")
+    assert Path(located.reward.files[0]).samefile(here / "reward.py")
+    assert Path(located.model.source.path).samefile(here / "models" / "mine")
