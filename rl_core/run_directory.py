@@ -71,7 +71,7 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        """The run's name: `<experiment>-<config digest>[-<tag>]`."""
+        """The run's name: `<experiment>-<digest of the recipe>[-<tag>][-<number>]`."""
         return self.root.name
 
     def stage_manifest(self, stage: str) -> Path:

@@ -142,7 +142,7 @@ def kind_of(stage: str) -> str:
 
 
 def run_name(config: RunConfig, *, tag: str | None = None) -> str:
-    """`<experiment>-<config digest>[-<tag>]`."""
+    """`<experiment>-<digest of the recipe>[-<tag>]`."""
     return "-".join(part for part in (config.experiment, config_digest(config), tag) if part)
 
 
