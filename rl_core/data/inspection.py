@@ -137,6 +137,10 @@ def _inspect_table(
     columns, doubts = guess_columns(table.place, names, sample, replace(named, image_key=pictures.column))
     if pictures.column and not named.image_key and not pictures.is_usual:
         doubts.append(f"image_key: {pictures.column!r} holds images")
+    names_of = table.class_names().get(columns.answer_key)
+    if names_of and columns.options_key is None and columns.answer_pattern is None:
+        columns = columns.model_copy(update={"class_names": tuple(names_of)})
+        doubts.append(f"class_names: the numbers in {columns.answer_key!r} are classes; 0 is {names_of[0]!r:.60}")
     source = source.model_copy(update={"columns": columns})
     if isinstance(source, LocalSource) and isinstance(table, FileTable) and source.media_dir is None:
         folder, doubt = find_media_folder(table, sample, source.columns, folder_of_rows=table.files[0].parent)

@@ -43,6 +43,8 @@ class Columns(Section):
     answer_pattern: str | None = None
     """Regular expression whose one group is the answer, at its last match in the answer column; a row without a match
     is rejected. `####\\s*(.+)` reads GSM8K's answers."""
+    class_names: tuple[str, ...] | None = None
+    """Names of the classes whose numbers, from 0, the answer column holds: the answer becomes the name."""
     options_key: OptionsKey | None = None
     """Column with the options of a multiple choice (a list, or a mapping of letters to texts), or a column for each
     option, in order; the prompt template gets the mapping as `options`, and the answer becomes a letter."""
@@ -96,6 +98,7 @@ class RowParser:
             asked = read_conversation(values.get(keys.prompt_key), is_answered=is_answered)
             column = keys.answer_key
             answer = self._part(read_answer(asked.answer if is_answered else field_of(values, keys.answer_key)))
+            answer = answer if keys.class_names is None else _named(answer, keys.class_names)
             column = " and ".join(option_columns(keys.options_key))
             options = read_options(values, keys.options_key) if keys.options_key else {}
             column = keys.answer_key
@@ -167,6 +170,13 @@ class RowParser:
                 advice = f"; set columns.images_first to put the {kind}s before such questions" if places == 0 else ""
                 raise ValueError(f"{places} {place} in the question and {count} {kind}(s) in the row{advice}")
         return question
+
+
+def _named(answer: Answer, names: Sequence[str]) -> str:
+    text = answer_text(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
+    if not text.isdecimal() or int(text) >= len(names):
+        raise ValueError(f"{shortened(text, _LONGEST_TEXT)!r} is no number of one of the {len(names)} class_names")
+    return names[int(text)]
 
 
 def check_columns(available: Collection[str], columns: Columns, *, place: str) -> None:

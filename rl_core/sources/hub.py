@@ -117,6 +117,11 @@ class HubReader(TableReader):
         return set(self._dataset.column_names)
 
     @override
+    def class_names(self) -> dict[str, list[str]]:
+        features = self._dataset.features.items()
+        return {name: list(feature.names) for name, feature in features if hasattr(feature, "names")}
+
+    @override
     def count(self) -> int:
         return len(self._dataset)
 

@@ -1,5 +1,6 @@
 """Rows of Arrow tables and of Parquet files."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -20,6 +21,9 @@ _BATCH_ROWS = 64
 _CONVERSION_ERRORS = (ValueError, OverflowError, LookupError, TypeError, pa.ArrowException)
 
 _PARQUET = b"PAR1"  # the beginning of a whole file, and of a damaged one
+
+_DATASETS = b"huggingface"
+"""The key under which `datasets` writes what its columns are, as JSON."""
 
 _JSON_MARK = {b"sightline": b"json"}
 
@@ -68,6 +72,18 @@ class ParquetReader(FileTable):
             if twice := [name for name, count in Counter(names).items() if count > 1]:
                 raise ValueError(f"data source {path}: it has several columns {' and '.join(map(repr, twice))}")
         return {name for names in schemas for name in names}
+
+    @override
+    def class_names(self) -> dict[str, list[str]]:
+        described = (self._metadata[0].schema.to_arrow_schema().metadata or {}).get(_DATASETS)
+        if described is None:
+            return {}
+        features = json.loads(described).get("info", {}).get("features", {})
+        return {
+            name: one["names"]
+            for name, one in features.items()
+            if isinstance(one, dict) and isinstance(one.get("names"), list)
+        }
 
     @override
     def count(self) -> int:

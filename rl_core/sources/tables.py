@@ -1,7 +1,7 @@
 """Readers of tables, whose rows have named columns, and of folders, in which each file is a row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -68,6 +68,10 @@ class TableReader(ABC):
     @abstractmethod
     def name(self) -> str:
         """The data source of rows that name none."""
+
+    def class_names(self) -> Mapping[str, Sequence[str]]:
+        """[column] -> the names of its classes, where the data say which names its numbers stand for."""
+        return {}
 
     @abstractmethod
     def column_names(self) -> set[str]:

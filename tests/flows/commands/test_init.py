@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -252,3 +253,16 @@ def test_options_are_shown_to_the_model_once(init: Init, tmp_path: Path, ask: st
     printed, config = init(jsonl(tmp_path / "rows.jsonl", rows))
     assert options in printed and printed.count("a cat") == 1
     assert (config.reward.function, {row.answer for row in rows_of(config)}) == ("choice", {"A", "B"})
+
+
+def test_the_numbers_of_classes_with_names_become_names(init: Init, tmp_path: Path) -> None:
+    names = ["cat", "dog", "owl"]
+    rows = datasets.Dataset.from_dict(
+        {"question": [f"Which animal says {n}?" for n in range(30)], "label": [n % 3 for n in range(30)]},
+        features=datasets.Features({"question": datasets.Value("string"), "label": datasets.ClassLabel(names=names)}),
+    )
+    path = tmp_path / "rows.parquet"
+    rows.to_parquet(path)
+    said, config = init(path)
+    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in said
+    assert {row.answer for row in rows_of(config)} == set(names)
