@@ -35,8 +35,6 @@ Action = Callable[[MlflowClient, str], Result]
 RUN_TAG = "sightline.run"
 STAGE_TAG = "sightline.stage"
 _COLUMNS = [
-    "attributes.`Created`",
-    "attributes.`Dataset`",
     "metrics.`accuracy/base`",
     "metrics.`accuracy/trained`",
     "params.`seed`",

@@ -122,7 +122,7 @@ class FlowProgress:
 
     @contextmanager
     def wait(self, description: str) -> Iterator[None]:
-        """Show that something is waited for, and log its start and its duration."""
+        """Show that something is waited for, and log its start, and its duration if that is a second or more."""
         logger.info("%s ...", description)
         started = time.monotonic()
 
@@ -131,7 +131,8 @@ class FlowProgress:
 
         with self._shown.wait(description), self._opened(description, doing):
             yield
-        logger.info("%s: %s", description, duration(time.monotonic() - started))
+        if (seconds := time.monotonic() - started) >= 1.0:
+            logger.info("%s: %s", description, duration(seconds))
 
     @contextmanager
     def _opened(self, description: str, doing: Callable[[], str]) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The pages of a run as Markdown: stages, steps, rollouts and validations with images, and links."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -13,12 +14,21 @@ from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest
 from tasks.results.report_page import image_uri, markdown_table
-from tasks.results.run_facts import StepAnswers, losses_in_words, silent_steps, validated_steps, validation_history
+from tasks.results.run_facts import (
+    StepAnswers,
+    losses_in_words,
+    silent_steps,
+    spread,
+    validated_steps,
+    validation_history,
+)
 from tasks.results.worker_rows import worker_rows
 
 _STEPS = 30
 _PROMPTS = 3
 _TEXT = 300
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_CURVE_POINTS = 40
 _NOT_IN_MLFLOW = {"MLflow": "not shown there"}
 _COLUMNS = {
     "reward": "reward/overall",
@@ -66,7 +76,31 @@ def steps_page(run: RunDirectory) -> str:
     ]
     news = filter(None, [*silent_steps(run), losses_in_words(run)])
     doubts = "".join(f"**{sentence}**\n\n" for sentence in news)
-    return f"# Steps\n\n{doubts}{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
+    return (
+        f"# Steps\n\n{doubts}{_curves(run, shown)}{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
+    )
+
+
+def _curves(run: RunDirectory, shown: Mapping[str, str]) -> str:
+    """A small curve of each column over all steps, from its lowest value to its highest."""
+    metrics, lines = read(run.metrics), []
+    for label, name in shown.items():
+        values = [record[name] for record in metrics if name in record]
+        curve = sparkline([values[place] for place in spread(range(len(values)), _CURVE_POINTS)])
+        lines.append(f"{label:<18} {curve:<{_CURVE_POINTS}} {_figure(values[0])} → {_figure(values[-1])}")
+    return "\n".join(["```", *lines, "```", "", ""]) if lines else ""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A line of blocks, the lowest value as the smallest; a value that is no number is a gap."""
+    known = [value for value in values if math.isfinite(value)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    span = (high - low) or 1.0
+
+    def mark(value: float) -> str:
+        return _BLOCKS[round((len(_BLOCKS) - 1) * ((value - low) / span))] if math.isfinite(value) else " "
+
+    return "".join(map(mark, values))
 
 
 def _workers(timings: Sequence[Mapping[str, Any]]) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -72,7 +73,10 @@ def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.Log
     ):
         assert shown.open == ["start the engine"]
         assert caplog.messages == ["start the engine ..."]
-    assert shown.open == [] and caplog.messages[1].startswith("start the engine: ")
+    assert shown.open == [] and caplog.messages == ["start the engine ..."], "a wait of a moment has no second line"
+    with caplog.at_level(logging.INFO, logger="tasks.pages.artifacts"), FlowProgress(shown).wait("load the model"):
+        time.sleep(1.0)
+    assert caplog.messages[-1] == "load the model: 1.0 s"
 
 
 def test_what_is_being_done_is_the_innermost_of_what_is_open() -> None:

@@ -1,7 +1,11 @@
 """Pages say what their stage made, and show what a model said as text."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rl_core.digests import FileRecord
 from rl_core.evaluation.items import write_items
@@ -10,7 +14,7 @@ from rl_core.records.metrics_log import RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.cache.manifests import StageManifest
-from tasks.pages.markdown import links_page, stage_page, steps_page, validation_page
+from tasks.pages.markdown import links_page, sparkline, stage_page, steps_page, validation_page
 from tests.tasks.finished_run import finish_run
 
 
@@ -102,6 +106,25 @@ def test_steps_that_taught_nothing_are_named_above_the_steps(tmp_path: Path) -> 
         for step in (4, 9):
             logs.log_event("no-signal", step=step, steps=2, why="the reward is 0 for every response")
     assert "# Steps\n\n**From step 3 on nothing was learned: the reward is 0 for every response.**" in steps_page(run)
+
+
+def test_the_steps_have_small_curves_from_the_first_step_to_the_newest(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    with RunLock(run.lock):
+        for step, reward in enumerate((0.0, 0.5, 1.0), start=1):
+            RunLogs(run).log_step(step, {"reward/overall": reward, "actor/entropy": 2.0})
+    page = steps_page(run)
+    assert "reward             ▁▅█ " in page and "0 → 1\n" in page
+    assert "entropy            ▁▁▁ " in page and "held-out" not in page
+    assert page.index("▁▅█") < page.index("| step |")
+
+
+@given(st.lists(st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf]), max_size=40))
+def test_a_curve_has_a_mark_for_each_value_whatever_it_is(values: list[float]) -> None:
+    drawn = sparkline(values)
+    assert len(drawn) == len(values)
+    known = [(value, mark) for value, mark in zip(values, drawn, strict=True) if math.isfinite(value)]
+    assert [mark for _, mark in sorted(known)] == sorted(mark for _, mark in known), "a higher value has no lower mark"
 
 
 def test_links_name_what_there_is() -> None:
