@@ -9,6 +9,7 @@ the new weights at each sync, as in any run.
 import math
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -104,13 +105,21 @@ class Workshop:
             self.engines_started += 1
         return self._engine[1]
 
-    def lend_pool(self, config: Any, *, image_store: Path | None = None, log_event: Any = None) -> LentPool:
+    def lend_pool(
+        self,
+        config: Any,
+        *,
+        image_store: Path | None = None,
+        log_event: Any = None,
+        answer_names: Sequence[str] = ("answer",),
+    ) -> LentPool:
         """Stands where a session or, without images, a trial of the reward makes its reward processes."""
         user = "trial" if image_store is None else "session"
-        key = digest_of([config.model_dump(mode="json"), image_store and str(image_store.resolve())])
+        place = image_store and str(image_store.resolve())
+        key = digest_of([config.model_dump(mode="json"), place, list(answer_names)])
         if user not in self._pools or self._pools[user][0] != key:
             self._close_pool(user)
-            self._pools[user] = key, LentPool(config, image_store=image_store).start()
+            self._pools[user] = key, LentPool(config, image_store=image_store, answer_names=answer_names).start()
         pool = self._pools[user][1]
         pool._log_event = log_event
         return pool
