@@ -99,6 +99,7 @@ def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results
     assert hashes(run.root, same) == hashes(whole.root, same)
 
 
+@pytest.mark.slow
 def test_a_run_whose_reward_file_has_changed_stays_or_goes_on_as_it_is_asked(place: Place) -> None:
     assert place.call("trainer.max_steps=2", stages="train").is_completed()
     (run,) = place.runs()
@@ -126,6 +127,7 @@ def test_a_run_whose_reward_file_has_changed_stays_or_goes_on_as_it_is_asked(pla
     assert refused.is_completed() and len(place.runs()) == 2, "the newest run of the recipe has these files"
 
 
+@pytest.mark.slow
 def test_a_fork_goes_on_from_a_checkpoint_and_the_run_that_it_is_from_stays(place: Place) -> None:
     assert place.call("trainer.max_steps=4", "trainer.save_limit=3", stages="train").is_completed()
     (run,) = place.runs()
