@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+from annotated_types import MaxLen, MinLen
 from pydantic import Field, field_validator
 from typing_extensions import override
 
@@ -91,7 +92,7 @@ class WandbConfig(Section):
     """Name that the pages show; null takes the run's name. The run is found again by its own name, whatever this is."""
     group: str | None = None
     """Group of runs that the pages fold into one, such as the seeds of a recipe."""
-    tags: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
+    tags: tuple[Annotated[str, MinLen(1), MaxLen(64)], ...] = ()
     """Words by which the pages filter runs."""
     notes: str | None = None
     """What the run is for, in Markdown."""

@@ -115,7 +115,8 @@ def call_problems(term: RewardTerm) -> Iterator[Problem]:
             what = f"`{definition.name}` takes {', '.join(asked)} from TRL's trainer, which is not here"
             yield Problem("function", what, "let the function do without, or give the parameter a default")
         given += required_names(definition)  # columns of the rows, or named just now
-    yield from argument_problems(definition, term.kwargs, takes_input=style not in GIVEN, given=given)
+    name = "" if is_user_function(term.function) else term.function  # a built-in's file has EasyR1's name for it
+    yield from argument_problems(definition, term.kwargs, takes_input=style not in GIVEN, given=given, name=name)
 
 
 def wanted_columns(term: RewardTerm) -> list[str]:

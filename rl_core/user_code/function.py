@@ -132,10 +132,11 @@ def argument_problems(
     *,
     takes_input: bool,
     given: Collection[str] = (),
+    name: str = "",
 ) -> Iterator[Problem]:
     """Why a function with this definition cannot be called with `kwargs`, and with arguments that are `given` besides:
-    one before them (`takes_input`), and some by their names."""
-    name, arguments = definition.name, definition.args
+    one before them (`takes_input`), and some by their names. `name` is what the config calls it, if not as its file."""
+    name, arguments = name or definition.name, definition.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     if takes_input and not by_place and arguments.vararg is None:
         yield Problem("function", f"`{name}` takes no input", "give it a first parameter for what it works on")

@@ -50,6 +50,7 @@ OWN_OF_A_SOURCE: Mapping[str, Any] = {
     "columns.data_source_key": None,
     "columns.answer_pattern": None,
     "columns.options_key": None,
+    "columns.class_names": None,
     "columns.answer_as": "letter",
     "limit": None,
 }
@@ -390,7 +391,8 @@ def _offload(e: Reference) -> str:
 
 def _tracking(e: Reference) -> Flat:
     loggers = e["trainer.logger"]
-    project = {"mode": "online", "entity": None, "project": e["trainer.project_name"]}
+    named_here = {"name": None, "group": None, "tags": [], "notes": None}
+    project = {"mode": "online", "entity": None, "project": e["trainer.project_name"], **named_here}
     return {
         **{f"tracking.{name}": name in loggers for name in ("console", "tensorboard", "swanlab")},
         "tracking.mlflow_uri": "sqlite:///mlflow.db" if "mlflow" in loggers else None,

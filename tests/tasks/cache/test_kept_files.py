@@ -25,7 +25,8 @@ NAMES = {
     "data.override_chat_template": "prompts/chat.jinja",
     "cold_start": "{source: {type: local, path: data/train.jsonl}, steps: 1, batch_size: 1, target_template: 'A'}",
     "reward.function": "null",
-    "reward.mixture": "[{function: rewards/score.py:score}, {function: length, weight: 0.1}]",
+    "reward.mixture": "[{function: rewards/score.py:score}, "
+    "{function: length, weight: 0.1, kwargs: {target_length: 2, max_length: 9}}]",
     "reward.by_source": "{a: {function: other/score.py:score}}",
     "algorithm.loss": "{type: custom, function: algorithms/loss.py:mine, kwargs: {scale: 2.0}}",
     "algorithm.advantage": "{type: custom, function: rewards/score.py:estimate}",
