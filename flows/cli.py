@@ -89,7 +89,8 @@ def run(
     if fork:
         from flows.commands.run import fork_of
 
-        config, overrides, resume = fork_of(config or "", resume or "", overrides, runs_dir)
+        config, overrides = fork_of(config or "", resume or "", overrides, runs_dir)
+        resume = None
     keeps = keep_training or stretch
     _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh, brief=brief, keep_training=keeps)
 
@@ -105,7 +106,7 @@ def fork(
     """Go on from a checkpoint of a run with other keys, in a new run; the old one stays as it is."""
     from flows.commands.run import fork_of
 
-    config, overrides, _ = fork_of("", run, all_overrides(changes, overrides), runs_dir, step=step)
+    config, overrides = fork_of("", run, all_overrides(changes, overrides), runs_dir, step=step)
     _carry_out("baseline", config, overrides, runs_dir)
 
 

@@ -86,17 +86,16 @@ def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tu
 
 def fork_of(
     config: str, resume: str, overrides: Sequence[str], runs_dir: str, *, step: int | None = None
-) -> tuple[str, list[str], str]:
-    """The config file, overrides, and the empty name of a run to continue, that make a run that goes on from a
-    checkpoint (by default the newest) of the run to which a config file or `resume` leads. Raises ConfigError where
-    there is no checkpoint."""
+) -> tuple[str, list[str]]:
+    """The config file and the overrides of a run that goes on from a checkpoint (by default the newest) of the run to
+    which a config file or `resume` leads. Raises ConfigError where there is no checkpoint."""
     run = find_run(resume, runs_dir) if resume else newest_run(config, overrides, runs_dir)
     saved = [found.step for found in CheckpointStore(run.checkpoints, save_limit=1).complete()]
     if not saved or step not in (None, *saved):
         there = ", ".join(map(str, saved)) or "none"
         raise ConfigError(f"{run.name} has no checkpoint {'' if step is None else f'of step {step} '}(it has {there})")
     forked = [f"forked_from.run={run.name}", f"forked_from.step={step or saved[-1]}"]
-    return (config or str(run.config)), [*overrides, *forked], ""
+    return (config or str(run.config)), [*overrides, *forked]
 
 
 def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:
