@@ -135,7 +135,8 @@ def init(
         ),
     ] = None,
     image_key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with the images; '' for none.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the images, or several (a,b); '' for none."),
     ] = None,
     video_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the videos.")] = None,
     drop_shared: Annotated[
@@ -159,7 +160,7 @@ def init(
     columns = NamedColumns(
         prompt_key=prompt_key,
         answer_key=answer_key,
-        image_key=image_key,
+        image_key=tuple(image_key.split(",")) if image_key and "," in image_key else image_key,
         video_key=video_key,
         options_key=options_key,
         answer_pattern=answer_pattern,

@@ -11,7 +11,7 @@ from rl_core.config.data import DataConfig
 from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts
 from rl_core.sources.columns import name_columns
-from rl_core.sources.options import option_columns
+from rl_core.sources.options import columns_named
 from rl_core.sources.rows import BadRow
 from rl_core.stop import Interrupted, StopRequest, stopped_by_signals
 from rl_core.wording import shortened
@@ -78,10 +78,11 @@ def say_columns(found: Inspection, console: Console) -> None:
     columns = found.source.columns
     if found.columns:
         are_in_turns = found.has_media and columns.image_key is None and columns.video_key is None
-        media = f"images {columns.image_key!r}, videos {columns.video_key!r}"
+        pictured = " and ".join(map(repr, columns_named(columns.image_key))) or None
+        media = f"images {pictured}, videos {columns.video_key!r}"
         media = "images and videos in its turns" if are_in_turns else media
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
-        if chosen := option_columns(columns.options_key):
+        if chosen := columns_named(columns.options_key):
             read += f", options {' and '.join(map(repr, chosen))}"
         say(console, f"columns: {read} (of {name_columns(found.columns)})")
     for unused in found.unused:

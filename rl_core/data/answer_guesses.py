@@ -13,8 +13,8 @@ from rl_core.sources.options import (
     ANSWERED_AS,
     NAMED_AS,
     AnswerAs,
-    OptionsKey,
-    option_columns,
+    ColumnsKey,
+    columns_named,
     read_options,
     right_letter,
 )
@@ -27,7 +27,7 @@ _COUNTED: tuple[AnswerAs, ...] = ("index", "number", "text", "letter")
 class Options(NamedTuple):
     """Where the options are, and how answers name them."""
 
-    key: OptionsKey
+    key: ColumnsKey
     answer_as: AnswerAs
 
 
@@ -43,7 +43,7 @@ def guess_options(
             for values, answer in zip(sample, answers, strict=True)
             if answer is not None and (options := _options(values, key)) is not None
         ]
-        columns = " and ".join(map(repr, option_columns(key)))
+        columns = " and ".join(map(repr, columns_named(key)))
         if len(rows) < max(1, 0.9 * len(sample)):
             if rows or named:
                 doubts.append(
@@ -67,7 +67,7 @@ def guess_options(
     return None, doubts
 
 
-def _candidates(names: Sequence[str]) -> list[OptionsKey]:
+def _candidates(names: Sequence[str]) -> list[ColumnsKey]:
     usual = sorted((name for name in names if name.lower() in _NAMES), key=lambda name: _NAMES.index(name.lower()))
     bare = {name: name for name in names if re.fullmatch("[A-Z]", name)}
     spelt = {match.group(1).upper(): name for name in names if (match := _LETTERED.fullmatch(name))}
@@ -84,7 +84,7 @@ def _run(columns: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _options(values: Mapping[str, Any], key: OptionsKey) -> dict[str, str] | None:
+def _options(values: Mapping[str, Any], key: ColumnsKey) -> dict[str, str] | None:
     try:
         return read_options(values, key)
     except ValueError:

@@ -7,8 +7,9 @@ from typing import Any
 from rl_core.answers import read_answer
 from rl_core.data.answer_guesses import guess_answers
 from rl_core.sources.columns import Columns, field_of, name_columns, nearest_columns
-from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, read_conversation
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, has_place, read_conversation
 from rl_core.sources.media import media_items, path_named
+from rl_core.sources.options import ColumnsKey, columns_named
 
 _QUESTION_NAMES = (
     *("problem", "question", "prompt", "query", "instruction", "input"),
@@ -33,14 +34,14 @@ class NamedColumns:
 
     prompt_key: str | None = None
     answer_key: str | None = None
-    image_key: str | None = None
+    image_key: ColumnsKey | None = None
     video_key: str | None = None
     options_key: str | None = None
     answer_pattern: str | None = None
 
-    def given(self) -> dict[str, str]:
+    def given(self) -> dict[str, tuple[str, ...]]:
         """What was named, by key."""
-        return {key: name for key, name in asdict(self).items() if name is not None}
+        return {key: columns_named(name) for key, name in asdict(self).items() if name is not None}
 
 
 def guess_columns(
@@ -53,8 +54,8 @@ def guess_columns(
     _check_named(place, fields, named)
     guesses = _Guesses(names=fields, sample=sample)
     question = named.prompt_key or guesses.find("prompt_key", _QUESTION_NAMES, _is_question)
-    asked = [] if question is None else [one for row in sample if (one := _conversation(row.get(question))) is not None]
-    answer = named.answer_key or _guess_answer(guesses, question, asked)
+    asked = [(row, one) for row in sample if question and (one := _conversation(row.get(question))) is not None]
+    answer = named.answer_key or _guess_answer(guesses, question, [one for _, one in asked])
     missing = {"prompt-key": "question"} if question is None else {}
     missing |= {"answer-key": "answer"} if answer is None else {}
     if question is None or answer is None:
@@ -66,7 +67,11 @@ def guess_columns(
     video = named.video_key or guesses.find("video_key", VIDEO_NAMES, _is_video)
     images_first = _puts_media_first(guesses, asked, image=named.image_key, video=video)
     columns = Columns(
-        prompt_key=question, image_key=named.image_key, video_key=video, answer_key=answer, images_first=images_first
+        prompt_key=question,
+        image_key=named.image_key,
+        video_key=video,
+        answer_key=answer,
+        images_first=images_first,
     )
     columns, doubts = guess_answers(columns, names, sample, pattern=named.answer_pattern, options_key=named.options_key)
     return columns, guesses.doubts + doubts
@@ -125,7 +130,8 @@ def _value(values: Values, name: str) -> Any:
 def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
     problems = [
         f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
-        for key, name in named.given().items()
+        for key, given in named.given().items()
+        for name in given
         if name and key != "answer_pattern" and name not in names
     ]
     if problems:
@@ -141,27 +147,32 @@ def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[Conve
 
 
 def _puts_media_first(
-    guesses: _Guesses, asked: Sequence[Conversation], *, image: str | None, video: str | None
+    guesses: _Guesses, asked: Sequence[tuple[Values, Conversation]], *, image: ColumnsKey | None, video: str | None
 ) -> bool:
-    """Whether images and videos have no place in the questions."""
+    """Whether images and videos have no place in some questions."""
     first = False
-    texts = [turn.content for one in asked for turn in one.history] + [one.question for one in asked]
-    for kind, column, place, in_turns in (
-        ("image", image, IMAGE_PLACE, any(one.images for one in asked)),
-        ("video", video, VIDEO_PLACE, any(one.videos for one in asked)),
+    for kind, columns, place, in_turns in (
+        ("image", columns_named(image), IMAGE_PLACE, any(one.images for _, one in asked)),
+        ("video", columns_named(video), VIDEO_PLACE, any(one.videos for _, one in asked)),
     ):
-        is_marked = any(place in text for text in texts)
-        shows = any(media_items(values.get(column)) for values in guesses.sample) if column else False
-        if is_marked and column is None and not in_turns:
+        marked = [_has_place(one, place) for _, one in asked]
+        shows = [any(media_items(values.get(column)) for column in columns) for values, _ in asked]
+        if any(marked) and not columns and not in_turns:
             guesses.doubts.append(
                 f"questions have {place}, and no column looks like {kind}s: name it with --{kind}-key"
             )
-        if shows and not is_marked:
+        if unplaced := sum(shown and not has for shown, has in zip(shows, marked, strict=True)):
             first = True
+            which = f"{unplaced} question(s)" if any(marked) else "no question"
+            has = "have no" if any(marked) else "has"
             guesses.doubts.append(
-                f"no question of the rows looked at has {place}: {kind}s are put before it (images_first)"
+                f"{which} of the rows looked at {has} {place}: {kind}s are put before it (images_first)"
             )
     return first
+
+
+def _has_place(asked: Conversation, place: str) -> bool:
+    return any(has_place(text, place) for text in (*(turn.content for turn in asked.history), asked.question))
 
 
 def _conversation(value: Any) -> Conversation | None:

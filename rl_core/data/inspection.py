@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,7 +18,17 @@ from rl_core.sources.columns import Columns
 from rl_core.sources.conversation import read_conversation
 from rl_core.sources.hub import HubSource
 from rl_core.sources.local import LocalSource
-from rl_core.sources.media import IMAGE_NAMES, UNREAD_ENDINGS, images_in, is_image_name, media_items, path_named
+from rl_core.sources.media import (
+    UNREAD_ENDINGS,
+    USUAL_SERIES,
+    images_in,
+    is_image_name,
+    media_items,
+    path_named,
+    place_in_series,
+    series_of,
+)
+from rl_core.sources.options import ColumnsKey, columns_named
 from rl_core.sources.tables import FileTable, TableReader
 from rl_core.wording import shortened
 
@@ -29,34 +40,59 @@ _SHOWN = 60
 
 
 class Pictures(NamedTuple):
-    """The column with images, None if there is none; whether its name is a usual one; and a sentence about each further
+    """The columns with images, in their order; whether their names are usual ones; and a sentence about each further
     column that holds images, or whose name says so."""
 
-    column: str | None
+    columns: tuple[str, ...]
     is_usual: bool
     unused: tuple[str, ...]
 
+    @property
+    def key(self) -> ColumnsKey | None:
+        """The columns as a config names them."""
+        return self.columns if len(self.columns) > 1 else next(iter(self.columns), None)
+
 
 def find_pictures(
-    names: Sequence[str], sample: Sequence[dict[str, Any]], *, folders: Sequence[Path], chosen: str | None = None
+    names: Sequence[str], sample: Sequence[dict[str, Any]], *, folders: Sequence[Path], chosen: Sequence[str] = ()
 ) -> Pictures:
-    """Find the images among the columns `names`, of which a person may have `chosen` one. Relative paths are tried from
-    each of `folders`."""
-    usual = sorted((name for name in names if is_image_name(name)), key=lambda name: IMAGE_NAMES.index(name.lower()))
+    """Find the images among the columns `names`, of which a person may have `chosen` some. Columns whose names differ
+    in a number, or in being plural, are used together. Relative paths are tried from each of `folders`."""
+    names = sorted(names, key=place_in_series)
+    usual = [name for series in USUAL_SERIES for name in names if series_of(name) == series]
     others = [name for name in names if not is_image_name(name)]
     items = {name: list(_items(sample, name)) for name in names}
     shown = [name for name in usual if _shows(items[name], folders)]
     shown += [name for name in others if _shows([item for item in items[name] if _is_alike(item)], folders)]
     alike = [name for name in usual if any(map(_is_alike, items[name]))]
     empty = [name for name in usual if not items[name]]  # rows outside the sample may have images
-    column = chosen or next(iter([*shown, *alike, *empty]), None)
-    read = column if column and items.get(column) else None
+    first = next(iter([*shown, *alike, *empty]), None)
+    series = [name for name in names if first and series_of(name) == series_of(first)]
+    series = [name for name in series if name in shown or not items[name] or any(map(_is_alike, items[name]))]
+    columns = tuple(chosen) or _without_copies(series, sample)
+    read = [name for name in columns if items.get(name)]
     unused = [
         _why_unused(name, items[name][0], folders, shows=name in shown, read=read)
         for name in dict.fromkeys([*usual, *shown])
-        if name != column and items[name]
+        if name not in columns and items[name]
     ]
-    return Pictures(column, column in usual, tuple(unused))
+    return Pictures(columns, is_usual=set(columns) <= set(usual), unused=tuple(unused))
+
+
+def _without_copies(series: Sequence[str], sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The columns of a series without those that hold nothing but images of another one, as `image` beside `images`
+    may. Numbers say that each column has images of its own."""
+    kept = list(series)
+    for name in reversed(series):
+        others = [other for other in kept if other != name and not re.search("[0-9]", name + other)]
+        if any(_is_copy(name, other, sample) for other in others):
+            kept.remove(name)
+    return tuple(kept)
+
+
+def _is_copy(name: str, other: str, sample: Sequence[dict[str, Any]]) -> bool:
+    pairs = [(media_items(row.get(name)), media_items(row.get(other))) for row in sample]
+    return any(ours for ours, _ in pairs) and all(one in theirs for ours, theirs in pairs for one in ours)
 
 
 def _items(sample: Sequence[dict[str, Any]], name: str) -> Iterator[Any]:
@@ -90,12 +126,14 @@ def _why_no_image(item: Any, folders: Sequence[Path]) -> str | None:
     return reason
 
 
-def _why_unused(name: str, item: Any, folders: Sequence[Path], *, shows: bool, read: str | None) -> str:
+def _why_unused(name: str, item: Any, folders: Sequence[Path], *, shows: bool, read: Sequence[str]) -> str:
+    are_read = " and ".join(map(repr, read))
     if shows:
-        return f"column {name!r} holds images too, and only {read!r} is read (the other one: --image-key {name})"
+        instead = f"the other one: --image-key {name}; all: --image-key {','.join([*read, name])}"
+        return f"column {name!r} holds images too, and only {are_read} is read ({instead})"
     shown = repr(shortened(str(item), _SHOWN))
     is_none = f"column {name!r} has the name of a column with images, and its first value {shown} is none"
-    return f"{is_none}: {_why_no_image(item, folders)}" + (f"; the images are those of {read!r}" if read else "")
+    return f"{is_none}: {_why_no_image(item, folders)}" + (f"; the images are those of {are_read}" if read else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,9 +172,11 @@ def _inspect_table(
     names = tuple(sorted(table.column_names()))
     sample = list(_spread(table))
     pictures = _find_pictures(table, source, names, sample, named)
-    columns, doubts = guess_columns(table.place, names, sample, replace(named, image_key=pictures.column))
-    if pictures.column and not named.image_key and not pictures.is_usual:
-        doubts.append(f"image_key: {pictures.column!r} holds images")
+    columns, doubts = guess_columns(table.place, names, sample, replace(named, image_key=pictures.key))
+    if not named.image_key and len(pictures.columns) > 1:
+        doubts.append(f"image_key: images are those of {' and '.join(map(repr, pictures.columns))}, in this order")
+    elif not named.image_key and not pictures.is_usual:
+        doubts.append(f"image_key: {pictures.key!r} holds images")
     names_of = table.class_names().get(columns.answer_key)
     if names_of and columns.options_key is None and columns.answer_pattern is None:
         columns = columns.model_copy(update={"class_names": tuple(names_of)})
@@ -178,16 +218,16 @@ def _find_pictures(
     named: NamedColumns,
 ) -> Pictures:
     if named.image_key == "":
-        return Pictures(None, is_usual=True, unused=())
+        return Pictures((), is_usual=True, unused=())
     if source.media_dir is not None:
         folders = [Path(source.media_dir)]
     elif isinstance(table, FileTable):
         folders = [*_candidates(table.files[0].parent), Path("/")]  # paths may be absolute
     else:
         folders = [Path(table.name)]
-    taken = {name for key, name in named.given().items() if key != "image_key"}
+    taken = {name for key, given in named.given().items() if key != "image_key" for name in given}
     free = [name for name in names if name not in taken and name.lower() not in VIDEO_NAMES]
-    return find_pictures(free, sample, folders=folders, chosen=named.image_key)
+    return find_pictures(free, sample, folders=folders, chosen=columns_named(named.image_key))
 
 
 def find_media_folder(
@@ -238,7 +278,7 @@ def _named_paths(rows: Iterable[Values], columns: Columns) -> Iterator[str]:
 
 
 def _media(values: Values, columns: Columns) -> Iterator[Any]:
-    for column in filter(None, (columns.image_key, columns.video_key)):
+    for column in (*columns_named(columns.image_key), *columns_named(columns.video_key)):
         yield from media_items(values.get(column))
     turns = values.get(columns.prompt_key)
     if isinstance(turns, list | tuple):

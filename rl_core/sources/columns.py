@@ -12,10 +12,10 @@ from pydantic import field_validator
 from rl_core.answer_forms import find_answer
 from rl_core.answers import Answer, answer_text, read_answer
 from rl_core.section import Section
-from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, read_conversation
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Placed, place_images, read_conversation
 from rl_core.sources.media import images_in, media_items, videos_in
-from rl_core.sources.options import AnswerAs, OptionsKey, option_columns, read_options, right_letter
-from rl_core.sources.rows import BadRow, Row, Turn, json_columns, unwritable_row
+from rl_core.sources.options import AnswerAs, ColumnsKey, columns_named, read_options, right_letter
+from rl_core.sources.rows import BadRow, Row, json_columns, unwritable_row
 from rl_core.wording import shortened
 
 _NAMED_COLUMNS = 30
@@ -29,9 +29,9 @@ class Columns(Section):
     prompt_key: str = "problem"
     """Column with the question, or with a conversation that ends with it: turns with `role` and `content`, or `from`
     and `value`. Each `<image>`, or part of type image, is the place of one image."""
-    image_key: str | None = "images"
-    """Column with one image or a list (PIL images, encoded bytes, base64, data URLs or paths); null for a source
-    without images."""
+    image_key: ColumnsKey | None = "images"
+    """Column with one image or a list (PIL images, encoded bytes, base64, data URLs or paths), or several columns in
+    the order of their images, some of which may be empty; null for a source without images."""
     images_first: bool = False
     """Put images and videos before a question that marks no place for them; otherwise such a row is rejected."""
     video_key: str | None = "videos"
@@ -45,7 +45,7 @@ class Columns(Section):
     is rejected. `####\\s*(.+)` reads GSM8K's answers."""
     class_names: tuple[str, ...] | None = None
     """Names of the classes whose numbers, from 0, the answer column holds: the answer becomes the name."""
-    options_key: OptionsKey | None = None
+    options_key: ColumnsKey | None = None
     """Column with the options of a multiple choice (a list, or a mapping of letters to texts), or a column for each
     option, in order; the prompt template gets the mapping as `options`, and the answer becomes a letter."""
     answer_as: AnswerAs = "letter"
@@ -59,7 +59,8 @@ class Columns(Section):
         """The names of all columns that have a meaning as a whole. Every other column is kept in `Row.extra`, options
         too, and an answer column of which a part is read."""
         answer = None if self.answer_pattern and self.answer_key != self.prompt_key else self.answer_key
-        named = (self.prompt_key, answer, self.image_key, self.video_key, self.data_source_key)
+        images = columns_named(self.image_key)
+        named = (self.prompt_key, answer, *images, self.video_key, self.data_source_key)
         return frozenset(name for name in named if name is not None)
 
     @field_validator("answer_pattern")
@@ -99,33 +100,43 @@ class RowParser:
             column = keys.answer_key
             answer = self._part(read_answer(asked.answer if is_answered else field_of(values, keys.answer_key)))
             answer = answer if keys.class_names is None else _named(answer, keys.class_names)
-            column = " and ".join(option_columns(keys.options_key))
+            column = " and ".join(columns_named(keys.options_key))
             options = read_options(values, keys.options_key) if keys.options_key else {}
             column = keys.answer_key
             answer = right_letter(answer, options, keys.answer_as) if options else answer
-            column = keys.image_key or ""
-            column, cell = self._media(values, keys.image_key, asked.images, "images")
-            image_column, images = column, images_in(cell, media_dir=self.media_dir, caches=self.caches)
+            column = " and ".join(columns_named(keys.image_key))
+            cells = self._media(values, keys.image_key, asked.images, "images")
+            images = []
+            for name, cell in cells.items():
+                column = name
+                images.append(images_in(cell, media_dir=self.media_dir, caches=self.caches))
+            image_column = " and ".join(cells)
             column = keys.video_key or ""
-            column, cell = self._media(values, keys.video_key, asked.videos, "videos")
-            video_column, videos = column, videos_in(cell, media_dir=self.media_dir, caches=self.caches)
+            cells = self._media(values, keys.video_key, asked.videos, "videos")
+            column = video_column = next(iter(cells), "")
+            videos = videos_in(cells.get(column), media_dir=self.media_dir, caches=self.caches)
             column = keys.prompt_key
-            question = self._with_places(asked.question, asked.history, images=len(images), videos=len(videos))
+            turns = [*(turn.content for turn in asked.history), asked.question]
+            placed = place_images(turns, options, images)
+            question = self._with_places(placed, videos=len(videos))
             column = keys.data_source_key or ""
             data_source = self._data_source(values)
         except ValueError as error:
             return BadRow(index=index, column=column, reason=str(error), origin=origin)
         extra = json_columns({name: value for name, value in values.items() if name not in keys.meanings})
+        if placed.options != options:  # a file that this row is written to has the places that its question has
+            names, texts = columns_named(keys.options_key), placed.options
+            extra |= {names[0]: dict(texts)} if len(names) == 1 else dict(zip(names, texts.values(), strict=False))
         return Row(
             index=index,
             question=question,
-            images=images,
+            images=tuple(placed.images),
             answer=answer,
             data_source=data_source,
             videos=videos,
-            history=asked.history,
+            history=tuple(turn._replace(content=text) for turn, text in zip(asked.history, placed.turns, strict=False)),
             extra=extra,
-            options=options,
+            options=dict(placed.options),
             origin=origin,
             question_column=keys.prompt_key,
             answer_column=keys.answer_key,
@@ -151,19 +162,24 @@ class RowParser:
             raise ValueError("the data source is missing or no text")
         return value
 
-    def _media(self, values: Mapping[str, Any], key: str | None, in_turns: Sequence[Any], kind: str) -> tuple[str, Any]:
-        """The column that holds a row's images or videos, and what it holds."""
-        cell = values.get(key) if key else None
+    def _media(
+        self, values: Mapping[str, Any], key: ColumnsKey | None, in_turns: Sequence[Any], kind: str
+    ) -> dict[str, Any]:
+        """The columns that hold a row's images or videos, and what they hold."""
+        cells = {name: values.get(name) for name in columns_named(key)}
         if not in_turns:
-            return key or "", cell
-        if media_items(cell):  # their order is unknown
+            return cells
+        if media_items(list(cells.values())):  # their order is unknown
             raise ValueError(f"there are {kind} in the column and in the turns of the conversation")
-        return self.columns.prompt_key, in_turns
+        return {self.columns.prompt_key: in_turns}
 
-    def _with_places(self, question: str, history: Sequence[Turn], *, images: int, videos: int) -> str:
+    def _with_places(self, placed: Placed, *, videos: int) -> str:
         """The question, with a place for every image and video of the row."""
-        for place, kind, count in ((VIDEO_PLACE, "video", videos), (IMAGE_PLACE, "image", images)):
-            places = question.count(place) + sum(turn.content.count(place) for turn in history)
+        question = placed.turns[-1]
+        for place, kind, count in ((VIDEO_PLACE, "video", videos), (IMAGE_PLACE, "image", len(placed.images))):
+            places = sum(text.count(place) for text in placed.turns)
+            if places < count:
+                places += sum(text.count(place) for text in placed.options.values())
             if places == 0 and self.columns.images_first:
                 question = place * count + question
             elif places != count:
@@ -183,11 +199,11 @@ def check_columns(available: Collection[str], columns: Columns, *, place: str) -
     """Raises ValueError, which names the nearest columns, where a source lacks a configured column. The default image
     and video columns may be absent, unless there is a column with a similar name."""
     problems = []
-    keys = ("prompt_key", "answer_key", "data_source_key", "image_key", "video_key")
-    named = [(key, getattr(columns, key)) for key in keys]
-    for key, name in [*named, *(("options_key", name) for name in option_columns(columns.options_key))]:
+    keys = ("prompt_key", "answer_key", "data_source_key", "image_key", "video_key", "options_key")
+    named = [(key, name) for key in keys for name in columns_named(getattr(columns, key))]
+    for key, name in named:
         is_media = key in ("image_key", "video_key")
-        if name is None or name in available or (is_media and _may_be_absent(key, name, available)):
+        if name in available or (is_media and _may_be_absent(key, name, available)):
             continue
         if key == "answer_key" and name.partition(".")[0] in available:  # the rows show whether it has the field
             continue

@@ -5,14 +5,16 @@ Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and 
 "video"}`, with or without the path of the image or video.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 from rl_core.sources.media import MEDIUM_KEYS, media_items
-from rl_core.sources.rows import Role, Turn
+from rl_core.sources.rows import ImageInput, Role, Turn
 
 IMAGE_PLACE = "<image>"
 VIDEO_PLACE = "<video>"
+_NUMBERED_PLACE = re.compile(r"<image[ _-]?(\d{1,3})>")
 _ROLES: Final[Mapping[str, Role]] = {
     **{role: role for role in get_args(Role)},
     "human": "user",
@@ -31,6 +33,15 @@ class Conversation(NamedTuple):
     answer: str | None = None
     images: tuple[Any, ...] = ()
     videos: tuple[Any, ...] = ()
+
+
+class Placed(NamedTuple):
+    """The texts of the turns, the question last, and of the options by letter; the images in the order of their
+    places."""
+
+    turns: Sequence[str]
+    options: Mapping[str, str]
+    images: Sequence[ImageInput]
 
 
 def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
@@ -52,6 +63,41 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
     if not last.content.strip():
         raise ValueError("the last turn, the question, is empty")
     return Conversation(tuple(history), last.content, answer, tuple(shown[IMAGE_PLACE]), tuple(shown[VIDEO_PLACE]))
+
+
+def has_place(text: str, place: str) -> bool:
+    """Whether a text has a place of an image or a video; that of an image may be numbered (`<image 2>`)."""
+    return place in text or (place == IMAGE_PLACE and _NUMBERED_PLACE.search(text) is not None)
+
+
+def place_images(turns: Sequence[str], options: Mapping[str, str], columns: Sequence[Sequence[ImageInput]]) -> Placed:
+    """Put an `<image>` in the place of each `<image 2>` (`<image_2>`), as MMMU numbers them: the images of the second
+    of several columns, or the second image of a single one. Options have the places of images that no turn has. Texts
+    with `<image>` stay as they are. Raises ValueError where a place or an image is without the other."""
+    images = [image for column in columns for image in column]
+    numbered = columns if len(columns) > 1 else [[image] for image in images]
+    are_plain = any(IMAGE_PLACE in text for text in turns)
+    if are_plain or not any(map(_NUMBERED_PLACE.search, (*turns, *options.values()))):
+        return Placed(turns, options, images)
+    placed: dict[int, None] = {}
+    shown: list[ImageInput] = []
+
+    def place(mark: re.Match[str]) -> str:
+        number = int(mark[1])
+        found = numbered[number - 1] if 0 < number <= len(numbered) else ()
+        if not found:
+            raise ValueError(f"the text has {mark[0]}, and the row no image of this number")
+        placed[number] = None
+        shown.extend(found)
+        return IMAGE_PLACE * len(found)
+
+    given = {number for number, found in enumerate(numbered, start=1) if found}
+    turns = [_NUMBERED_PLACE.sub(place, turn) for turn in turns]
+    if given - placed.keys():
+        options = {letter: _NUMBERED_PLACE.sub(place, text) for letter, text in options.items()}
+    if missing := sorted(given - placed.keys()):
+        raise ValueError(f"the text has no <image {missing[0]}>, and the row an image of this number")
+    return Placed(turns, options, shown)
 
 
 def without_places(text: str) -> str:

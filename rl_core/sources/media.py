@@ -45,6 +45,7 @@ UNREAD_ENDINGS: Final = (".heic", ".heif", ".jxl", ".svg")
 MEDIUM_KEYS: Final = ("bytes", "path", "url", "base64", "image", "image_url", "video", "video_url")
 """Keys of a mapping that may hold an image or a video, or a mapping that does."""
 
+_NUMBER: Final = re.compile(r"[_ -]?[0-9]+|[_ -][a-z]$")
 _DEEPEST = 8
 _SHOWN = 60
 _SHORTEST_BASE64 = 32  # the smallest image has more
@@ -58,8 +59,23 @@ _ENCODED: Final = re.compile(
 
 
 def is_image_name(column: str) -> bool:
-    """Whether a column has one of the usual names."""
-    return column.lower() in IMAGE_NAMES
+    """Whether a column has one of the usual names, which may be numbered."""
+    return series_of(column) in USUAL_SERIES
+
+
+def series_of(column: str) -> str:
+    """What the names of columns have in common that hold the images of a row in order: `image_1` and `image_2`, `image`
+    and `image2`, `image_a` and `image_b`, `image` and `images`."""
+    return _NUMBER.sub("", column.lower()).removesuffix("s")
+
+
+def place_in_series(column: str) -> tuple[str | int, ...]:
+    """Sorts the columns of a series: `image`, `image_2`, `image_10`, `images`."""
+    return tuple(int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", column.lower()))
+
+
+USUAL_SERIES: Final = tuple(dict.fromkeys(map(series_of, IMAGE_NAMES)))
+"""The series of the usual names, in the order in which they are preferred."""
 
 
 def media_items(cell: Any) -> tuple[Any, ...]:

@@ -20,17 +20,18 @@ NAMED_AS: Final[Mapping[AnswerAs, str]] = {
 
 ANSWERED_AS: Final[tuple[AnswerAs, ...]] = get_args(AnswerAs)
 
-OptionsKey = str | tuple[str, ...]
+ColumnsKey = str | tuple[str, ...]
+"""One column or several, in order."""
 
 _LETTER = re.compile(r"\(?([A-Z])(?:[).:]+(?:\s.*)?)?", re.DOTALL)  # "B", "(B)", "B. a circle"
 
 
-def option_columns(key: OptionsKey | None) -> tuple[str, ...]:
-    """The names of all columns that hold options."""
+def columns_named(key: ColumnsKey | None) -> tuple[str, ...]:
+    """The columns that a key names; None names none."""
     return () if key is None else (key,) if isinstance(key, str) else key
 
 
-def read_options(values: Mapping[str, Any], key: OptionsKey) -> dict[str, str]:
+def read_options(values: Mapping[str, Any], key: ColumnsKey) -> dict[str, str]:
     """[letter] -> text of the options of a row: of one column with a list or a mapping, or of a column for each, of
     which the last ones may be empty. Raises ValueError where there are not two or more texts."""
     value: Any = _unpacked(values.get(key)) if isinstance(key, str) else [values.get(name) for name in key]

@@ -42,7 +42,8 @@ class SourceFiles(Protocol):
 class Glance:
     """What is known about a source without preparing it: the number of rows, usable or not; the data sources that they
     belong to, unless a column names these; their columns without question, answer and media; those of them that are
-    named like images where no column with images is read; or why it cannot be read."""
+    named like images where no column with images, or another one of their series, is read; or why it cannot be
+    read."""
 
     rows: int | None = None
     names: frozenset[str] | None = None

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from rl_core.digests import file_digests
 from rl_core.sources.columns import Columns, RowParser, check_columns
-from rl_core.sources.media import is_image_name
+from rl_core.sources.media import is_image_name, series_of
+from rl_core.sources.options import columns_named
 from rl_core.sources.rows import BadRow, Row
 from rl_core.sources.source import DataSource, Glance, NamedPath, SourceFiles
 
@@ -154,12 +155,14 @@ class FileTable(TableReader):
         return self._glance(columns=self.column_names())
 
     def _glance(self, *, columns: set[str] | None = None) -> Glance:
-        reads_images = columns is None or self.columns.image_key in columns
+        there = columns or set()
+        read = {series_of(name) for name in columns_named(self.columns.image_key) if name in there}
+        named = {name for name in there - self.columns.meanings if is_image_name(name)}
         return Glance(
             rows=self.row_count,
             names=None if self.columns.data_source_key else frozenset([self.name]),
             columns=None if columns is None else self._further(columns),
-            unused_images=frozenset() if reads_images else frozenset(filter(is_image_name, columns or ())),
+            unused_images=frozenset(name for name in named if not read or series_of(name) in read),
         )
 
     def _further(self, columns: set[str]) -> frozenset[str]:

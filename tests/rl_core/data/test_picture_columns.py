@@ -1,9 +1,12 @@
 """The column with images is found by what it holds, and none is passed over in silence."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import Inspection, inspect_data
@@ -20,7 +23,7 @@ def look(write_jsonl, tmp_path):
     beside them."""
     (tmp_path / "00").write_bytes(png_bytes())
 
-    def found(*rows: dict[str, Any], **named: str) -> Inspection:
+    def found(*rows: dict[str, Any], **named: Any) -> Inspection:
         path = write_jsonl([{"problem": f"{number}?", "answer": "1", **row} for number, row in enumerate(rows)])
         return inspect_data(local(path), NamedColumns(**named))
 
@@ -40,7 +43,7 @@ def look(write_jsonl, tmp_path):
         ({"image": ADDRESS, "image_path": "00"}, "image_path"),
         ({"image": ADDRESS}, "image"),  # its rows say why they cannot be used
         ({"image": "photo.heic"}, "image"),
-        ({"image": "", "images": None}, "images"),  # other rows may have some
+        ({"image": "", "images": None}, ("image", "images")),  # other rows may have some
         ({"image": 7, "file_name": "00"}, "file_name"),
         ({"video": PACKED}, None),
     ],
@@ -62,8 +65,13 @@ def test_the_column_with_images_is_found(look, row, column):
             {"image": 7, "images": "00"},
             "'7' is none: the image is int, not bytes, base64, a path or a PIL image; the images are those of 'images'",
         ),
-        ({"image_1": PACKED, "image_2": PACKED}, "column 'image_2' holds images too, and only 'image_1' is read"),
-        ({"image": "00", "image_path": "00"}, "column 'image_path' holds images too, and only 'image' is read"),
+        ({"image_1": PACKED, "image_2": "a dog"}, "its first value 'a dog' is none: the image file"),
+        (
+            {"image": "00", "image_path": "00"},
+            "column 'image_path' holds images too, and only 'image' is read (the other one: --image-key image_path; "
+            "all: --image-key image,image_path)",
+        ),
+        ({"image": PACKED, "images": [PACKED, "00"]}, "column 'image' holds images too, and only 'images' is read"),
     ],
 )
 def test_a_column_that_is_not_used_is_named_with_its_first_value(look, row, words):
@@ -77,6 +85,77 @@ def test_a_person_may_name_a_column_or_say_that_there_are_no_images(look):
     assert "column 'image' holds images too" in found.unused[0]
     without = look({"image": PACKED}, image_key="")
     assert (without.unused, without.source.columns.image_key) == ((), None)
+
+
+SERIES = (
+    ("image_1", "image_2", "image_10"),
+    ("image", "image2"),
+    ("image", "images"),
+    ("Image 1", "Image 2"),
+    ("img0", "img1", "img2"),
+    ("image_1_path", "image_2_path"),
+    ("figure_1", "figure_2"),  # no usual name
+    ("picture-a", "picture-b"),
+    tuple(f"image_{number}" for number in range(1, 8)),  # MMMU
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(SERIES), st.data())
+def test_the_columns_of_a_series_are_used_in_order_and_an_empty_cell_is_no_image(
+    tmp_path_factory: pytest.TempPathFactory, names: tuple[str, ...], data: st.DataObject
+) -> None:
+    cell = st.sampled_from([None, "", [], "image"])
+    rows = data.draw(st.lists(st.tuples(*(cell for _ in names)), min_size=1, max_size=6))
+    rows.append(tuple("image" for _ in names))
+    shown = [[f"{row}-{place}.png" for place, one in enumerate(cells) if one] for row, cells in enumerate(rows)]
+    folder = tmp_path_factory.mktemp("series")
+    for number, name in enumerate(one for row in shown for one in row):
+        (folder / name).write_bytes(png_bytes((1, 1), (number, 0, 0)))
+    lines = [
+        {"problem": "?", "answer": "1", **{
+            name: f"{row}-{place}.png" if cells[place] else cells[place]
+            for place, name in data.draw(st.permutations(list(enumerate(names))))
+        }}
+        for row, cells in enumerate(rows)
+    ]  # fmt: skip
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = inspect_data(local(path))
+    assert (found.source.columns.image_key, found.unused) == (names, ())
+    assert any(doubt.endswith("in this order") for doubt in found.doubts)
+    read = [row for row in found.source.open() if isinstance(row, Row)]
+    assert [[str(image)[len(str(folder)) + 1 :] for image in row.images] for row in read] == shown
+    assert [row.question.count("<image>") for row in read] == list(map(len, shown))
+
+
+@pytest.mark.parametrize("names", [("left_image", "right_image"), ("image", "image_path"), ("image", "scan")])
+def test_columns_whose_order_nobody_says_are_used_together_where_a_person_names_them(look, tmp_path, names):
+    for name in ("00.png", "01.png"):
+        (tmp_path / name).write_bytes(png_bytes())
+    first, second = names
+    row = {first: "00.png", second: "01.png"}
+    alone = look(row)
+    assert isinstance(alone.source.columns.image_key, str)
+    assert len(alone.unused) == 1
+    found = look(row, image_key=(second, first))
+    assert (found.source.columns.image_key, found.unused) == ((second, first), ())
+    (read,) = found.source.open()
+    assert isinstance(read, Row)
+    assert read.images == (tmp_path / "01.png", tmp_path / "00.png")
+    with pytest.raises(ValueError, match=r"no column 'scann' \(--image-key\); did you mean"):
+        look({"scan": "00"}, image_key=("scan", "scann"))
+
+
+def test_a_column_that_repeats_the_images_of_another_is_not_read_twice(look):
+    found = look({"image": "00", "images": ["00"]}, {"image": None, "images": []})
+    assert found.source.columns.image_key == "image"
+
+
+def test_questions_without_a_place_among_others_with_one_get_their_images_first(look):
+    found = look({"image": "00"}, {"image": "00", "problem": "In <image>?"}, {"image": None})
+    assert "1 question(s) of the rows looked at have no <image>" in found.doubts[-1]
+    assert [row.question for row in found.source.open() if isinstance(row, Row)] == ["<image>0?", "In <image>?", "2?"]
 
 
 @pytest.mark.parametrize("numbers", [[0] * 200 + [1] * 200, [0, 1] * 200])

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_core.data.prompts import PromptTemplate
 from rl_core.sources.rows import Row
+from tasks.new_config.row_files import encoded
 from tasks.new_config.writing import InitOptions, propose, write_config
 from tasks.planning.trials import try_reward
+from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.sources.test_media import JSON_FORMS, PICTURES
 
 NAMES = ["a cat", "a dog", "a cow", "a pig"]
@@ -99,6 +102,40 @@ def test_the_answer_that_a_person_reads_is_told_from_others_and_no_image_is_left
     table = {row.name: row for row in trial.table}
     right, wrong = table["as cold_start.target_template"], table["another row's answer"]
     assert (right.right, right.overall, wrong.right) == (right.tried, 1.0, 0)
+
+
+SLOTS = st.lists(st.sampled_from([0, 1, 2, 3]), min_size=12, max_size=16)
+
+
+@settings(max_examples=10, deadline=None)
+@given(SLOTS, st.booleans())
+def test_rows_of_mmmu_keep_every_image_at_its_place(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], in_options: bool
+) -> None:
+    """Seven columns of which most cells are empty; the question and perhaps the options say where each image is."""
+    folder = tmp_path_factory.mktemp("mmmu")
+    rows, expected = [], []
+    for row, number in enumerate(numbers):
+        names = [f"{row}-{place}.png" for place in range(number)]
+        for place, name in enumerate(names):
+            (folder / name).write_bytes(png_bytes((1, 1), (row, place, 0)))
+        places = [f"<image {place + 1}>" for place in reversed(range(number))]
+        asked, options = (places[:1], places[1:]) if in_options else (places, [])
+        cells = {f"image_{place + 1}": names[place] if place < number else "" for place in range(7)}
+        choices = [*options, "this one", "that one"]
+        rows.append({"question": f"{row}: {' or '.join(asked)}?", "options": str(choices), "answer": "B", **cells})
+        expected.append([(folder / name).read_bytes() for name in reversed(names)])
+    data = folder / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    proposal = propose(str(data), InitOptions(), folder=folder / "data")
+    config = write_config(proposal, folder / "config.yaml", max_prompt_length=64)
+    read = [row for row in (*config.data.train.open(), *config.data.validation.open()) if isinstance(row, Row)]
+    read.sort(key=lambda row: int(row.question.partition(":")[0]))
+    assert [[encoded(image) for image in row.images] for row in read] == expected
+    template = PromptTemplate.load(config.data.prompt_template)
+    prompts = [template.render(row.question, row.template_values) for row in read]
+    assert [prompt.count("<image>") for prompt in prompts] == numbers
+    assert not any("<image " in prompt for prompt in prompts)
 
 
 @settings(max_examples=12, deadline=None)

@@ -153,3 +153,15 @@ def test_a_column_with_the_name_of_images_that_no_key_names_is_a_warning(tmp_pat
     assert told(config) == [("data.train.columns.image_key", said, False)]
     named = config_of(train, tmp_path / "held.parquet", "data.train.columns.image_key=picture")
     assert told(named) == []
+
+
+@pytest.mark.parametrize(
+    ("read", "unused"),
+    [("image_1", ["'image_2', 'image_3'"]), ("[image_1, image_2]", ["'image_3'"]), ("[image_1, image_2, image_3]", [])],
+)
+def test_a_column_of_a_series_that_is_left_out_is_a_warning(tmp_path: Path, read: str, unused: list[str]) -> None:
+    pictures = dict.fromkeys(("image_1", "image_2", "image_3", "photo"), "a.png")
+    train = write_rows(tmp_path, "rows.jsonl", 9, **pictures)
+    config = config_of(train, write_rows(tmp_path, "held.parquet", 5), f"data.train.columns.image_key={read}")
+    said = [f"not used: {names}, by the name a column with images" for names in unused]
+    assert told(config) == [("data.train.columns.image_key", one, False) for one in said]
