@@ -8,13 +8,14 @@ import torch
 from torch import nn
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
+from rl_core.models.attention_rules import Mask, attention_name, attention_names, read_mask, rules_of
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
-from rl_core.models.vision_tower import VISION_SDPA
+from rl_core.models.vision_tower import VISION_SDPA, check_vision_arguments
 from rl_core.planning.gpu import Backend, attention_choice, attention_problems
 
 AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
@@ -84,11 +85,12 @@ def vision_varlen(
     scaling: float,
     cu_seq_lens_q: torch.Tensor,
     max_length_q: int,
-    **_: Any,
+    **others: Any,
 ) -> tuple[torch.Tensor, None]:
     """Full attention within each segment of a packed sequence of a vision tower, with the signature that transformers
     calls: [1, H, S, D], all segments concatenated -> [1, S, H, D]. `cu_seq_lens_q`: [segments + 1] int32 on the device.
     """
+    check_vision_arguments(module, attention_mask, others)
     out = attend_varlen(
         *(states[0].transpose(0, 1) for states in (query, key, value)),
         cu_seqlens_q=cu_seq_lens_q,
@@ -115,8 +117,9 @@ def attention_backend(config: ModelConfig) -> Backend:
 def use_tree_attention(model: PreTrainedModel, backend: Backend) -> None:
     """Use tree attention in the language model, whose forward then needs the keyword argument `tree_layout`. The vision
     tower keeps ordinary attention, because images do not branch."""
-    AttentionInterface.register(_TREE_NAMES[backend], tree_function(tree_attention(backend)))
-    set_attention(model, language=_TREE_NAMES[backend], vision=_VISION_NAMES[backend])
+    name = _TREE_NAMES[backend]
+    register_tree_function(name, tree_attention(backend))
+    set_attention(model, language=attention_name(name, model), vision=_VISION_NAMES[backend])
 
 
 def tree_attention(backend: Backend) -> TreeAttention:
@@ -138,6 +141,13 @@ def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None
     model.set_attn_implementation({"": language} | names)
 
 
+def register_tree_function(name: str, attend: TreeAttention) -> None:
+    """Register a tree attention with transformers under the two names of `attention_name`."""
+    for registered in attention_names(name):
+        AttentionInterface.register(registered, tree_function(attend))
+    AttentionMaskInterface.register(attention_names(name)[1], read_mask)
+
+
 def tree_function(attend: TreeAttention) -> AttentionFunction:
     """A tree attention with the signature that transformers calls."""
 
@@ -146,20 +156,31 @@ def tree_function(attend: TreeAttention) -> AttentionFunction:
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
+        attention_mask: Mask | None,
         *,
         scaling: float,
         dropout: float = 0.0,
         sliding_window: int | None = None,
+        softcap: float | None = None,
+        s_aux: torch.Tensor | None = None,
         tree_layout: TreeLayout | None = None,
         sequence_parallel: SequenceParallel | None = None,
-        **_: Any,
+        **others: Any,
     ) -> tuple[torch.Tensor, None]:
-        """[1, heads, T, D] -> [1, T, heads, D]; with sequence parallelism T is this rank's slice."""
+        """[1, heads, T, D] -> [1, T, heads, D]; with sequence parallelism T is this rank's slice. Raises ValueError if
+        the layer asks for what tree attention has not."""
         if tree_layout is None:
             raise ValueError("tree attention needs `tree_layout`: call the policy with packed trees, or set 'sdpa'")
-        if dropout or sliding_window is not None:
-            raise ValueError("tree attention has neither attention dropout nor a sliding window; this model uses one")
+        rules = rules_of(
+            module,
+            mask=attention_mask,
+            sliding_window=sliding_window,
+            softcap=softcap,
+            sinks=s_aux,
+            dropout=dropout,
+            others=others,
+        )
+        rules.only()
         states = [part[0].transpose(0, 1) for part in (query, key, value)]
         over_trees = partial(attend, layout=tree_layout, scale=scaling)
         if sequence_parallel is None:

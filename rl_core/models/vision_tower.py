@@ -21,6 +21,8 @@ from transformers.vision_utils import (
     get_vision_window_index,
 )
 
+from rl_core.models.attention_rules import refuse_others
+
 # transformers passes the boundaries of a packed sequence only to implementations with "flash" in their name; for others
 # its vision towers loop over the images.
 VISION_SDPA = "sdpa_in_flash_form"
@@ -43,13 +45,26 @@ def vision_attention(attend: Attend) -> AttentionFunction:
         *,
         scaling: float,
         cu_seq_lens_q: torch.Tensor,
-        **_: Any,
+        **others: Any,
     ) -> tuple[torch.Tensor, None]:
         """[1, H, S, D], all segments concatenated -> [1, S, H, D]; `cu_seq_lens_q`: [segments + 1] int32."""
+        check_vision_arguments(module, attention_mask, others)
         states = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
         return attend_within(cu_seq_lens_q, states, attend=attend, scale=scaling)[None], None
 
     return attention
+
+
+def check_vision_arguments(module: nn.Module, mask: torch.Tensor | None, others: Mapping[str, Any]) -> None:
+    """Raise ValueError if a layer of a vision tower asks for more than full attention within its segments."""
+    refuse_others(module, {**others, "attention_mask": mask}, known=_OF_SEGMENTS)
+    for name in ("dropout", "is_causal"):
+        if others.get(name):
+            raise ValueError(f"{type(module).__name__} asks for {name}, which attention in a vision tower has not")
+
+
+_OF_SEGMENTS = ("cu_seq_lens_k", "max_length_q", "max_length_k", "dropout", "is_causal", "tree_layout")
+"""Arguments for full attention within segments of equal queries and keys, and those of the language model."""
 
 
 def attend_within(

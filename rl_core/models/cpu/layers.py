@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from rl_core.models.attention import set_attention, tree_function
+from rl_core.models.attention import register_tree_function, set_attention
+from rl_core.models.attention_rules import attention_name
 from rl_core.models.cpu.shared_prompt import tree_shared_prompt
 from rl_core.models.cpu.short_tree import is_short, tree_products
 from rl_core.models.tree_layout import TreeLayout
@@ -31,7 +32,7 @@ Rotation = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 def use_cpu_layers(model: PreTrainedModel) -> None:
     """Replace attention and, in float32, RMS norms and the rotation of queries and keys."""
-    set_attention(model, language=_LANGUAGE, vision=_VISION)
+    set_attention(model, language=attention_name(_LANGUAGE, model), vision=_VISION)
     for parent in list(model.modules()):
         use_faster_rotary(parent)
         for name, child in list(parent.named_children()):
@@ -178,5 +179,5 @@ def _products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, sc
     return out.view(query.shape).to(query.dtype)
 
 
-AttentionInterface.register(_LANGUAGE, tree_function(attend_trees))
+register_tree_function(_LANGUAGE, attend_trees)
 AttentionInterface.register(_VISION, vision_attention(attend_patches))

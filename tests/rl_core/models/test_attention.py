@@ -11,6 +11,7 @@ from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.loading import load_model
 from rl_core.planning.gpu import attention_choice
 from tests.rl_core.models.builders import Bench, model_config, varlen_attention
+from tests.rl_core.models.text_families import packed_log_probs, policy_of, tree, write_text_model
 
 
 @pytest.fixture
@@ -105,3 +106,17 @@ def test_a_sliding_window_is_refused(model_folder):
     bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2
     with pytest.raises(ValueError, match="sliding window"):
         bench.policy(packed, temperature=1.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("gemma2", r"Gemma2Attention of layer 0 asks for .*\(softcap\)"),
+        ("llama4_text", r"Llama4TextAttention of layer 0 asks for .*\(attention_chunk_size\)"),
+    ],
+)
+def test_what_a_layer_asks_for_is_refused_by_name(family, words, tmp_path):
+    fields = {"layer_types": ["full_attention"] * 2} if family == "gemma2" else {}
+    policy = policy_of(write_text_model(tmp_path, family, **fields))
+    with pytest.raises(ValueError, match=words):
+        packed_log_probs(policy, [tree(20, [4])])

@@ -27,3 +27,14 @@ def test_each_segment_attends_within_itself(lengths, attend):
         rtol=1e-10,
         atol=1e-10,
     )
+
+
+@pytest.mark.parametrize(
+    "argument", [{"softcap": 5.0}, {"s_aux": torch.zeros(2)}, {"dropout": 0.1}, {"is_causal": True}, {"made_up": False}]
+)
+def test_a_tower_that_asks_for_more_is_refused_by_name(argument):
+    states = [torch.zeros(1, 2, 4, 8)] * 3
+    bounds = torch.tensor([0, 4]).int()
+    attention = vision_attention(scaled_dot_product_attention)
+    with pytest.raises(ValueError, match=f"Identity .*{next(iter(argument))}"):
+        attention(torch.nn.Identity(), *states, None, scaling=0.5, cu_seq_lens_q=bounds, **argument)
