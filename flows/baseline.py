@@ -7,7 +7,7 @@ from prefect import Flow, State, flow
 
 from flows.process.failed_flows import ENDINGS
 from flows.process.open_run import in_run, name_of_run
-from flows.request import FROZEN, Overrides, RunRequest
+from flows.request import FROZEN, ConfigFile, Overrides, RunRequest
 from rl_core.run_directory import RUNS_DIR
 from tasks.cold_start import cold_start
 from tasks.context import RunContext
@@ -49,7 +49,7 @@ def carry_out(run: RunContext, stages: Stages) -> dict[str, Any] | None:
 
 @flow(name="baseline", flow_run_name=name_of_run, **ENDINGS)
 def baseline(
-    config: str = "",
+    config: ConfigFile = "",
     overrides: Overrides = (),
     resume: str = "",
     stages: Stages = "all",
@@ -86,7 +86,7 @@ def baseline(
 
 def _partial(stages: Stages, description: str) -> Flow[..., Any]:
     def part(
-        config: str = "",
+        config: ConfigFile = "",
         overrides: Overrides = (),
         resume: str = "",
         runs_dir: str = RUNS_DIR,

@@ -7,7 +7,7 @@ from prefect import State, flow
 from prefect.states import Failed
 
 from flows.process.set_runs import EndedRun, explain_end, in_set, name_of_set
-from flows.request import Overrides
+from flows.request import ConfigFile, Overrides
 from flows.run_set import PlannedRun
 from flows.seed_group import SeedGroup, Seeds
 from rl_core.run_directory import RUNS_DIR
@@ -28,7 +28,7 @@ class SeedsFailed(RuntimeError):
     on_cancellation=[explain_group],
 )
 def baseline_seeds(
-    config: str = "",
+    config: ConfigFile = "",
     overrides: Overrides = (),
     seeds: Seeds = "1-5",
     resume: str = "",

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from flows.printing import command_line
 from rl_core.config.key_kinds import LENGTH, OPERATION, changed_keys, is_of
@@ -31,6 +33,34 @@ Override = Annotated[str, Field(pattern=r"^\s*[^=\s][^=]*=")]
 refused, since part of the path may be a name that the user chose, such as my-charts or owner/name."""
 
 Overrides = Sequence[Override]
+
+_CONFIGS: Final = ("*.yaml", "configs/**/*.yaml")
+"""Where the configs lie that Prefect's form offers, below the folder in which the deployments are registered."""
+
+
+class _Offering:
+    """Gives a text parameter a list of the configs that are there, beside a field that takes any file. The field comes
+    first, because Prefect's form goes back to it with what was chosen, and the list has no type for the same reason."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = sorted(path for pattern in _CONFIGS for path in Path().glob(pattern))
+        names = [path.as_posix() for path in found if _is_config(path)]
+        text = handler(core)
+        return (
+            {"anyOf": [{"title": "any file", **text}, {"title": "one that is here", "enum": names}]} if names else text
+        )
+
+
+def _is_config(path: Path) -> bool:
+    """Whether a file is a whole config, and not a part that others extend."""
+    try:
+        return re.search(rb"^experiment:", path.read_bytes(), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+ConfigFile = Annotated[str, _Offering()]
+"""A config file; Prefect's form offers those that are there."""
 
 FROZEN: Final = ("evaluate", "merge")
 """Flows that measure a run as it was, and not with files that were edited since."""

@@ -13,6 +13,7 @@ from rich.console import Console
 from flows.commands.serving import PageServer, Serving
 from flows.commands.ui import POOL, page_servers, worker_server
 from flows.process.embedded_server import named_when_away
+from flows.process.flow_runs import WaitingRuns
 
 DEVICES = "devices"
 """Name of the queue in prefect.yaml. It allows one run for each group of devices, because two runs on the same devices
@@ -102,7 +103,8 @@ def serve_with_workers(
             "prefect deployment run baseline/quickstart",
         ):
             console.print(f"  {command}", highlight=False, soft_wrap=True)
-        return serving.wait()
+        with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+            return serving.wait(also=WaitingRuns(client).name)
 
 
 def _workers(groups: Sequence[str], *, worker_port: int, prefect_port: int) -> list[PageServer]:

@@ -91,14 +91,16 @@ class Serving:
             self._console.print(f"{server.name:8} {server.address}", highlight=False)
         return True
 
-    def wait(self) -> int:
-        """Keep the processes running until Ctrl-C (returns 0), or until each of them has been given up (returns 1)."""
+    def wait(self, also: Callable[[], None] = lambda: None) -> int:
+        """Keep the processes running until Ctrl-C (returns 0), or until each of them has been given up (returns 1);
+        `also` is called now and then."""
         self._console.print("[dim]Ctrl-C stops them[/dim]")
         try:
             while not all(child.is_given_up for child in self._children):
                 time.sleep(_LOOK_SECONDS)
                 for child in self._children:
                     child.look()
+                also()
         except KeyboardInterrupt:
             return 0
         return 1

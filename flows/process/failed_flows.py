@@ -1,7 +1,11 @@
 """Ends flow runs that failed or were interrupted: their final state, and a page about the cause and how to continue."""
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from threading import Thread
 from typing import Any, Final
 from uuid import UUID
 
@@ -9,6 +13,7 @@ from prefect import Flow, State
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Failed
 
 from flows.printing import cause_of, last_lines
@@ -18,12 +23,16 @@ from flows.request import RunRequest, resume_command
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted
-from tasks.pages.artifacts import PAGES
+from tasks.pages.artifacts import PAGES, UNREACHABLE
 
 logger = logging.getLogger(__name__)
 
 _LOG_LINES = 25
 _MESSAGE_LENGTH = 600
+
+_CANCELLED: Final = "cancelled in Prefect; what was finished is kept"
+_WORKER_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.2
 
 
 def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
@@ -32,7 +41,7 @@ def ended_early(watcher: Watcher, flow_run_id: UUID) -> State[Any]:
     error, command = watcher.error, watcher.command or _command_of(watcher.run)
     go_on = f"; to continue: {command}" if command else ""
     is_cancelled = isinstance(error, Interrupted) and is_being_cancelled(flow_run_id)
-    cause = "cancelled in Prefect; what was finished is kept" if is_cancelled else redact(cause_of(error))
+    cause = _CANCELLED if is_cancelled else redact(cause_of(error))
     show_ending(flow_run_id, cause, command=command, run=watcher.run)
     if isinstance(error, Interrupted):
         return Cancelled(name="Cancelled" if is_cancelled else "Interrupted", message=f"{cause}{go_on}")
@@ -48,9 +57,32 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     except ValueError as error:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None
+    command = _command_of(run)
+    keep_told(flow_run.id, state, command)
     if run is not None and has_noted_end(run, str(flow_run.id)):
         return
-    show_ending(flow_run.id, last_word(state), command=_command_of(run), run=run)
+    show_ending(flow_run.id, last_word(state), command=command, run=run)
+
+
+def keep_told(flow_run_id: UUID, state: State[Any], command: str | None) -> None:
+    """Keep how to continue in the state of a flow run that is being cancelled: after its hooks a worker forces a state
+    with words of its own ("Flow run was cancelled successfully."), also over one in which the flow has said it."""
+    if command is None or not state.is_cancelling():
+        return
+    final: State[Any] = Cancelled(message=f"{_CANCELLED}; to continue: {command}")
+    Thread(target=copy_context().run, args=(_tell_last, flow_run_id, final), name="cancelled").start()
+
+
+def _tell_last(flow_run_id: UUID, final: State[Any]) -> None:
+    """Give a flow run this state once the worker has given it one, which it does within moments."""
+    until = time.monotonic() + _WORKER_SECONDS
+    with suppress(ObjectNotFound, *UNREACHABLE), get_client(sync_client=True) as client:
+        while time.monotonic() < until:
+            state = client.read_flow_run(flow_run_id).state
+            if state is not None and state.is_cancelled() and state.message != final.message:
+                client.set_flow_run_state(flow_run_id, final, force=True)
+                return
+            time.sleep(_LOOK_SECONDS)
 
 
 ENDINGS: Final[Mapping[str, Any]] = {"on_crashed": [explain], "on_cancellation": [explain]}

@@ -2,18 +2,24 @@
 or `sightline doctor` marks it."""
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from flows.printing import cause_of
+from rl_core.config.loading import load_config
+from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost, ensure_held
 from rl_core.stop import Interrupted
@@ -21,6 +27,8 @@ from tasks.attempts import noted, remember
 from tasks.pages.artifacts import UNREACHABLE
 
 logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_NAMES: Final = 2.0
 
 _NEEDS_A_PROCESS = (StateType.RUNNING, StateType.CANCELLING)
 """States of a flow run that has a process; a scheduled, pending or paused one may get its process later."""
@@ -34,10 +42,50 @@ def planned_start(flow_run: FlowRun) -> datetime:
     return start
 
 
-def flow_run_name(what: str, start: datetime, which: str = "") -> str:
+def flow_run_name(what: str, start: datetime, *which: str) -> str:
     """A name that distinguishes flow runs even where its end is cut off: what it works on, its planned start (UTC, to
-    the minute), and further details."""
-    return f"{what} {start.astimezone(UTC):%Y-%m-%d %H:%M}Z {which}".strip()
+    the minute), and further details, such as overrides."""
+    return redact(" ".join([what, f"{start.astimezone(UTC):%Y-%m-%d %H:%M}Z", *filter(None, which)]))
+
+
+def waiting_name(parameters: Mapping[str, Any], start: datetime) -> str | None:
+    """The name of a flow run that waits: nothing is read for it but its config. None where its parameters ask for no
+    run."""
+    config, overrides = parameters.get("config"), parameters.get("overrides") or ()
+    what = parameters.get("resume") or ", ".join(parameters.get("baselines") or ()) or config
+    if not what:
+        return None
+    if what == config:
+        with suppress(ValueError):  # the flow itself says what is wrong with it
+            what = load_config(Path(config), overrides).experiment
+    seeds = parameters.get("seeds")
+    return flow_run_name(what, start, f"seeds {seeds}" if seeds else "", *overrides)
+
+
+class WaitingRuns:
+    """The flow runs that wait at a server. Prefect gives them two random words for a name until they start."""
+
+    def __init__(self, client: SyncPrefectClient) -> None:
+        self._client = client
+        self._seen: set[UUID] = set()
+        self._due = 0.0
+
+    def name(self) -> None:
+        """Name those that are new by what they are to do; does nothing where it did so just now."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _SECONDS_BETWEEN_NAMES
+        with suppress(ObjectNotFound, *UNREACHABLE):  # it was deleted; or the server is started again
+            waiting = FlowRunFilterStateType(any_=[StateType.SCHEDULED])
+            chosen = FlowRunFilter(state=FlowRunFilterState(type=waiting))
+            for flow_run in self._client.read_flow_runs(
+                flow_run_filter=chosen, sort=FlowRunSort.EXPECTED_START_TIME_ASC
+            ):
+                if flow_run.id not in self._seen and not flow_run.run_count:
+                    name = waiting_name(flow_run.parameters, planned_start(flow_run))
+                    if name is not None:
+                        self._client.update_flow_run(flow_run.id, name=name)
+                self._seen.add(flow_run.id)
 
 
 @contextmanager

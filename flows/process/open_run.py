@@ -47,14 +47,15 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def name_of_run() -> str:
-    """Name of a flow run: the experiment, the planned start, and the rest of the run's name."""
+    """Name of a flow run: the experiment, the planned start, the overrides, and the rest of the run's name."""
     request = RunRequest.of_parameters(runtime.flow_run.parameters)
     try:
         resolved = request.resolved(start())
     except ValueError:
-        return flow_run_name(f"{request.resume or request.config}", start())  # the flow itself says what is wrong
+        what = f"{request.resume or request.config}"
+        return flow_run_name(what, start(), *request.overrides)  # the flow itself says what is wrong
     experiment = resolved.config.experiment
-    return flow_run_name(experiment, start(), resolved.run.name.removeprefix(f"{experiment}-"))
+    return flow_run_name(experiment, start(), *request.overrides, resolved.run.name.removeprefix(f"{experiment}-"))
 
 
 def in_run(

@@ -16,7 +16,7 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.states import Completed, Failed
 from prefect.utilities.callables import get_parameter_defaults
 
-from flows.process.failed_flows import ended_early, last_word, show_ending
+from flows.process.failed_flows import ended_early, keep_told, last_word, show_ending
 from flows.process.flow_runs import flow_run_name, planned_start
 from flows.process.late_end import end_told_later
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
@@ -190,14 +190,15 @@ def in_set(
 
 
 def name_of_set(kind: type[RunSet], what: str) -> Callable[[], str]:
-    """Names flow runs: from their start and the name of their set."""
+    """Names flow runs: from their start, the name of their set, and the overrides."""
 
     def name() -> str:
+        parameters = runtime.flow_run.parameters
         try:
-            which = kind.of_parameters(runtime.flow_run.parameters, start()).name
+            which = kind.of_parameters(parameters, start()).name
         except ValueError:
             which = ""  # the flow itself says what is wrong
-        return flow_run_name(what, start(), which)
+        return flow_run_name(what, start(), which, *parameters["overrides"])
 
     return name
 
@@ -208,7 +209,9 @@ def explain_end(kind: type[RunSet]) -> FlowStateHook[..., Any]:
     def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
         # A deployment's run has the parameters that were given.
         parameters = get_parameter_defaults(flow.fn) | flow_run.parameters
-        show_ending(flow_run.id, last_word(state), command=_command(kind, parameters, flow_run))
+        command = _command(kind, parameters, flow_run)
+        show_ending(flow_run.id, last_word(state), command=command)
+        keep_told(flow_run.id, state, command)
 
     return explain
 

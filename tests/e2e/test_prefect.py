@@ -20,7 +20,9 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.server.events.schemas.automations import AutomationCreate
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling, Scheduled
 
+from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
 from tests.e2e.processes import PREFECT, prefect, prefect_server, run_of
 from tests.e2e.runs import REPOSITORY, SMALL, command, environment
@@ -129,6 +131,39 @@ def test_a_run_of_a_worker_tells_its_end_to_a_server_that_was_away_and_the_worke
             again = client.create_flow_run_from_deployment(deployment).id
             wait_until(lambda: client.read_flow_run(again).state_name == "Completed", "the worker carries out another")
             assert worker.poll() is None
+
+
+@pytest.mark.slow
+def test_the_server_names_what_waits_and_a_cancel_keeps_how_to_continue(new_home: Path) -> None:
+    ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
+    output, store = new_home / "server.txt", f"sqlite:///{new_home}/mlflow.db"
+    overrides = [f"tracking.mlflow_uri={store}"]
+    parameters = {"config": str(SMALL), "overrides": overrides, "runs_dir": str(new_home / "runs")}
+    run = run_of(new_home, *overrides)[1]
+    arguments = command("server", "--mlflow-uri", store)
+    arguments += [word for name, port in ports.items() for word in (name, str(port))]
+    variables = environment(new_home) | {"PREFECT_WORKER_QUERY_SECONDS": "2"}
+    api = f"http://127.0.0.1:{ports['--prefect-port']}/api"
+    with started(arguments, variables, output) as process:
+        wait_until(lambda: "Ctrl-C" in output.read_text(), "all are up")
+        with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+            deployment = deployed("baseline", "flows/baseline.py:baseline", parameters)
+            later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
+            waits = client.create_flow_run_from_deployment(deployment, state=later).id
+            wait_until(lambda: client.read_flow_run(waits).name.startswith("small "), "what waits is named")
+            assert client.read_flow_run(waits).name.endswith(f"Z {overrides[0]}")
+            flow_run = client.create_flow_run_from_deployment(deployment).id
+            wait_until(lambda: run.log.is_file(), "the run is open")
+            client.set_flow_run_state(flow_run, Cancelling())
+
+            def told() -> str:
+                state = client.read_flow_run(flow_run).state
+                return f"{state.name}: {state.message}"
+
+            wait_until(lambda: resume_command(run) in told(), "the state says how to continue")
+            assert told().startswith("Cancelled: ")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=90) == 0
 
 
 @dataclass

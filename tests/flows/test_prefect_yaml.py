@@ -8,7 +8,9 @@ import pytest
 import yaml
 from prefect import Flow
 from prefect.flows import load_flow_from_entrypoint
+from prefect.utilities.callables import parameter_schema
 
+from flows.baseline import baseline
 from flows.commands.server import DEVICES, POOL
 from flows.reproducing import DEFAULT_SET, BaselineSet, baseline_path
 from rl_core.config.loading import load_config
@@ -73,6 +75,30 @@ def test_its_form_explains_every_field(deployment: dict[str, Any]) -> None:
     fields = flow_of(deployment).parameters.model_dump_for_openapi()["properties"]
     assert len(fields) <= 7
     assert all(field.get("description") for field in fields.values())
+
+
+def test_their_forms_offer_the_configs_that_are_there_and_take_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "configs" / "shared").mkdir(parents=True)
+    (tmp_path / "configs" / "shared" / "part.yaml").write_text("seed: 1\n")
+    for name in ("mine.yaml", "configs/theirs.yaml"):
+        (tmp_path / name).write_text("extends: shared/part.yaml\nexperiment: one\n")
+    (tmp_path / "folder.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    field = parameter_schema(baseline.fn).model_dump_for_openapi()["properties"]["config"]
+    text, offered = field["anyOf"]
+    assert offered["enum"] == ["configs/theirs.yaml", "mine.yaml"]
+    assert text["type"] == "string" and "type" not in offered, "the form finds a text in the field and not in the list"
+    monkeypatch.chdir(tmp_path / "configs" / "shared")
+    assert parameter_schema(baseline.fn).model_dump_for_openapi()["properties"]["config"]["type"] == "string"
+
+
+@each
+def test_every_config_of_a_deployment_is_among_those_offered(deployment: dict[str, Any]) -> None:
+    field = flow_of(deployment).parameters.model_dump_for_openapi()["properties"].get("config")
+    if field is not None:
+        assert deployment["parameters"]["config"] in field["anyOf"][1]["enum"]
 
 
 def test_they_go_to_the_pool_of_the_server_unless_the_environment_names_another() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.states import Crashed, Running
+from prefect.states import Cancelled, Cancelling, Crashed, Running
 
 from flows.baseline import baseline
 from flows.process.failed_flows import explain
@@ -14,6 +14,7 @@ from flows.request import RunRequest, resume_command
 from rl_core.run_directory import RunDirectory
 from tasks.attempts import remember
 from tests.flows.artifacts import artifacts_of
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -59,3 +60,20 @@ def test_one_whose_config_is_gone_gets_a_page_without_a_run(tmp_path: Path) -> N
     explain(baseline, flow_run, KILLED)
     (page,) = pages_of(flow_run)
     assert "exit status -9" in page and "sightline run" not in page
+
+
+@pytest.mark.parametrize("has_told", [True, False])
+def test_a_cancel_keeps_how_to_continue_whatever_the_worker_says(tmp_path: Path, has_told: bool) -> None:
+    """Whether the flow could say it in its state, or was killed before."""
+    flow_run = flow_run_of(tmp_path)
+    sentence = f"cancelled in Prefect; what was finished is kept; to continue: {resume_command(the_run(flow_run))}"
+    with get_client(sync_client=True) as client:
+        before = Cancelled(message=sentence) if has_told else Cancelling()
+        client.set_flow_run_state(flow_run.id, before, force=True)
+        explain(baseline, flow_run, Cancelling())
+        client.set_flow_run_state(flow_run.id, Cancelled(message="Flow run was cancelled successfully."), force=True)
+
+        def told() -> str | None:
+            return client.read_flow_run(flow_run.id).state.message
+
+        wait_until(lambda: told() == sentence, "the state says how to continue")

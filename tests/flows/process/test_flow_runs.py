@@ -11,7 +11,14 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Running, Scheduled
 
-from flows.process.flow_runs import has_noted_end, mark_abandoned, planned_start, remembered
+from flows.process.flow_runs import (
+    WaitingRuns,
+    has_noted_end,
+    mark_abandoned,
+    planned_start,
+    remembered,
+    waiting_name,
+)
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted
 from tasks.attempts import remember
@@ -99,3 +106,47 @@ def test_a_killed_flow_run_has_noted_no_end(run: RunDirectory) -> None:
     with remembered(run, flow_run):
         assert not has_noted_end(run, flow_run)
     assert has_noted_end(run, flow_run) and not has_noted_end(run, other)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        (
+            {"config": "tests/e2e/configs/small.yaml", "overrides": ["seed=7", "trainer.max_steps=2"]},
+            "small {} seed=7 trainer.max_steps=2",
+        ),
+        ({"config": "tests/e2e/configs/small.yaml", "overrides": ["experiment=mine"]}, "mine {} experiment=mine"),
+        ({"config": "tests/e2e/configs/small.yaml", "seeds": "1-3"}, "small {} seeds 1-3"),
+        ({"config": "nowhere.yaml"}, "nowhere.yaml {}"),
+        ({"config": "nowhere.yaml", "resume": "small-1"}, "small-1 {}"),
+        ({"config": "s3://key:secret@host/x.yaml"}, "s3://key:***@host/x.yaml {}"),
+        ({"baselines": ["one", "two"], "overrides": []}, "one, two {}"),
+        ({"older_than": "30d"}, None),
+        ({"config": ""}, None),
+    ],
+)
+def test_what_waits_is_called_by_what_it_is_to_do(
+    parameters: dict[str, object], name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    wanted = name and name.format("2026-01-02 03:04Z")
+    assert waiting_name(parameters, datetime(2026, 1, 2, 3, 4, tzinfo=UTC)) == wanted
+
+
+def test_runs_that_wait_are_named_once_and_those_that_have_begun_are_left_alone(client: SyncPrefectClient) -> None:
+    @flow
+    def asks(config: str) -> None:
+        """Does nothing."""
+
+    due = Scheduled(scheduled_time=datetime(2030, 1, 2, tzinfo=UTC))
+    given = {"config": "nowhere.yaml"}
+    waits, runs = (client.create_flow_run(asks, parameters=given, state=state) for state in (due, Running()))
+    others = client.create_flow_run(nothing, state=due)
+    names = WaitingRuns(client)
+    names.name()
+    assert client.read_flow_run(waits.id).name == "nowhere.yaml 2030-01-02 00:00Z"
+    assert [client.read_flow_run(each.id).name for each in (runs, others)] == [runs.name, others.name]
+    client.update_flow_run(waits.id, name="by a person")
+    names._due = 0.0
+    names.name()
+    assert client.read_flow_run(waits.id).name == "by a person"
