@@ -5,7 +5,7 @@ import sys
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -139,9 +139,10 @@ def init(
         typer.Option(metavar="COLUMN", help="Column with the images, or several (a,b); '' for none."),
     ] = None,
     video_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the videos.")] = None,
-    drop_shared: Annotated[
-        bool, typer.Option("--drop-shared", help="Leave out training rows that share an image with held-out ones.")
-    ] = False,
+    shared: Annotated[
+        Literal["drop", "held-out", "train"] | None,
+        typer.Option(help="Leave out training rows that share an image with held-out ones, or move rows to one side."),
+    ] = None,
     options_key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with the options of a multiple choice; '' for none.")
     ] = None,
@@ -165,9 +166,7 @@ def init(
         options_key=options_key,
         answer_pattern=answer_pattern,
     )
-    options = InitOptions(
-        validation=validation, model=model, columns=columns, media_dir=media_dir, drop_shared=drop_shared
-    )
+    options = InitOptions(validation=validation, model=model, columns=columns, media_dir=media_dir, shared=shared)
     raise typer.Exit(init_config(data, options, Console(), out=out, force=force))
 
 

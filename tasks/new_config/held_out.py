@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from rl_core.data.inspection import spread_numbers
 from rl_core.data.pixels import check_format
@@ -23,6 +23,17 @@ from tasks.new_config.row_files import RowFile, encoded
 HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
 _SHARE = 0.1
 _MOST = 500
+_READ_AGAIN = ("options_key", "answer_key", "answer_pattern", "answer_as")
+"""The keys by which a row is read in the file that it is written to, too."""
+
+Shared = Literal["drop", "held-out", "train"]
+"""What becomes of rows that share something across the split."""
+
+_CHOICES: Mapping[Shared, str] = {
+    "drop": "leaves training rows out",
+    "held-out": "holds training rows out too",
+    "train": "trains on held-out rows",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,14 +116,14 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
     survey = _Survey.of(source)
     held_out = _choose(survey.outlines, survey.bad)
     sides = {
-        "train": [outline for outline in survey.outlines if outline.number not in held_out],
-        "validation": [outline for outline in survey.outlines if outline.number in held_out],
+        "train": [_Part(survey, [outline for outline in survey.outlines if outline.number not in held_out])],
+        "validation": [_Part(survey, [outline for outline in survey.outlines if outline.number in held_out])],
     }
-    files = {name: _write(source, rows, folder / f"{name}.parquet", survey) for name, rows in sides.items()}
+    files = {name: _write(parts, folder / f"{name}.parquet") for name, parts in sides.items()}
     return Split(
         **files,
         origin=f"{len(held_out)} of {len(survey.outlines)} usable rows were set apart in {folder}",
-        unusable=[survey.unusable(source, is_read_again=False)],
+        unusable=[survey.unusable(is_read_again=False)],
         answers=_answers(sides),
         text_rows=sum(outline.is_text for outline in survey.outlines),
         sample=survey.sample,
@@ -120,52 +131,105 @@ def set_rows_apart(source: LocalSource | HubSource, folder: Path) -> Split:
 
 
 def take_pair(
-    train: LocalSource | HubSource, validation: LocalSource | HubSource, *, origin: str, without_shared: Path | None
+    train: LocalSource | HubSource,
+    validation: LocalSource | HubSource,
+    *,
+    origin: str,
+    shared: Shared | None,
+    folder: Path,
 ) -> Split:
-    """Training and held-out rows as they are. Training rows that share something with held-out ones are left out if
-    there is a folder `without_shared`, into which all others are written. Raises ValueError where there is none, or no
-    row is left."""
-    ours, held_out = _Survey.of(train), _Survey.of(validation)
-    seen = {content for outline in held_out.outlines for content in outline.contents}
-    shared = [outline for outline in ours.outlines if not seen.isdisjoint(outline.contents)]
-    kept = [outline for outline in ours.outlines if seen.isdisjoint(outline.contents)]
-    unusable = [ours.unusable(train, is_read_again=not shared), held_out.unusable(validation, is_read_again=True)]
-    if shared:
+    """Training and held-out rows as they are, where they share nothing. Otherwise rows are left out or moved, as
+    `shared` says, and a side that changes is written into `folder`; if it is None, training rows are left out where at
+    least half of them stay. Raises ValueError where fewer would, where a side would have no row, and where rows are to
+    be moved to others that are read by other columns."""
+    ours, theirs = _Survey.of(train), _Survey.of(validation)
+    sides: _Sides = {"train": [_Part(ours, ours.outlines)], "validation": [_Part(theirs, theirs.outlines)]}
+    if common := _sharing(ours.outlines, theirs.outlines):
         what = (
-            f"{len(shared)} of {len(ours.outlines)} row(s) of {name_of(train)} share an image or a video with a "
-            f"held-out row of {name_of(validation)}, or ask the same without any (the first is row {shared[0].number})"
+            f"{len(common)} of {len(ours.outlines)} row(s) of {name_of(train)} share an image or a video with a "
+            f"held-out row of {name_of(validation)}, or ask the same without any (the first is row {common[0].number})"
         )
-        if without_shared is None:
-            raise ValueError(
-                f"{what}; held-out rows must be unseen: --drop-shared leaves these rows out of training, --validation "
-                "names other held-out rows"
-            )
-        if not kept:
-            raise ValueError(f"{what}; no row would be left to train on")
-        train = _write(train, kept, without_shared / "train.parquet", ours)
-        origin += f"; {what}, and were left out of {train.path}"
-    sides = {"train": kept, "validation": held_out.outlines}
+        choices = {choice: _without_shared(choice, ours, theirs) for choice in _CHOICES}
+        if shared is None and 2 * len(common) <= len(ours.outlines):
+            shared = "drop"
+        told = {
+            choice: f"--shared {choice} {does}: {_size(choices[choice], 'train')} row(s) to train on, "
+            f"{_size(choices[choice], 'validation')} held out"
+            for choice, does in _CHOICES.items()
+        }
+        if shared is None:
+            raise ValueError(f"{what}; held-out rows must be unseen: {'; '.join(told.values())}")
+        sides = choices[shared]
+        others = "; ".join(words for choice, words in told.items() if choice != shared)
+        if not all(_size(sides, name) for name in sides):
+            raise ValueError(f"{what}; {told[shared]}; {others}; --validation names other held-out rows")
+        origin += f"; {what}; {told[shared]} (instead, {others})"
+    sources: dict[str, LocalSource | HubSource] = {"train": train, "validation": validation}
+    written = {
+        name: _write(parts, folder / f"{name}.parquet")
+        for name, parts in sides.items()
+        if len(parts) > 1 or len(parts[0].outlines) < len(parts[0].survey.outlines)
+    }
     return Split(
-        train=train,
-        validation=validation,
+        **{**sources, **written},
         origin=origin,
-        unusable=unusable,
+        unusable=[
+            ours.unusable(is_read_again="train" not in written),
+            theirs.unusable(is_read_again="validation" not in written),
+        ],
         answers=_answers(sides),
-        text_rows=sum(outline.is_text for rows in sides.values() for outline in rows),
+        text_rows=sum(outline.is_text for parts in sides.values() for part in parts for outline in part.outlines),
         sample=ours.sample,
     )
 
 
-def _write(
-    source: LocalSource | HubSource, outlines: Sequence["_Outline"], path: Path, survey: "_Survey"
-) -> LocalSource:
-    chosen = {outline.number for outline in outlines}
-    rows = (row for row in source.open() if isinstance(row, Row) and row.index in chosen)
-    return RowFile(path, extra=survey.extra, columns=source.columns).write(rows)
+def _without_shared(choice: Shared, ours: "_Survey", theirs: "_Survey") -> "_Sides":
+    """Training rows (`ours`) and held-out ones that share nothing. Rows that are moved take along those of their side
+    that share something with them."""
+    all_ours, all_theirs = _Part(ours, ours.outlines), _Part(theirs, theirs.outlines)
+    if choice == "drop":
+        return {"train": [all_ours.without(_sharing(ours.outlines, theirs.outlines))], "validation": [all_theirs]}
+    if choice == "held-out":
+        moved = _sharing(ours.outlines, theirs.outlines, linked=True)
+        return {"train": [all_ours.without(moved)], "validation": [all_theirs, _Part(ours, moved)]}
+    moved = _sharing(theirs.outlines, ours.outlines, linked=True)
+    return {"train": [all_ours, _Part(theirs, moved)], "validation": [all_theirs.without(moved)]}
 
 
-def _answers(sides: Mapping[str, Sequence["_Outline"]]) -> dict[str, Counter[str]]:
-    return {name: Counter(outline.answer for outline in outlines) for name, outlines in sides.items()}
+def _sharing(
+    outlines: Sequence["_Outline"], others: Sequence["_Outline"], *, linked: bool = False
+) -> Sequence["_Outline"]:
+    """The rows that share something with one of the `others`, with `linked` also through other rows among them."""
+    seen = {content for outline in others for content in outline.contents}
+    clusters = _clusters(outlines) if linked else [[outline] for outline in outlines]
+    return [
+        outline
+        for cluster in clusters
+        if any(not seen.isdisjoint(one.contents) for one in cluster)
+        for outline in cluster
+    ]
+
+
+def _size(sides: "_Sides", name: str) -> int:
+    return sum(len(part.outlines) for part in sides[name])
+
+
+def _write(parts: Sequence["_Part"], path: Path) -> LocalSource:
+    first, *others = (part.survey.source for part in parts)
+    for other in others:
+        if any(getattr(other.columns, key) != getattr(first.columns, key) for key in _READ_AGAIN):
+            raise ValueError(
+                f"rows of {name_of(other)} cannot be moved to those of {name_of(first)}, because their answers are "
+                "read by other columns: --shared drop leaves them out"
+            )
+    extra = dict.fromkeys(name for part in parts for name in part.survey.extra)
+    return RowFile(path, extra=extra, columns=first.columns).write(row for part in parts for row in part.rows())
+
+
+def _answers(sides: "_Sides") -> dict[str, Counter[str]]:
+    return {
+        name: Counter(outline.answer for part in parts for outline in part.outlines) for name, parts in sides.items()
+    }
 
 
 class _Outline(NamedTuple):
@@ -184,6 +248,7 @@ class _Survey:
     """The usable rows of a source and the others, as far as they are known without decoding images; the names of all
     further columns; and some usable rows from all parts."""
 
+    source: LocalSource | HubSource
     outlines: Sequence[_Outline]
     bad: Sequence[BadRow]
     extra: Collection[str]
@@ -204,11 +269,30 @@ class _Survey:
                 outlines.append(_outline(row))
                 extra.update(dict.fromkeys(row.extra))
                 sample += [row] * (row.index in sampled)
-        return cls(outlines=outlines, bad=bad, extra=extra, sample=sample)
+        return cls(source=source, outlines=outlines, bad=bad, extra=extra, sample=sample)
 
-    def unusable(self, source: LocalSource | HubSource, *, is_read_again: bool) -> Unusable:
+    def unusable(self, *, is_read_again: bool) -> Unusable:
         total = len(self.bad) + len(self.outlines)
-        return Unusable(data=name_of(source), rows=self.bad, total=total, is_read_again=is_read_again)
+        return Unusable(data=name_of(self.source), rows=self.bad, total=total, is_read_again=is_read_again)
+
+
+class _Part(NamedTuple):
+    """Some of the rows of a source."""
+
+    survey: _Survey
+    outlines: Sequence[_Outline]
+
+    def without(self, outlines: Sequence[_Outline]) -> Self:
+        gone = {outline.number for outline in outlines}
+        return self._replace(outlines=[outline for outline in self.outlines if outline.number not in gone])
+
+    def rows(self) -> Iterator[Row]:
+        chosen = {outline.number for outline in self.outlines}
+        return (row for row in self.survey.source.open() if isinstance(row, Row) and row.index in chosen)
+
+
+_Sides = Mapping[str, Sequence[_Part]]
+"""["train" or "validation"] -> where its rows come from."""
 
 
 def name_of(source: LocalSource | HubSource) -> str:

@@ -26,7 +26,7 @@ from rl_core.sources.rows import BadRow, Row
 from rl_core.types import Prompt
 from tasks.cache.named_files import located_config
 from tasks.new_config.data_lookup import find_pair, source_of, training_data
-from tasks.new_config.held_out import Split, set_rows_apart, take_pair
+from tasks.new_config.held_out import Shared, Split, set_rows_apart, take_pair
 
 _ROWS_TRIED = 64
 _LONGEST_TRIED = 32_768
@@ -90,14 +90,14 @@ _SHOWN_OPTIONS = """{{ content }}
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitOptions:
     """What a user asked for besides the data; where it is None, it is guessed. Without a model (folder or hub name of a
-    checkpoint), it is a tiny random one. Relative paths of images and videos start from `media_dir`. With
-    `drop_shared`, training rows that share something with held-out ones are left out."""
+    checkpoint), it is a tiny random one. Relative paths of images and videos start from `media_dir`. `shared`
+    says what becomes of rows that share something across the split."""
 
     validation: str | None = None
     model: str | None = None
     columns: NamedColumns = field(default_factory=NamedColumns)
     media_dir: str | None = None
-    drop_shared: bool = False
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +141,8 @@ def propose(data: str, options: InitOptions, *, folder: Path) -> Proposal:
                 inspect_data(source_of(pair[1], options.media_dir), named).source, inspection.source.columns
             ),
             origin=f"held-out rows come from {pair[1]}",
-            without_shared=folder if options.drop_shared else None,
+            shared=options.shared,
+            folder=folder,
         )
     else:
         split = set_rows_apart(inspection.source, folder)

@@ -199,7 +199,7 @@ def test_the_reward_is_guessed_from_rows_of_all_parts(init: Init, tmp_path: Path
         assert init(path, "--force")[1].reward.function == "math"
 
 
-def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
+def test_held_out_rows_that_are_trained_on_are_left_out_or_moved(
     run: Callable[..., Result], init: Init, tmp_path: Path
 ) -> None:
     def cell(number: int) -> str:
@@ -207,12 +207,12 @@ def test_held_out_rows_that_are_trained_on_are_dropped_on_request(
 
     train = counted(tmp_path / "rows.jsonl", cell)
     held_out = counted(tmp_path / "others.jsonl", cell, count=4)
-    said = refusal(run(train, "--validation", str(held_out)))
-    assert "4 of 24 row(s)" in said
-    assert "--drop-shared" in said
-    said, config = init(train, "--validation", str(held_out), "--drop-shared")
-    assert "4 of 24 row(s)" in said
-    assert len(rows_of(config)) == 24
+    assert "0 held out" in refusal(run(train, "--validation", str(held_out), "--shared", "train"))
+    said, config = init(train, "--validation", str(held_out))
+    assert "4 of 24 row(s)" in said and "--shared drop leaves training rows out: 20 row(s) to train on" in said
+    assert [len(list(source.open())) for source in (config.data.train, config.data.validation)] == [20, 4]
+    _, config = init(train, "--validation", str(held_out), "--shared", "held-out", "--force")
+    assert [len(list(source.open())) for source in (config.data.train, config.data.validation)] == [20, 8]
 
 
 def test_rows_with_and_without_an_image_are_counted(init: Init, tmp_path: Path) -> None:

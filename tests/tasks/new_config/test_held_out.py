@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rl_core.sources.columns import Columns
 from rl_core.sources.local import LocalSource
 from rl_core.sources.rows import Row
-from tasks.new_config.held_out import Split, find_split, set_rows_apart, take_pair
+from tasks.new_config.held_out import Shared, Split, find_split, set_rows_apart, take_pair
 from tests.rl_core.data.samples import local, png_bytes
 
 
@@ -116,41 +116,109 @@ def test_one_image_of_most_rows_is_not_held_out(tmp_path: Path) -> None:
     assert len(contents(split.validation)) == 10
 
 
-def pair(folder: Path, train: list[list[int]], validation: list[list[int]], *, drop: bool) -> Split:
+def pair(folder: Path, train: list[list[int]], validation: list[list[int]], *, shared: Shared | None = None) -> Split:
     return take_pair(
         table(folder / "a", train),
         table(folder / "b", validation),
         origin="given",
-        without_shared=folder / "out" if drop else None,
+        shared=shared,
+        folder=folder / "out",
     )
 
 
-def test_a_pair_that_shares_images_is_refused_with_their_number_or_cut(tmp_path: Path) -> None:
-    rows, held_out = [[1], [2, 3], [4], [5]], [[3], [4], [9]]
-    with pytest.raises(
-        ValueError, match=r"2 of 4 row\(s\) of .* \(the first is row 1\).*: --drop-shared leaves"
-    ) as caught:
-        pair(tmp_path, rows, held_out, drop=False)
+def shown(source: LocalSource) -> list[tuple]:
+    return [row.images for row in contents(source)]
+
+
+def images(*rows: list[int]) -> list[tuple]:
+    return [tuple(map(picture, row)) for row in rows]
+
+
+ROWS, HELD_OUT = [[1], [2, 3], [4], [5], [2]], [[3], [4], [9]]
+
+
+@pytest.mark.parametrize(
+    ("shared", "train", "held_out"),
+    [
+        (None, [[1], [5], [2]], HELD_OUT),  # as drop
+        ("drop", [[1], [5], [2]], HELD_OUT),
+        ("held-out", [[1], [5]], [*HELD_OUT, [2, 3], [2], [4]]),  # the image 2 of a moved row too
+        ("train", [*ROWS, [3], [4]], [[9]]),
+    ],
+)
+def test_rows_of_a_pair_that_share_images_are_left_out_or_moved_and_numbers_say_what_each_choice_does(
+    tmp_path: Path, shared: Shared | None, train: list[list[int]], held_out: list[list[int]]
+) -> None:
+    split = pair(tmp_path, ROWS, HELD_OUT, shared=shared)
+    assert sorted(shown(split.train)) == sorted(images(*train))
+    assert sorted(shown(split.validation)) == sorted(images(*held_out))
+    assert split.answers == {"train": {"1": len(train)}, "validation": {"1": len(held_out)}}
+    assert "2 of 5 row(s)" in split.origin and "(the first is row 1)" in split.origin
+    told = {
+        "drop": "--shared drop leaves training rows out: 3 row(s) to train on, 3 held out",
+        "held-out": "--shared held-out holds training rows out too: 2 row(s) to train on, 6 held out",
+        "train": "--shared train trains on held-out rows: 7 row(s) to train on, 1 held out",
+    }
+    taken = told.pop(shared or "drop")
+    assert f"; {taken} (instead, {'; '.join(told.values())})" in split.origin
+
+
+def test_a_pair_of_which_most_training_rows_would_be_left_out_is_refused_without_a_word(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"3 of 5 row\(s\) .*: --shared drop .*: 2 row\(s\) to train on, 3") as caught:
+        pair(tmp_path, ROWS, [*HELD_OUT[:2], [5]])
     assert str(tmp_path / "b") in str(caught.value)
-    split = pair(tmp_path, rows, held_out, drop=True)
-    assert [row.images for row in contents(split.train)] == [(picture(1),), (picture(5),)]
-    assert len(contents(split.validation)) == 3
-    assert split.answers == {"train": {"1": 2}, "validation": {"1": 3}}
-    with pytest.raises(ValueError, match="no row would be left to train on"):
-        pair(tmp_path, [[1]], [[1]], drop=True)
+    assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("drop", [False, True])
-def test_a_pair_that_shares_nothing_stays_as_it_is(tmp_path: Path, drop: bool) -> None:
-    split = pair(tmp_path, [[1], [2]], [[3]], drop=drop)
+@pytest.mark.parametrize(("shared", "side"), [("drop", "0 row(s) to train on"), ("train", "0 held out")])
+def test_no_side_is_left_without_a_row(tmp_path: Path, shared: Shared, side: str) -> None:
+    with pytest.raises(ValueError, match="--validation names other held-out rows") as caught:
+        pair(tmp_path, [[1]], [[1]], shared=shared)
+    assert side in str(caught.value)
+
+
+LINKS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=2), min_size=1, max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LINKS, LINKS, st.sampled_from(["drop", "held-out", "train"]))
+def test_no_image_is_on_both_sides_and_a_moved_row_is_not_lost(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], held_out: list[list[int]], shared: Shared
+) -> None:
+    try:
+        split = pair(tmp_path_factory.mktemp("pair"), rows, held_out, shared=shared)
+    except ValueError as error:
+        assert "0 row(s) to train on" in str(error) or "0 held out" in str(error)  # noqa: PT017 - all hang together
+        return
+    train, validation = shown(split.train), shown(split.validation)
+    assert train and validation
+    assert not {image for row in train for image in row} & {image for row in validation for image in row}
+    if shared == "drop":
+        assert validation == images(*held_out)
+    else:
+        assert sorted(train + validation) == sorted(images(*rows, *held_out))
+
+
+def test_rows_that_are_read_by_other_columns_are_not_moved(tmp_path: Path) -> None:
+    train = table(tmp_path / "a", [[1], [2], [3]])
+    options = [{"problem": "<image>?", "images": [picture(3)], "choices": ["yes", "no"], "answer": "A"}] * 2
+    held_out = parquet(tmp_path / "b", options)
+    held_out = held_out.model_copy(update={"columns": Columns(options_key="choices")})
+    with pytest.raises(ValueError, match="answers are read by other columns: --shared drop leaves them out"):
+        take_pair(train, held_out, origin="given", shared="held-out", folder=tmp_path / "out")
+
+
+@pytest.mark.parametrize("shared", [None, "drop", "held-out", "train"])
+def test_a_pair_that_shares_nothing_stays_as_it_is(tmp_path: Path, shared: Shared | None) -> None:
+    split = pair(tmp_path, [[1], [2]], [[3]], shared=shared)
     assert split.train.path == str(tmp_path / "a" / "rows.parquet")
+    assert split.validation.path == str(tmp_path / "b" / "rows.parquet")
     assert split.origin == "given"
 
 
 def test_text_rows_share_the_whole_conversation(tmp_path: Path) -> None:
     """`row 0` alone is asked on both sides, and a run refuses the same prompt on both."""
-    with pytest.raises(ValueError, match=r"1 of 2 row\(s\)"):
-        pair(tmp_path, [[], []], [[]], drop=False)
+    assert "1 of 2 row(s)" in pair(tmp_path, [[], []], [[]]).origin
 
 
 def test_rows_that_all_show_one_image_cannot_be_split(tmp_path: Path) -> None:
