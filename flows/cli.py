@@ -150,12 +150,19 @@ def init(
         str | None,
         typer.Option(metavar="REGEX", help="Regular expression whose group is the answer; '' for the whole text."),
     ] = None,
+    class_names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Names of the classes whose numbers, from 0, are answers: a,b,c or a file of lines."
+        ),
+    ] = None,
     out: Out = Path("config.yaml"),
     force: Force = False,
 ) -> None:
     """Write a config for your own data, and show the prompts and rewards of its first rows."""
     from flows.commands.init import init_config
     from rl_core.data.column_guesses import NamedColumns
+    from tasks.new_config.data_lookup import names_given
     from tasks.new_config.writing import InitOptions
 
     columns = NamedColumns(
@@ -165,6 +172,7 @@ def init(
         video_key=video_key,
         options_key=options_key,
         answer_pattern=answer_pattern,
+        class_names=names_given(class_names) if class_names else None,
     )
     options = InitOptions(validation=validation, model=model, columns=columns, media_dir=media_dir, shared=shared)
     raise typer.Exit(init_config(data, options, Console(), out=out, force=force))

@@ -69,8 +69,8 @@ def _say_what_was_found(proposal: Proposal, console: Console) -> None:
         say(console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers")
     say_columns(found, console)
     if found.columns:
-        corrected = "--prompt-key, --answer-key, --answer-pattern, --options-key, --image-key, --video-key, --media-dir"
-        say(console, f"otherwise: {corrected}")
+        answers = "--answer-key, --answer-pattern, --options-key, --class-names"
+        say(console, f"otherwise: --prompt-key, {answers}, --image-key, --video-key, --media-dir")
 
 
 def say_columns(found: Inspection, console: Console) -> None:

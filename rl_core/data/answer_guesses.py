@@ -105,13 +105,19 @@ def guess_answers(
     *,
     pattern: str | None,
     options_key: str | None,
+    class_names: Sequence[str] | None,
 ) -> tuple[Columns, list[str]]:
     """The columns with how their answers are read, and sentences about it. `pattern` and `options_key` were named by a
-    person: None has them guessed, an empty text means none."""
+    person: None has them guessed, an empty text means none. Raises ValueError where the answers are no numbers of the
+    `class_names` that a person named."""
     answers = [_answer(row, columns) for row in sample]
     pattern, doubts = _guess_pattern(answers, pattern)
     if pattern:
         answers = [None if one is None else find_answer(pattern, answer_text(one)) for one in answers]
+    if class_names:
+        _check_classes(columns.answer_key, answers, class_names)
+        doubts.append(told_classes(columns.answer_key, class_names))
+        return _changed(columns, answer_pattern=pattern, class_names=class_names), doubts
     if options_key != "":
         found, told = guess_options(names, sample, answers, options_key)
         doubts += told
@@ -125,9 +131,29 @@ def guess_answers(
         longest = max(len(one) for one in given if isinstance(one, list))
         key = f"{columns.answer_key}.0"
         doubts.append(f"answer_key: {columns.answer_key!r} holds lists of up to {longest}; the first is read ({key!r})")
-        first, told = guess_answers(_changed(columns, answer_key=key), names, sample, pattern=pattern, options_key="")
+        first, told = guess_answers(
+            _changed(columns, answer_key=key), names, sample, pattern=pattern, options_key="", class_names=None
+        )
         return first, doubts + told
     return _changed(columns, answer_pattern=pattern), doubts
+
+
+def told_classes(answer_key: str, class_names: Sequence[str]) -> str:
+    """A sentence about the names of class numbers."""
+    return f"class_names: the numbers in {answer_key!r} are classes; 0 is {class_names[0]!r:.60}"
+
+
+def _check_classes(answer_key: str, answers: Sequence[Answer | None], class_names: Sequence[str]) -> None:
+    texts = [answer_text(answer) for answer in answers if answer is not None]
+    numbers = [int(text) for text in texts if text.isdecimal()]
+    if not numbers:
+        raise ValueError(f"no answer of the rows looked at in {answer_key!r} is the number of a class")
+    least, most, count = min(numbers), max(numbers), len(class_names)
+    if most >= count:
+        begin = "; the numbers begin at 1: name a class 0 too, before the others" if (least, most) == (1, count) else ""
+        raise ValueError(
+            f"class_names has {count} names, of the numbers 0 to {count - 1}, and {answer_key!r} has {most}{begin}"
+        )
 
 
 def _are_accepted_answers(answers: Sequence[Answer]) -> bool:

@@ -29,8 +29,8 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedColumns:
-    """Columns that a person named, and the pattern of answers; one that is None is guessed, and an empty pattern,
-    options or image column is none."""
+    """Columns that a person named, the pattern of answers, and the names of classes; what is None is guessed, and an
+    empty pattern, options or image column is none."""
 
     prompt_key: str | None = None
     answer_key: str | None = None
@@ -38,6 +38,7 @@ class NamedColumns:
     video_key: str | None = None
     options_key: str | None = None
     answer_pattern: str | None = None
+    class_names: tuple[str, ...] | None = None
 
     def given(self) -> dict[str, tuple[str, ...]]:
         """What was named, by key."""
@@ -73,7 +74,14 @@ def guess_columns(
         answer_key=answer,
         images_first=images_first,
     )
-    columns, doubts = guess_answers(columns, names, sample, pattern=named.answer_pattern, options_key=named.options_key)
+    columns, doubts = guess_answers(
+        columns,
+        names,
+        sample,
+        pattern=named.answer_pattern,
+        options_key=named.options_key,
+        class_names=named.class_names,
+    )
     return columns, guesses.doubts + doubts
 
 
@@ -132,7 +140,7 @@ def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
         f"{place} has no column {name!r} (--{key.replace('_', '-')}){nearest_columns(name, names)}"
         for key, given in named.given().items()
         for name in given
-        if name and key != "answer_pattern" and name not in names
+        if name and key not in ("answer_pattern", "class_names") and name not in names
     ]
     if problems:
         raise ValueError("\n".join(problems))

@@ -1,16 +1,19 @@
 """Resolves a name of data: a file or folder of this machine, or a data set of the hub."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
-from rl_core.files import files_named
+from rl_core.files import files_named, read_utf8
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names
 from rl_core.sources.local import LocalSource
+from rl_core.wording import shortened
 from tasks.new_config.held_out import HELD_OUT_NAMES, find_split, is_data
 
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<config>[\w.-]+))?(@(?P<split>[^@\s]+))?", re.ASCII)
 _FILE_ENDINGS = tuple(f".{kind}" for kind in FILE_KINDS)
+_SHOWN = 60
 
 
 def source_of(data: str, media_dir: str | None) -> LocalSource | HubSource:
@@ -57,6 +60,20 @@ def training_data(data: str) -> str:
     folder = Path(data)
     is_outer = folder.is_dir() and not is_data(folder) and (folder / "train").is_dir()
     return str(folder / "train") if is_outer else data
+
+
+def names_given(text: str) -> tuple[str, ...]:
+    """Names of classes: separated by commas, or in a file with one in each line. Raises ValueError where one is empty
+    or there twice."""
+    path = Path(text)
+    lines = read_utf8(path).splitlines() if path.is_file() else text.split(",")
+    names = tuple(line.strip() for line in lines)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if wrong := twice or [name for name in names if not name]:
+        raise ValueError(
+            f"--class-names {shortened(text, _SHOWN)}: {wrong[0]!r} is {'there twice' if twice else 'no name'}"
+        )
+    return names
 
 
 def _training_split(splits: list[str]) -> str:

@@ -23,7 +23,7 @@ from tasks.new_config.row_files import RowFile, encoded
 HELD_OUT_NAMES = ("validation", "valid", "val", "test", "dev")
 _SHARE = 0.1
 _MOST = 500
-_READ_AGAIN = ("options_key", "answer_key", "answer_pattern", "answer_as")
+_READ_AGAIN = ("options_key", "answer_key", "answer_pattern", "answer_as", "class_names")
 """The keys by which a row is read in the file that it is written to, too."""
 
 Shared = Literal["drop", "held-out", "train"]

@@ -33,7 +33,7 @@ class RowFile:
         self._names = {usual: _free_name(usual, extra) for usual in (*_USUAL, "answer")}
         self._kept = {} if columns is None else {"options_key": columns.options_key}
         if columns and columns.answer_pattern and columns.answer_key.partition(".")[0] in extra:
-            self._kept |= columns.model_dump(include={"answer_key", "answer_pattern", "answer_as"})
+            self._kept |= columns.model_dump(include={"answer_key", "answer_pattern", "answer_as", "class_names"})
         self._folders: set[Path] = set()
 
     def write(self, rows: Iterable[Row]) -> LocalSource:

@@ -266,3 +266,35 @@ def test_the_numbers_of_classes_with_names_become_names(init: Init, tmp_path: Pa
     said, config = init(path)
     assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in said
     assert {row.answer for row in rows_of(config)} == set(names)
+
+
+@pytest.mark.parametrize("form", ["{}", "<answer> {} </answer>"])
+def test_a_person_names_the_classes_of_numbers(init: Init, tmp_path: Path, form: str) -> None:
+    """In a list or a file; numbers in tags too, beside columns that look like options."""
+    answers = [form.format(n % 3) if form != "{}" else n % 3 for n in range(30)]
+    rows = [{"question": f"{n}?", "label": answer, "options": ["0", "1", "2"]} for n, answer in enumerate(answers)]
+    data = jsonl(tmp_path / "rows.jsonl", rows)
+    said, config = init(data, "--class-names", "cat, dog, owl")
+    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in said
+    wanted = {f"{n}?": ("cat", "dog", "owl")[n % 3] for n in range(30)}
+    assert {row.question: row.answer for row in rows_of(config)} == wanted
+    (tmp_path / "names.txt").write_text("cat, the animal\ndog\nowl\n")
+    _, config = init(data, "--class-names", str(tmp_path / "names.txt"), "--force")
+    assert {row.answer for row in rows_of(config)} == {"cat, the animal", "dog", "owl"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "words"),
+    [
+        ([0, 1, 2], "cat,dog", "class_names has 2 names, of the numbers 0 to 1, and 'label' has 2"),
+        ([1, 2, 3], "cat,dog,owl", "'label' has 3; the numbers begin at 1: name a class 0 too, before the others"),
+        (["cat", "dog", "owl"], "cat,dog,owl", "no answer of the rows looked at in 'label' is the number of a class"),
+        ([0, 1, 0], "cat,dog,cat", "--class-names cat,dog,cat: 'cat' is there twice"),
+        ([0, 1, 0], "cat,,dog", "--class-names cat,,dog: '' is no name"),
+    ],
+)
+def test_names_that_do_not_fit_the_numbers_of_classes_are_refused(
+    run: Callable[..., Result], tmp_path: Path, labels: list[int | str], names: str, words: str
+) -> None:
+    rows = [{"question": f"{n}?", "label": labels[n % 3]} for n in range(30)]
+    assert words in refusal(run(jsonl(tmp_path / "rows.jsonl", rows), "--class-names", names))
