@@ -1,11 +1,11 @@
 """From hidden states to log-probs, one chunk of tokens at a time: the logits of all tokens never exist at once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal
 
 import torch
-from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from rl_core.models.sequence_parallel import SequenceParallel
@@ -21,7 +21,7 @@ class HeadRows:
     """K hidden states and the head that computes distributions from them."""
 
     hidden: torch.Tensor  # [K, width]
-    head: nn.Module  # The model's output embedding
+    head: Callable[[torch.Tensor], torch.Tensor]  # From hidden states to logits, [K, V]
     logit_bias: torch.Tensor  # [V] float32 added to the logits
 
 

@@ -5,6 +5,7 @@ FSDP2, LoRA and compile wrap this module, so nothing may call parts of the model
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from rl_core.config.model import ModelConfig
 from rl_core.models.loading import banned_token_ids, load_model
 from rl_core.models.output_head import BANNED_LOGIT_BIAS, EntropyMode, HeadRows, PolicyOutput, token_log_probs
+from rl_core.models.own_logits import body_of, is_head_alone, own_logits
 from rl_core.models.packing import PackedTrees
 from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_parallel
 
@@ -26,6 +28,7 @@ class PolicyModel(nn.Module):
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
+        self._is_head_alone = is_head_alone(model)
         self._sequence_parallel: SequenceParallel | None = None
         logit_bias = torch.zeros(model.get_output_embeddings().weight.shape[0], dtype=torch.float32)
         logit_bias[list(banned_token_ids)] = BANNED_LOGIT_BIAS
@@ -77,18 +80,18 @@ class PolicyModel(nn.Module):
 
     def _head_rows(self, packed: PackedTrees) -> HeadRows:
         return HeadRows(
-            hidden=predicting_states(self.model, packed, self._sequence_parallel),
-            head=self.model.get_output_embeddings(),
+            hidden=predicting_states(body_of(self.model), packed, self._sequence_parallel),
+            head=self.model.get_output_embeddings() if self._is_head_alone else partial(own_logits, self.model),
             logit_bias=self.logit_bias,
         )
 
 
 def predicting_states(
-    model: PreTrainedModel, packed: PackedTrees, parallel: SequenceParallel | None = None
+    body: PreTrainedModel, packed: PackedTrees, parallel: SequenceParallel | None = None
 ) -> torch.Tensor:
     """[K, width] the hidden state of the token before each response token; with sequence parallelism, of this rank's
     share."""
-    hidden: torch.Tensor = model.base_model(
+    hidden: torch.Tensor = body(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
         tree_layout=packed.layout,

@@ -8,6 +8,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
 from rl_core.models.loading import load_model
+from rl_core.models.own_logits import body_of
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import predicting_states
 from rl_core.models.sequence_parallel import SequenceParallel, use_sequence_parallel
@@ -19,7 +20,7 @@ class ValueModel(nn.Module):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
-        self.body: PreTrainedModel = model.base_model
+        self.body = body_of(model)
         self.config: PreTrainedConfig = model.config
         self.head = nn.Linear(model.get_output_embeddings().weight.shape[1], 1, dtype=torch.float32)
         nn.init.zeros_(self.head.weight)

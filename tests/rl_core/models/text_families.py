@@ -97,7 +97,7 @@ FAMILIES = tuple(FIELDS)
 
 
 def tiny_config(family: str, **fields: Any) -> PreTrainedConfig:
-    config: PreTrainedConfig = AutoConfig.for_model(family, **_SIZES | FIELDS[family] | fields)
+    config: PreTrainedConfig = AutoConfig.for_model(family, **_SIZES | FIELDS.get(family, {}) | fields)
     return config
 
 
