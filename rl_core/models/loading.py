@@ -1,7 +1,9 @@
 """Loads and writes models as Hugging Face folders, and finds the token ids that end a response or are banned."""
 
+import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from rl_core.models.replaced_layers import use_float32_logits, use_patch_project
 from rl_core.models.vision_tower import add_vision_index
 from rl_core.planning.model_tokens import VISION_ID_FIELDS, VISION_SPECIAL_TOKENS, ModelTokens
 
+_logger = logging.getLogger(__name__)
+
 # The files of tokenizer, processor and chat template; the model writes weights and config itself.
 _PROCESSOR_FILES = (
     "added_tokens.json",
@@ -47,6 +51,7 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     weights, their memory is not touched. Raises ValueError if the configured attention does not run here, and OSError
     if the folder has no loadable checkpoint."""
     architecture = load_architecture(folder)
+    _say_noise(tuple(_without_noise(architecture)))
     factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
     dtype = getattr(torch, config.dtype)
     if with_weights:
@@ -66,8 +71,26 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
         # transformers has the embeddings require a gradient, which only reentrant checkpoints need. A frozen vision
         # tower would keep what it computes, and make a backward pass whose result nobody takes.
         model.disable_input_require_grads()
-        model.train()  # in evaluation mode transformers keeps every activation; no supported family has dropout
+        model.train()  # in evaluation mode transformers keeps every activation
     return model
+
+
+def _without_noise(architecture: PreTrainedConfig) -> Iterator[str]:
+    """Set dropout and the jitter of routers to 0 in a config and its parts; yields what was not. RL needs the
+    probabilities of the model that sampled, and activation checkpointing a model in training mode."""
+    for name, value in list(vars(architecture).items()):
+        if isinstance(value, PreTrainedConfig):
+            yield from _without_noise(value)
+        elif ("drop" in name or "jitter" in name) and isinstance(value, float) and value != 0.0:
+            setattr(architecture, name, 0.0)
+            yield f"{name}={value}"
+
+
+@cache
+def _say_noise(fields: tuple[str, ...]) -> None:
+    """Once in a process, because a run loads its model several times."""
+    if fields:
+        _logger.info("the model's config has %s; all of it is 0 in RL", ", ".join(fields))
 
 
 def _with_weights(factory: Any, folder: Path, architecture: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
