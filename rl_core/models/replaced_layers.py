@@ -17,8 +17,14 @@ def use_patch_projections(model: PreTrainedModel) -> None:
     """Replace the patch embedding of the vision tower, if there is one."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Conv3d) and child.stride == child.kernel_size:
+            if isinstance(child, nn.Conv3d) and _takes_patches(child):
                 setattr(parent, name, PatchProjection(child))
+
+
+def _takes_patches(convolution: nn.Conv3d) -> bool:
+    """Whether the kernel goes from patch to patch, and sees all of each."""
+    plain = (convolution.padding, convolution.dilation, convolution.groups) == ((0, 0, 0), (1, 1, 1), 1)
+    return plain and convolution.stride == convolution.kernel_size
 
 
 def use_float32_logits(model: PreTrainedModel) -> None:
@@ -43,7 +49,11 @@ class PatchProjection(nn.Module):
         self.bias = convolution.bias
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """[N, channels, time, height, width], the size of the kernel -> [N, features, 1, 1, 1]."""
+        """[N, channels, time, height, width] -> [N, features, 1, 1, 1] where the size is that of the kernel, and else
+        as the convolution, by itself."""
+        kernel = self.weight.shape[2:]
+        if patches.shape[2:] != kernel:
+            return nn.functional.conv3d(patches, self.weight, self.bias, stride=kernel)
         features = nn.functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
         return features[:, :, None, None, None]
 

@@ -4,15 +4,18 @@ and as products of matrices where trees and images are small; and layers with ba
 They hold the same parameter objects under the same names, so checkpoints, sharding and adapters are not affected.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
+from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
 
 from rl_core.models.attention import register_tree_function, set_attention
 from rl_core.models.attention_rules import attention_name
@@ -41,9 +44,26 @@ def use_cpu_layers(model: PreTrainedModel) -> None:
 
 
 def _is_float32_rms_norm(module: nn.Module) -> bool:
-    if not type(module).__name__.endswith("RMSNorm") or not hasattr(module, "variance_epsilon"):
+    if not _is_same_code(type(module).forward, LlamaRMSNorm.forward):  # others add 1 to the weight, or round elsewhere
         return False
     return isinstance(module.weight, nn.Parameter) and module.weight.dtype == torch.float32
+
+
+def _is_same_code(function: Any, proven: Any) -> bool:
+    """Whether two functions of transformers do the same, under whatever name: code, defaults and the functions that
+    they call. A replacement is proven for one of them, and for no other that has only its name."""
+    first, second = inspect.unwrap(function), inspect.unwrap(proven)
+    if not isinstance(first, FunctionType) or not isinstance(second, FunctionType):
+        return first is second
+    if _code_of(first) != _code_of(second) or first.__defaults__ != second.__defaults__:
+        return False
+    called = set(first.__code__.co_names) & {*first.__globals__, *second.__globals__}
+    return all(_is_same_code(*(part.__globals__.get(name) for part in (first, second))) for name in called)
+
+
+def _code_of(function: FunctionType) -> tuple[Any, ...]:
+    code = function.__code__
+    return code.co_code, code.co_names, [constant for constant in code.co_consts if constant != function.__doc__]
 
 
 class RMSNorm(nn.Module):
@@ -84,8 +104,9 @@ class _RMSNormFunction(torch.autograd.Function):
 
 
 def use_faster_rotary(layer: nn.Module) -> None:
-    """Let a float32 layer whose forward method calls one of transformers' rotary functions call the one of this module.
-    Any other layer stays as it is; in bfloat16 the rounding of every step is part of the model.
+    """Let a float32 layer whose forward method calls one of the rotary functions of `_ROTATIONS` call that of this
+    module. Any other layer stays as it is, such as one that rotates a part of each head under the same name; in
+    bfloat16 the rounding of every step is part of the model.
 
     The layer becomes an instance of a subclass whose forward method is the same code with another function under the
     function's name. transformers itself does not change.
@@ -94,27 +115,28 @@ def use_faster_rotary(layer: nn.Module) -> None:
     weight = next(layer.parameters(), None)
     if not isinstance(parent.forward, FunctionType) or weight is None or weight.dtype != torch.float32:
         return
-    for name in _ROTATIONS:
-        if name in parent.forward.__code__.co_names:
+    for name, rotation in _ROTATIONS.items():
+        called = parent.forward.__globals__.get(name) if name in parent.forward.__code__.co_names else None
+        if called is not None and _is_same_code(called, rotation.of_transformers):
             layer.__class__ = _with_rotation(parent, name)  # type: ignore[arg-type]  # a class can be hashed
 
 
 @cache
 def _with_rotation(parent: type[nn.Module], name: str) -> type[nn.Module]:
     method = parent.forward
-    names = {**method.__globals__, name: _ROTATIONS[name]}
+    names = {**method.__globals__, name: _ROTATIONS[name].faster}
     forward = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     forward.__kwdefaults__ = method.__kwdefaults__
     return type(parent.__name__, (parent,), {"forward": forward, "__module__": parent.__module__})
 
 
 def rotate_heads(
-    query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries [B, H, T, D] and keys [B, G, T, D], rotated by cosines and sines [B, T, D] that are equal in both halves
     (Su et al. 2021, arXiv:2104.09864, equation 34, where the second half of a head holds the partners of the first
-    half)."""
-    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    half). The heads are at dimension `unsqueeze_dim`."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
     return _rotate(query, cos, sin), _rotate(key, cos, sin)
 
 
@@ -126,7 +148,15 @@ def rotate_tokens(
     return _rotate(query, cos, sin), _rotate(key, cos, sin)
 
 
-_ROTATIONS: dict[str, Rotation] = {"apply_rotary_pos_emb": rotate_heads, "apply_rotary_pos_emb_vision": rotate_tokens}
+class _Replacement(NamedTuple):
+    of_transformers: Rotation
+    faster: Rotation
+
+
+_ROTATIONS: Final = {
+    "apply_rotary_pos_emb": _Replacement(apply_rotary_pos_emb, rotate_heads),
+    "apply_rotary_pos_emb_vision": _Replacement(apply_rotary_pos_emb_vision, rotate_tokens),
+}
 
 
 def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

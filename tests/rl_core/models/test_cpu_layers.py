@@ -6,8 +6,9 @@ from transformers import AutoModelForCausalLM
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
 
 from rl_core.device import CPU_MODEL
-from rl_core.models.cpu.layers import rotate_heads, rotate_tokens, use_cpu_layers
+from rl_core.models.cpu.layers import RMSNorm, rotate_heads, rotate_tokens, use_cpu_layers
 from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
+from tests.rl_core.models.text_families import policy_of, write_text_model
 
 
 def log_probs_and_gradient(bench: Bench, *, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,3 +54,22 @@ def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder):
     classes = [type(module) for module in model.modules()]
     use_cpu_layers(model)
     assert [type(module) for module in model.modules()] == classes
+
+
+@pytest.mark.parametrize(
+    ("family", "rotates", "norms"),
+    [
+        ("mistral", True, True),
+        ("deepseek_v3", True, True),
+        ("gemma3_text", True, False),  # the norm adds 1 to its weight
+        ("glm4", False, True),  # rotates half of each head
+        ("gemma4_text", False, False),  # another signature
+        ("gpt_oss", False, False),  # cosines of half a head
+        ("olmo2", False, False),  # rounds elsewhere
+    ],
+)
+def test_what_has_only_the_name_of_a_proven_function_stays_as_it_is(family, rotates, norms, tmp_path):
+    model = policy_of(write_text_model(tmp_path, family)).model
+    attentions = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
+    assert {rotate_heads in type(module).forward.__globals__.values() for module in attentions} == {rotates}
+    assert any(type(module) is RMSNorm for module in model.modules()) == norms

@@ -9,7 +9,7 @@ from torch import nn
 
 from rl_core.config.model import ModelConfig, TinyModel
 from rl_core.models.loading import load_model
-from rl_core.models.replaced_layers import Float32Head, PatchProjection, float32_product
+from rl_core.models.replaced_layers import Float32Head, PatchProjection, float32_product, use_patch_projections
 
 WIDTH, VOCABULARY = 64, 300
 
@@ -92,3 +92,16 @@ def test_bfloat16_models_have_it_with_the_same_parameter_names(model_folder):
         assert [name for name, _ in half.named_parameters()] == [name for name, _ in full.named_parameters()]
         is_tied = half.get_output_embeddings().weight is half.get_input_embeddings().weight
         assert is_tied == (full.get_output_embeddings().weight is full.get_input_embeddings().weight)
+
+
+def test_a_patch_projection_of_more_than_a_patch_is_the_convolution():
+    convolution = nn.Conv3d(3, 8, kernel_size=(2, 4, 4), stride=(2, 4, 4))
+    video = torch.randn(1, 3, 4, 8, 12, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(PatchProjection(convolution)(video), convolution(video))
+
+
+@pytest.mark.parametrize("fields", [{"padding": 1}, {"dilation": 2}, {"groups": 3}, {"stride": (2, 4, 2)}])
+def test_a_convolution_that_does_not_go_from_patch_to_patch_stays(fields):
+    parts = nn.Sequential(nn.Conv3d(3, 9, kernel_size=(2, 4, 4), **{"stride": (2, 4, 4), **fields}))
+    use_patch_projections(parts)
+    assert type(parts[0]) is nn.Conv3d
