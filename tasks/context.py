@@ -11,6 +11,7 @@ from prefect import runtime
 from rl_core.config.run import RunConfig
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import StopRequest
+from tasks.cache.amendments import data_place
 from tasks.cache.manifests import StageManifest, WantedStage, software_before
 from tasks.cache.software import Software, made_from
 from tasks.cache.stages import ConfigStages, kind_of
@@ -69,7 +70,8 @@ class RunContext:
             with self.progress.wait("load PyTorch and its libraries"):
                 from rl_core.loop.session import open_session
 
-            opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop)
+            since = data_place(self.stages.amendments)
+            opening = open_session(self.located, self.run, progress=self.progress, stop=self.stop, since=since)
             self._session = self._owned.enter_context(opening)
         return self._session
 

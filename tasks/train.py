@@ -17,12 +17,13 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.data.manifest import DataManifest
 from rl_core.evaluation.base_answers import BaseAnswers, scored
 from rl_core.evaluation.result import read_evaluation
-from rl_core.planning.batches import BatchPlan, batch_plan
+from rl_core.planning.batches import BatchPlan, batch_plan, epoch_spans
 from rl_core.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read, validated_steps
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
+from tasks.cache.amendments import data_place
 from tasks.cache.manifests import StageManifest, finite
 from tasks.cache.reuse import find_complete
 from tasks.cache.stages import epoch_stage
@@ -120,14 +121,15 @@ def _wanted_training(context: RunContext) -> WantedTraining:
     return WantedTraining(
         whole=whole,
         chain=context.stages.epochs(plan.epochs),
-        steps_per_epoch=plan.steps_per_epoch,
+        spans=epoch_spans(context.config, plan.train_rows, since=data_place(context.stages.amendments)),
         total_steps=plan.total_steps,
         trainer=context.config.trainer,
     )
 
 
 def _plan(context: RunContext) -> BatchPlan:
-    return batch_plan(context.config, DataManifest.read(context.run.data).splits["train"].rows)
+    rows = DataManifest.read(context.run.data).splits["train"].rows
+    return batch_plan(context.config, rows, since=data_place(context.stages.amendments))
 
 
 def is_tried_again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:

@@ -1,15 +1,27 @@
 """Yields the prompts of each step, epoch after epoch, and can continue at any place."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rl_core.data.ordering import Arrangement, Shuffle
+from rl_core.planning.epoch_spans import batches_had
 from rl_core.types import Int64Array, Prompt
+
+_COUNTED: Final = {"rows": "rows", "batch_size": "prompts of a batch"}
+_OTHERS: Final = {
+    "content": "the content of the rows",
+    "seed": "the seed",
+    "shuffle": "data.shuffle",
+    "source_weights": "data.source_weights",
+    "ranks": "the curriculum",
+}
+"""What the settings of a place are called."""
 
 
 class PromptLoader:
-    """Endless batches of prompts. An epoch has as many batches as its rows fill; the others are left out of it. Raises
-    ValueError where the rows do not fill one batch, or a source does not fill its share of one."""
+    """Endless batches of prompts. An epoch has as many batches as its rows fill; the others are left out of it.
+    `content` is a digest of what the rows say. Raises ValueError where the rows do not fill one batch, or a source does
+    not fill its share of one."""
 
     def __init__(
         self,
@@ -19,6 +31,7 @@ class PromptLoader:
         seed: int,
         shuffle: bool,
         arrangement: Arrangement | None = None,
+        content: str = "",
     ) -> None:
         if len(dataset) < batch_size:
             raise ValueError(
@@ -28,6 +41,7 @@ class PromptLoader:
             )
         self._dataset = dataset
         self._batch_size = batch_size
+        self._content = content
         self._shuffle = Shuffle(seed=seed, enabled=shuffle)
         self._arrangement = arrangement or Arrangement(data_sources=[""] * len(dataset))
         self._epoch = 0
@@ -64,21 +78,29 @@ class PromptLoader:
         """The place at which the loader is, with the settings that this place depends on."""
         return {"epoch": self._epoch, "position": self._position, **self._settings()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a saved place. Raises ValueError where its settings were others."""
-        differences = [
-            f"{name} was {state.get(name)} and is {value}"
+    def load_state_dict(self, state: Mapping[str, Any]) -> list[str]:
+        """Continue at a saved place. Where the place was in other rows or in another order, the epoch goes on after as
+        many prompts as it has had; returns what is another, in words, and nothing where the place is the same."""
+        differs = [
+            f"the {_COUNTED[name]} were {state[name]} and are {value}"
+            if name in _COUNTED
+            else f"{_OTHERS[name]} changed"
             for name, value in self._settings().items()
-            if state.get(name) != value
+            if state.get(name, value) != value  # a checkpoint of earlier software has no content
         ]
-        if differences:
-            raise ValueError(f"the saved place in the data does not fit this run: {', '.join(differences)}")
-        self._move_to(state["epoch"], state["position"])
+        if differs:
+            prompts = state["position"] * state["batch_size"]
+            had = batches_had(prompts, batch=self._batch_size, batches=self.batches_per_epoch)
+            self._move_to(*divmod(state["epoch"] * self.batches_per_epoch + had, self.batches_per_epoch))
+        else:
+            self._move_to(state["epoch"], state["position"])
+        return differs
 
     def _settings(self) -> dict[str, Any]:
         return {
             "rows": len(self._dataset),
             "batch_size": self._batch_size,
+            "content": self._content,
             "seed": self._shuffle.seed,
             "shuffle": self._shuffle.enabled,
             **self._arrangement.settings(),

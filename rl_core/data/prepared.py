@@ -1,5 +1,6 @@
 """The prepared data on disk: Parquet rows and an image store."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -109,6 +110,14 @@ class PreparedDataset(Sequence[Prompt]):
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
         """[rows] the numbers of an extra column. Raises KeyError where a row has none."""
         return np.array([json.loads(extra)[column] for extra in self._table.column("extra").to_pylist()], np.float64)
+
+    def content_digest(self) -> str:
+        """Digest of what the model is asked in each row, with the order of the rows."""
+        found = hashlib.sha256()
+        for column in ("uid", "text"):
+            for value in self._table.column(column):
+                found.update(f"{value.as_py()}\n".encode())
+        return found.hexdigest()
 
     @property
     def images_per_prompt(self) -> int:

@@ -103,15 +103,21 @@ class BatchQueue:
         pending = None if self._pending is None else self._pending.generated
         return QueueState(loader=self._place, surplus=self._surplus, pending=pending)
 
-    def restore(self, folder: Path, *, loader: Mapping[str, Any], step: int) -> None:
-        """Continue after `step`, from the folder of its checkpoint and the loader's state in it."""
-        self._loader.load_state_dict(loader)
-        surplus, self._place = folder / SURPLUS_FILE, self._loader.state_dict()
+    def restore(self, folder: Path, *, loader: Mapping[str, Any], step: int) -> list[str]:
+        """Continue after `step`, from the folder of its checkpoint and the loader's state in it. Returns what of the
+        rows or their order is another than there, in words: then the rollouts that the checkpoint has are of prompts
+        that do not come next, and are left out."""
+        differs = self._loader.load_state_dict(loader)
+        self._place = self._loader.state_dict()
+        if differs:
+            return differs
+        surplus, ahead = folder / SURPLUS_FILE, folder / PENDING_FILE
         self._surplus = read_batch(surplus, self._loader.find) if surplus.is_file() else EMPTY
-        if self._config.rollout.staleness:
-            pending = read_batch(folder / PENDING_FILE, self._loader.find)
+        if self._config.rollout.staleness and ahead.is_file():  # a fork may have been forked from a run without
+            pending = read_batch(ahead, self._loader.find)
             (version,) = policy_versions(pending.groups)
             self._pending = self._collection_of(step + 1, PhaseTimer(), recorded=pending, version=version)()
+        return []
 
     def _collect_ahead(self, step: int, timer: PhaseTimer, *, prompts: Sequence[Prompt]) -> None:
         """`prompts` are some to compare generator and trainer on."""

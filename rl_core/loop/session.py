@@ -26,6 +26,7 @@ from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.loop.validation import Validator
 from rl_core.planning.batches import batch_plan, prompts_per_draw
+from rl_core.planning.epoch_spans import START, DataPlace
 from rl_core.progress import Progress
 from rl_core.records.metrics_log import RunLogs
 from rl_core.rewards.pool import RewardPool
@@ -39,10 +40,19 @@ from rl_core.workers.protocol import WorkerGroup, awake_generator
 
 
 class Session:
-    """The workers, rewards and data of one run."""
+    """The workers, rewards and data of one run, whose rows and batch size are what they are `since` a place."""
 
-    def __init__(self, config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        *,
+        progress: Progress,
+        stop: StopRequest,
+        since: DataPlace = START,
+    ) -> None:
         self.config = config
+        self._since = since
         self.run = run
         self._progress = progress
         self._stop = stop
@@ -69,7 +79,7 @@ class Session:
         share the machine with the generator's memory and threads."""
         if self._workers is None:
             _ = self.rewards
-            plan = batch_plan(self.config, len(self._datasets["train"]))
+            plan = batch_plan(self.config, len(self._datasets["train"]), since=self._since)
             config = settled_for_this_machine(self.config, self.run)
             opening = Opening(
                 config=config,
@@ -220,7 +230,7 @@ class Session:
             progress=self._progress,
             stop=self._stop,
         )
-        return TrainingLoop(self.config, parts, base_model=self.base_model, because=because)
+        return TrainingLoop(self.config, parts, base_model=self.base_model, because=because, since=self._since)
 
     def _loader(self, split: str, batch_size: int, *, arranged: bool = False) -> PromptLoader:
         """Weighted sources and the curriculum apply to RL alone; a cold start uses each row equally often."""
@@ -231,6 +241,7 @@ class Session:
             seed=self.config.seed,
             shuffle=data.shuffle,
             arrangement=arrange(dataset, data) if arranged else None,
+            content=dataset.content_digest() if arranged else "",
         )
 
     @cached_property
@@ -240,9 +251,11 @@ class Session:
 
 
 @contextmanager
-def open_session(config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest) -> Iterator[Session]:
+def open_session(
+    config: RunConfig, run: RunDirectory, *, progress: Progress, stop: StopRequest, since: DataPlace = START
+) -> Iterator[Session]:
     """A session that is closed at the end of the `with` block. Nothing starts before its first use."""
-    session = Session(config, run, progress=progress, stop=stop)
+    session = Session(config, run, progress=progress, stop=stop, since=since)
     try:
         yield session
     finally:

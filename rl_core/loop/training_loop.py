@@ -19,7 +19,8 @@ from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.step_timer import StepTimer
 from rl_core.loop.target import Target
 from rl_core.loop.validation import Validation, Validator
-from rl_core.planning.batches import steps_per_epoch
+from rl_core.planning.batches import epoch_spans
+from rl_core.planning.epoch_spans import START, DataPlace, EpochSpans
 from rl_core.progress import Progress, showing
 from rl_core.records.metrics_log import TARGET_EVENT
 from rl_core.rewards.pool import RewardPool
@@ -64,12 +65,14 @@ class LoopParts:
 
 class TrainingLoop:
     """Runs the training steps of a run, from its last complete checkpoint on. `because` says how the attempt before
-    ended."""
+    ended; `since` is the place at which its rows or its batch size have become what they are."""
 
-    def __init__(self, config: RunConfig, parts: LoopParts, *, base_model: Path, because: str = "") -> None:
+    def __init__(
+        self, config: RunConfig, parts: LoopParts, *, base_model: Path, because: str = "", since: DataPlace = START
+    ) -> None:
         self._config = config
         self._parts = parts
-        self._steps_per_epoch = steps_per_epoch(config, parts.loader.num_rows)
+        self._spans = epoch_spans(config, parts.loader.num_rows, since=since)
         kl = config.algorithm.kl
         self._kl_coef = None if kl is None else kl.coef
         self._batches = BatchQueue(
@@ -92,7 +95,7 @@ class TrainingLoop:
             NonFiniteGradients: `trainer.max_nonfinite_steps` optimizer steps in a row were skipped.
             NoSignal: `trainer.stop_without_signal` steps in a row taught nothing.
         """
-        first, last = epoch_span(epoch, steps_per_epoch=self._steps_per_epoch, config=self._config)
+        first, last = epoch_span(epoch, spans=self._spans, config=self._config)
         progress, stop = self._parts.progress, self._parts.stop
         with progress.bar(f"train epoch {epoch}", last - first + 1) as advance, self._saver:
             advance(max(0, min(self._step, last) - first + 1))
@@ -131,13 +134,21 @@ class TrainingLoop:
         if self._config.algorithm.kl is not None and self._config.algorithm.kl.adaptive is not None:
             self._kl_coef = checkpoint.info.counters.get("kl_coef", self._kl_coef)
         step = checkpoint.info.step
-        self._batches.restore(checkpoint.folder, loader=checkpoint.info.loader, step=step)
+        differs = self._batches.restore(checkpoint.folder, loader=checkpoint.info.loader, step=step)
         # Without moments only the first update comes to other weights than before, so what the weights of the
         # checkpoint sample next is still the same.
         sampled_next = step + 1 + self._config.rollout.staleness
         logs = self._parts.recorder.logs
         logs.rewind(step, keep_until=sampled_next if checkpoint.info.model_only else math.inf)
         logs.log_event("resumed", step=step, cause=because)
+        if differs:
+            message = (
+                f"after step {step} the data is another ({', '.join(differs)}): epoch {self._parts.loader.epoch + 1} "
+                "goes on after as many prompts as it has had, in the order of what is there now, in which some of them "
+                "may come again and others not"
+            )
+            logs.log_event("data-changed", step=step, changed=differs, message=message)
+            logger.warning("%s", message)
         self._parts.store.prune(step)
         logger.info("resumed after step %d", step)
         return step
@@ -219,7 +230,7 @@ class TrainingLoop:
 
     def _is_due(self, step: int) -> bool:
         is_last = step == self._target.reached_at
-        return is_last or is_saved(step, steps_per_epoch=self._steps_per_epoch, config=self._config)
+        return is_last or is_saved(step, spans=self._spans, config=self._config)
 
     def _checkpoint_info(self, validation: Validation | None) -> CheckpointInfo:
         step = self._step
@@ -248,16 +259,15 @@ class TrainingLoop:
             self._parts.store.save(write, info=info)
 
 
-def epoch_span(epoch: int, *, steps_per_epoch: int, config: RunConfig) -> tuple[int, int]:
+def epoch_span(epoch: int, *, spans: EpochSpans, config: RunConfig) -> tuple[int, int]:
     """First and last step of an epoch, counted from 1, limited by `trainer.max_steps`."""
-    last = epoch * steps_per_epoch
-    limit = config.trainer.max_steps
-    return (epoch - 1) * steps_per_epoch + 1, last if limit is None else min(last, limit)
+    last, limit = spans.end(epoch), config.trainer.max_steps
+    return spans.first(epoch), last if limit is None else min(last, limit)
 
 
-def is_saved(step: int, *, steps_per_epoch: int, config: RunConfig) -> bool:
+def is_saved(step: int, *, spans: EpochSpans, config: RunConfig) -> bool:
     """Whether a checkpoint is written after a step even if nothing interrupts the run."""
     trainer = config.trainer
-    epoch = (step - 1) // steps_per_epoch + 1 if trainer.save_on_epoch_end else trainer.total_epochs
-    _, last = epoch_span(epoch, steps_per_epoch=steps_per_epoch, config=config)
+    epoch = spans.epoch_of(step) if trainer.save_on_epoch_end else trainer.total_epochs
+    _, last = epoch_span(epoch, spans=spans, config=config)
     return step % trainer.save_freq == 0 or step in (last, trainer.max_steps)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import UpdateConfig
+from rl_core.planning.epoch_spans import START, DataPlace, EpochSpans
 from rl_core.problem import Problem, raise_if_fatal
 
 
@@ -42,12 +43,13 @@ class BatchPlan:
     parts_per_longest_group: int
 
 
-def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
-    """The plan for `train_rows` prepared rows. Raises PlanError with every batch size that does not fit."""
+def batch_plan(config: RunConfig, train_rows: int, *, since: DataPlace = START) -> BatchPlan:
+    """The plan for `train_rows` prepared rows, of a training that has had them, in these batches, `since` a place.
+    Raises PlanError with every batch size that does not fit."""
     raise_if_fatal([*divisibility_problems(config), *row_problems(config, train_rows)])
     prompts, n = config.data.rollout_batch_size, config.rollout.n
-    steps = steps_per_epoch(config, train_rows)
-    total_steps = config.trainer.max_steps or config.trainer.total_epochs * steps
+    spans = epoch_spans(config, train_rows, since=since)
+    total_steps = config.trainer.max_steps or spans.end(config.trainer.total_epochs)
     optimizer_steps = optimizer_steps_per_step(config, config.actor)
     return BatchPlan(
         train_rows=train_rows,
@@ -56,9 +58,9 @@ def batch_plan(config: RunConfig, train_rows: int) -> BatchPlan:
         samples_per_step=prompts * n,
         optimizer_steps_per_step=optimizer_steps,
         samples_per_optimizer_step=config.actor.global_batch_size * n,
-        steps_per_epoch=steps,
-        rows_left_out_per_epoch=train_rows - steps * prompts,
-        epochs=math.ceil(total_steps / steps),
+        steps_per_epoch=spans.steps,
+        rows_left_out_per_epoch=train_rows - spans.steps * prompts,
+        epochs=spans.epoch_of(total_steps),
         total_steps=total_steps,
         total_optimizer_steps=max(0, total_steps - _steps_before_policy(config)) * optimizer_steps,
         total_critic_steps=total_steps * optimizer_steps_per_step(config, config.critic) if config.critic else 0,
@@ -86,6 +88,11 @@ def steps_per_epoch(config: RunConfig, train_rows: int) -> int:
     the next epoch."""
     draw = prompts_per_draw(config)
     return train_rows // draw * draw // config.data.rollout_batch_size
+
+
+def epoch_spans(config: RunConfig, train_rows: int, *, since: DataPlace = START) -> EpochSpans:
+    """Which steps belong to which epoch, for a training that has these rows and this batch size `since` a place."""
+    return EpochSpans(steps=steps_per_epoch(config, train_rows), batch=config.data.rollout_batch_size, since=since)
 
 
 def optimizer_steps_per_step(config: RunConfig, owner: UpdateConfig) -> int:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from rl_core.digests import digest_of
 from rl_core.files import atomic_write_json, read_json
+from rl_core.planning.epoch_spans import START, DataPlace
 from rl_core.run_directory import RunDirectory
 
 
@@ -23,6 +24,8 @@ class Amendment:
         what: What changed, as a person knows it: "rewards/count.py", "actor.optim.lr".
         begun: Digest of the epoch that was being trained, as it was asked for before.
         kept: [stage] -> digest of each stage before that step that the training goes on from as it is.
+        place: Where the training was in the rows and batches that it had until then; None in a record of earlier
+            software.
         forked_from: The run in which the steps up to this one were trained; None for this run.
     """
 
@@ -31,6 +34,7 @@ class Amendment:
     begun: str
     kept: Mapping[str, str]
     forked_from: str | None = None
+    place: DataPlace | None = None
 
     def __str__(self) -> str:
         where = f"forked from {self.forked_from} after" if self.forked_from else "after"
@@ -57,6 +61,11 @@ def read_amendments(run: RunDirectory) -> Amendments:
 def write_amendments(run: RunDirectory, amendments: Amendments) -> None:
     """Write them, whole or not at all."""
     atomic_write_json(run.amendments, _RECORD.dump_python(tuple(amendments), mode="json"))
+
+
+def data_place(amendments: Amendments) -> DataPlace:
+    """The place since which a training has the rows and the batch size that it has."""
+    return (amendments[-1].place if amendments else None) or START
 
 
 def kept_digest(amendments: Amendments, stage: str) -> str | None:

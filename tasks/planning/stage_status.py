@@ -6,9 +6,9 @@ from functools import cached_property
 
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
-from rl_core.planning.batches import BatchPlan
+from rl_core.planning.batches import BatchPlan, batch_plan, epoch_spans
 from rl_core.run_directory import RunDirectory
-from tasks.cache.amendments import read_amendments
+from tasks.cache.amendments import data_place, read_amendments
 from tasks.cache.manifests import StageManifest, WantedStage, is_recorded
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import manifest_to_take, other_runs, own_manifest, why_made_again, why_not_taken
@@ -137,13 +137,13 @@ class _View:
         self.made_by["training"] = whole.software
         if plan is None:
             return [_UNCOUNTED]
-        chain = epoch_chain(
-            self.config, self.digests, epochs=plan.epochs, files=self.files, amendments=read_amendments(self.run)
-        )
+        amendments = read_amendments(self.run)
+        plan = batch_plan(self.config, plan.train_rows, since=data_place(amendments))
+        chain = epoch_chain(self.config, self.digests, epochs=plan.epochs, files=self.files, amendments=amendments)
         wanted = WantedTraining(
             whole=whole,
             chain=chain,
-            steps_per_epoch=plan.steps_per_epoch,
+            spans=epoch_spans(self.config, plan.train_rows, since=data_place(amendments)),
             total_steps=plan.total_steps,
             trainer=self.config.trainer,
         )

@@ -9,11 +9,13 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.key_kinds import LENGTH, OPERATION, changed_keys, is_of
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.model import TinyModel
-from rl_core.config.run import ForkedFrom
+from rl_core.config.run import ForkedFrom, RunConfig
 from rl_core.files import files_below, link_or_copy, replace_folder, scratch_folder
+from rl_core.planning.batches import epoch_spans
+from rl_core.planning.epoch_spans import DataPlace
 from rl_core.records.metrics_log import RunLogs, lines_until, step_files
 from rl_core.run_directory import RunDirectory
-from tasks.cache.amendments import Amendment, Amendments, read_amendments, write_amendments
+from tasks.cache.amendments import Amendment, Amendments, data_place, read_amendments, write_amendments
 from tasks.cache.manifests import StageManifest, WantedStage, manifests_of_epochs, read_manifest, write_manifest
 from tasks.cache.reuse import adopt, remove_paths
 from tasks.cache.software import Software
@@ -69,7 +71,11 @@ def _amended(run: RunDirectory, stages: ConfigStages, changed: list[str], stages
         )
     begun = begun_epoch(run)
     amendment = Amendment(
-        step=newest.step, what=changed, begun=begun.digest if begun else "", kept=_kept(run, newest.step)
+        step=newest.step,
+        what=changed,
+        begun=begun.digest if begun else "",
+        kept=_kept(run, newest.step),
+        place=_place(stages.config, newest, stages.amendments),
     )
     amendments = [*stages.amendments, amendment]
     write_amendments(run, amendments)
@@ -81,6 +87,12 @@ def _amended(run: RunDirectory, stages: ConfigStages, changed: list[str], stages
     logs.log_event("recipe-changed", step=newest.step, changed=changed, message=message)
     logger.warning("%s", message)
     return stages
+
+
+def _place(config: RunConfig, checkpoint: Checkpoint, amendments: Amendments) -> DataPlace:
+    """The place of a checkpoint in the rows that it was trained on, with the batches of this config."""
+    spans = epoch_spans(config, checkpoint.info.loader["rows"], since=data_place(amendments))
+    return spans.place(checkpoint.step)
 
 
 def _kept(run: RunDirectory, step: int) -> Mapping[str, str]:
@@ -121,14 +133,16 @@ def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigS
     if (loss := first_loss(origin, epochs, until=fork.step)) is not None:
         raise ConfigError(f"forked_from: a record of {origin.name} is lost: {loss.what}")
     before = load_config(origin.config)
+    history = [each for each in read_amendments(origin) if each.step <= fork.step]
     amendment = Amendment(
         step=fork.step,
         what=[key for key, _, _ in changed_keys(before, stages_of(()).config) if not is_of(_OTHERS, key)],
         begun=begun.digest if begun else "",
         kept=_kept(origin, fork.step),
         forked_from=origin.name,
+        place=_place(before, saved[fork.step], history),
     )
-    amendments = [*read_amendments(origin), amendment]
+    amendments = [*history, amendment]
     stages = stages_of(amendments)
     _check_fork(origin, stages)
     with scratch_folder(run.taken) as folder:

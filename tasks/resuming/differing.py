@@ -6,8 +6,9 @@ from typing import Final
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
-from rl_core.planning.batches import steps_per_epoch
+from rl_core.planning.batches import epoch_spans
 from rl_core.run_directory import RunDirectory
+from tasks.cache.amendments import data_place, read_amendments
 from tasks.cache.kept_files import WEIGHTS, changed_inputs, started_config
 from tasks.cache.manifests import read_manifest
 from tasks.cache.named_files import NamedFiles
@@ -56,4 +57,4 @@ def _total_steps(run: RunDirectory, config: RunConfig) -> int | None:
         rows = DataManifest.read(run.data).splits["train"].rows
     except (OSError, ValueError):
         return None
-    return config.trainer.total_epochs * steps_per_epoch(config, rows)
+    return epoch_spans(config, rows, since=data_place(read_amendments(run))).end(config.trainer.total_epochs)

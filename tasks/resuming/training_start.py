@@ -19,6 +19,7 @@ from rl_core.config.training import TrainerConfig
 from rl_core.digests import FileRecord
 from rl_core.files import read_json
 from rl_core.loop.target import Target
+from rl_core.planning.epoch_spans import EpochSpans
 from rl_core.records.metrics_log import read, readable_steps, validated_steps
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import (
@@ -38,14 +39,14 @@ class WantedTraining:
     `total_steps` ends the last one."""
 
     chain: Chain
-    steps_per_epoch: int
+    spans: EpochSpans
     total_steps: int
     trainer: TrainerConfig
     whole: WantedStage
 
-    def end(self, number: int) -> int:
-        """The last step of an epoch, counted from 1."""
-        return min(number * self.steps_per_epoch, self.total_steps)
+    def ends(self, number: int, step: int) -> bool:
+        """Whether an epoch, counted from 1, is whole that ended with this step."""
+        return self.spans.has_passed(number) or step == min(self.spans.end(number), self.total_steps)
 
     def epoch(self, number: int, *, made_by: Software) -> WantedStage:
         """An epoch, counted from 1, as `made_by` makes it and the epochs before it."""
@@ -126,7 +127,7 @@ def finished_epochs(run: RunDirectory, wanted: WantedTraining) -> list[StageMani
         manifest = read_manifest(run, stage)
         if manifest is None or manifest.digest != digest:
             break
-        if last_step([manifest]) != wanted.end(number) and not has_reached_target(run, wanted.trainer, [manifest]):
+        if not (wanted.ends(number, last_step([manifest])) or has_reached_target(run, wanted.trainer, [manifest])):
             break
         finished.append(manifest)
     return finished

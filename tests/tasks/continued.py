@@ -16,6 +16,7 @@ from rl_core.checkpoints.store import CheckpointStore, WriteState
 from rl_core.config.cluster import ClusterConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import StopAt
+from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord, folder_records
 from rl_core.loop import batch_queue, training_loop
 from rl_core.loop.collecting import Collected, NextPrompts
@@ -24,6 +25,7 @@ from rl_core.loop.rollout_batch import RolloutBatch
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.loop.validation import Validation
+from rl_core.planning.epoch_spans import START, DataPlace, EpochSpans
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
@@ -66,15 +68,22 @@ class Geometry:
     software: Mapping[str, str] = field(default_factory=lambda: {"torch": "2.0"})
     digests: Mapping[int, str] = field(default_factory=dict)
     """Of epochs; that of another one is its number."""
+    batch: int | None = None
+    """Prompts of a step, where they are not those of the config."""
+    since: DataPlace = START
+
+    @property
+    def spans(self) -> EpochSpans:
+        return EpochSpans(steps=self.steps_per_epoch, batch=self.config.data.rollout_batch_size, since=self.since)
 
     @property
     def steps(self) -> int:
-        whole = self.steps_per_epoch * self.epochs
+        whole = self.spans.end(self.epochs)
         return whole if self.max_steps is None else min(whole, self.max_steps)
 
     @property
     def chain(self) -> list[tuple[str, str]]:
-        epochs = range(1, -(-self.steps // self.steps_per_epoch) + 1)
+        epochs = range(1, self.spans.epoch_of(self.steps) + 1)
         return [(f"train-epoch-{epoch:03d}", f"{self.digests.get(epoch, epoch)}") for epoch in epochs]
 
     @property
@@ -82,7 +91,7 @@ class Geometry:
         whole = WantedStage(name="training", digest="", parts=self.parts, software=self.software)
         return WantedTraining(
             chain=self.chain,
-            steps_per_epoch=self.steps_per_epoch,
+            spans=self.spans,
             total_steps=self.steps,
             trainer=self.config.trainer,
             whole=whole,
@@ -104,7 +113,8 @@ class Geometry:
             }
         )
         rollout = config.rollout.model_copy(update={"staleness": self.staleness})
-        return config.model_copy(update={"trainer": trainer, "rollout": rollout})
+        data = config.data.model_copy(update={"rollout_batch_size": self.batch} if self.batch else {})
+        return config.model_copy(update={"trainer": trainer, "rollout": rollout, "data": data})
 
 
 class Workers:
@@ -139,22 +149,8 @@ class Workers:
         self.state = hashlib.sha256(f"{self.state} {step}".encode()).hexdigest()
 
 
-class Loader:
-    """Knows how many batches were asked for."""
-
-    def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
-        self._asked = 0
-
-    def next_batch(self) -> list[object]:
-        self._asked += 1
-        return []
-
-    def state_dict(self) -> dict[str, int]:
-        return {"asked": self._asked}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        self._asked = state["asked"]
+class Loader(PromptLoader):
+    """Has a prompt of any name."""
 
     def find(self, uids: Collection[str]) -> dict[str, Prompt]:
         return {uid: make_prompt(uid) for uid in uids}
@@ -272,7 +268,7 @@ def _train(run: RunDirectory, geometry: Geometry, start: TrainingStart, end: End
     store = Store(run.checkpoints, save_limit=geometry.save_limit)
     with patch.object(batch_queue, "Collector", Collects), patch.object(training_loop, "learn", learn):
         parts = _parts(run, geometry, workers=workers, store=store, recorder=Recorder(run), stop=stop)
-        loop = TrainingLoop(geometry.config, parts, base_model=run.base_model)
+        loop = TrainingLoop(geometry.config, parts, base_model=run.base_model, since=geometry.since)
         kept, resumed = intact(run), loop._step
         try:
             for epoch, (stage, _) in enumerate(geometry.chain, start=1):
@@ -309,11 +305,18 @@ def _finish(
 def _parts(run: RunDirectory, geometry: Geometry, **driven: Any) -> LoopParts:
     return LoopParts(
         rewards=Rewards(),
-        loader=Loader(geometry.steps_per_epoch * geometry.config.data.rollout_batch_size),
+        loader=loader_of(geometry),
         validator=Validator(geometry.scores),
         progress=SilentProgress(),
         **driven,
     )
+
+
+def loader_of(geometry: Geometry) -> Loader:
+    """As many rows as the epochs need."""
+    batch = geometry.config.data.rollout_batch_size
+    rows = [make_prompt(f"row {number}") for number in range(geometry.steps_per_epoch * batch)]
+    return Loader(rows, batch_size=batch, seed=1, shuffle=True)
 
 
 class Rewards:

@@ -8,9 +8,9 @@ from rl_core.data.loader import PromptLoader
 from tests.rl_core.builders import make_prompt
 
 
-def loader(rows=10, *, batch_size=3, seed=1, shuffle=True):
+def loader(rows=10, *, batch_size=3, seed=1, shuffle=True, content=""):
     prompts = [make_prompt(str(number)) for number in range(rows)]
-    return PromptLoader(prompts, batch_size=batch_size, seed=seed, shuffle=shuffle)
+    return PromptLoader(prompts, batch_size=batch_size, seed=seed, shuffle=shuffle, content=content)
 
 
 def uids(batches):
@@ -60,12 +60,42 @@ def test_a_batch_larger_than_the_data_is_refused():
         loader(2)
 
 
-@pytest.mark.parametrize("change", [{"rows": 11}, {"batch_size": 2}, {"seed": 2}, {"shuffle": False}])
-def test_a_place_in_other_data_is_refused(change):
-    name, value = next(iter(change.items()))
-    state = loader().state_dict()
-    with pytest.raises(ValueError, match=f"{name} was {state[name]} and is {value}"):
-        loader(**change).load_state_dict(state)
+@given(
+    before=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    now=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    taken=st.integers(0, 60),
+)
+def test_in_other_rows_or_batches_an_epoch_goes_on_after_as_many_prompts_as_it_has_had(before, now, taken):
+    first, second = (loader(rows, batch_size=min(batch, rows)) for rows, batch in (before, now))
+    for _ in range(taken):
+        first.next_batch()
+    had = taken % first.batches_per_epoch * min(before[::-1])
+    differs = second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert bool(differs) == (first.state_dict() | {"epoch": 0} != second.state_dict() | {"epoch": 0})
+    left = 0
+    while second.epoch == first.epoch:
+        second.next_batch()
+        left += 1
+    assert left == max(0, second.batches_per_epoch - -(-had // min(now[::-1])))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rows": 11}, "the rows were 10 and are 11"),
+        ({"batch_size": 2}, "the prompts of a batch were 3 and are 2"),
+        ({"seed": 2}, "the seed changed"),
+        ({"shuffle": False}, "data.shuffle changed"),
+        ({"content": "other"}, "the content of the rows changed"),
+    ],
+)
+def test_what_is_another_than_at_a_saved_place_is_said(change, words):
+    assert loader(**change).load_state_dict(loader().state_dict()) == [words]
+
+
+def test_a_place_that_earlier_software_has_saved_without_the_content_is_taken_as_it_is():
+    state = {name: value for name, value in loader().state_dict().items() if name != "content"}
+    assert loader(content="any").load_state_dict(state) == []
 
 
 def test_prompts_are_found_by_uid_wherever_the_loader_stands():

@@ -27,6 +27,7 @@ from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
 from rl_core.loop.learning_signal import NoSignal
 from rl_core.loop.training_loop import TrainingLoop, epoch_span, is_saved
+from rl_core.planning.epoch_spans import EpochSpans
 from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
@@ -489,7 +490,7 @@ def test_too_many_failed_rewards_name_the_first_reasons():
 @pytest.mark.parametrize(("max_steps", "spans"), [(None, [(1, 4), (5, 8)]), (6, [(1, 4), (5, 6)]), (3, [(1, 3)])])
 def test_epochs_are_cut_at_the_last_step(config, max_steps, spans):
     cut = changed(config, {"trainer.total_epochs": 2, "trainer.max_steps": max_steps})
-    assert [epoch_span(epoch + 1, steps_per_epoch=4, config=cut) for epoch in range(len(spans))] == spans
+    assert [epoch_span(epoch + 1, spans=EpochSpans(steps=4), config=cut) for epoch in range(len(spans))] == spans
 
 
 @pytest.mark.parametrize(
@@ -506,4 +507,4 @@ def test_the_ends_of_epochs_are_saved_if_asked_for_and_the_last_step_always(conf
     update = {"total_epochs": 3, "max_steps": max_steps, "save_freq": 3, "save_on_epoch_end": epoch_ends}
     chosen = config.model_copy(update={"trainer": config.trainer.model_copy(update=update)})
     steps = range(1, (max_steps or 12) + 1)
-    assert [step for step in steps if is_saved(step, steps_per_epoch=4, config=chosen)] == saved
+    assert [step for step in steps if is_saved(step, spans=EpochSpans(steps=4), config=chosen)] == saved

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rl_core.config.loading import load_config
 from rl_core.loop.training_loop import epoch_span
 from rl_core.planning.batches import WorkerShare, batch_plan, most_passes, row_problems
+from rl_core.planning.epoch_spans import EpochSpans
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -65,7 +66,8 @@ def test_the_plan_is_what_the_training_loop_does(configure, rows, epochs, max_st
     config = configure(f"trainer.total_epochs={epochs}", f"trainer.max_steps={limit}")
     plan = batch_plan(config, rows)
     spans = [
-        epoch_span(epoch, steps_per_epoch=plan.steps_per_epoch, config=config) for epoch in range(1, plan.epochs + 1)
+        epoch_span(epoch, spans=EpochSpans(steps=plan.steps_per_epoch), config=config)
+        for epoch in range(1, plan.epochs + 1)
     ]
     assert all(first <= last for first, last in spans)
     assert plan.total_steps == spans[-1][1]

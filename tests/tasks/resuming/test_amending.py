@@ -6,22 +6,26 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from rl_core.config.loading import ConfigError, dump_config, load_config
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
-from tasks.cache.amendments import Amendments, read_amendments
+from tasks.cache.amendments import Amendments, data_place, read_amendments
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import ConfigStages
 from tasks.resuming.amending import StagesOf, stages_taken_up
-from tasks.resuming.training_start import another_training, finished_epochs
-from tests.tasks.continued import End, Geometry, attempt, intact, unsynced
+from tasks.resuming.training_start import another_training, finished_epochs, recorded_epochs
+from tests.tasks.continued import ENDS, End, Geometry, attempt, intact, results, unsynced
 
 SMALL = Path(__file__).parents[2] / "e2e" / "configs" / "small.yaml"
 OTHER = "actor.optim.lr=0.5"
-GEOMETRY = Geometry(steps_per_epoch=2, epochs=3, save_freq=1, save_limit=9)
+GEOMETRY = Geometry(steps_per_epoch=2, epochs=3, save_freq=1, save_limit=9, batch=4)
 Killed = Callable[..., int]
 
 
@@ -30,9 +34,9 @@ def stages_of(*overrides: str) -> StagesOf:
     return partial(ConfigStages.of, config, NamedFiles(lambda source: "rows", paths_from=[str(SMALL.parents[3])]))
 
 
-def geometry(stages: ConfigStages, **changed: int) -> Geometry:
-    digests = {number: digest for number, (_, digest) in enumerate(stages.epochs(3), start=1)}
-    return dataclasses.replace(GEOMETRY, digests=digests, **changed)
+def geometry(stages: ConfigStages, **changed: Any) -> Geometry:
+    digests = {number: digest for number, (_, digest) in enumerate(stages.epochs(9), start=1)}
+    return dataclasses.replace(GEOMETRY, digests=digests, since=data_place(stages.amendments), **changed)
 
 
 def taken_up(run: RunDirectory, stages: StagesOf, *, keeps_training: bool = False) -> ConfigStages:
@@ -102,6 +106,50 @@ def test_a_process_that_is_killed_while_it_takes_up_another_recipe_costs_nothing
     assert killed_before_each_call(prepare, take_up, check) > 3
 
 
+def spans_of(run: RunDirectory) -> list[tuple[int, int]]:
+    """First and last step of each epoch that is recorded."""
+    return [(each.result["first_step"], each.result["last_step"]) for each in recorded_epochs(run)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    before=st.integers(1, 5),
+    now=st.integers(1, 5),
+    stopped=st.integers(2, 9),
+    save_freq=st.integers(1, 3),
+    staleness=st.integers(0, 1),
+    killed=st.none() | st.builds(End, step=st.integers(2, 12), kind=st.sampled_from(ENDS)),
+)
+@example(before=3, now=1, stopped=5, save_freq=1, staleness=0, killed=None)
+@example(before=2, now=5, stopped=5, save_freq=2, staleness=1, killed=End(step=6, kind="recorded"))
+def test_a_training_goes_on_with_more_or_fewer_rows(
+    before: int, now: int, stopped: int, save_freq: int, staleness: int, killed: End | None
+) -> None:
+    """Each step is in one epoch, no step before is touched, and a kill costs nothing."""
+    drawn = {"epochs": 4, "save_freq": save_freq, "staleness": staleness}
+    with TemporaryDirectory() as folder:
+        found = []
+        for name, end in (("whole", None), ("killed", killed)):
+            run = RunDirectory(Path(folder) / name / "runs" / "mine")
+            attempt(run, geometry(stages_of()(()), steps_per_epoch=before, **drawn), End(step=stopped, kind="recorded"))
+            lines = read(run.metrics)
+            stages = taken_up(run, stages_of(OTHER), keeps_training=True)
+            mended = geometry(stages, steps_per_epoch=now, **drawn)
+            if end is not None:
+                attempt(run, mended, end)
+                assert taken_up(run, stages_of(OTHER), keeps_training=True).digests == stages.digests
+            assert attempt(run, mended).ended
+            kept = stages.amendments[-1].step if stages.amendments else 0
+            assert [line for line in read(run.metrics) if line["step"] <= kept] == lines[:kept]
+            covered = [step for first, last in spans_of(run) for step in range(first, last + 1)]
+            assert covered == [line["step"] for line in read(run.metrics)] == list(range(1, mended.steps + 1))
+            assert len(recorded_epochs(run)) == 4
+            had = mended.since.prompts / 4
+            assert mended.steps == kept + (4 - mended.since.epochs) * now - min(had, now)
+            found.append(results(run))
+        assert found[0] == found[1]
+
+
 def forked(*overrides: str, step: int = 2) -> StagesOf:
     return stages_of(f"forked_from={{run: mine, step: {step}}}", *overrides)
 
@@ -140,6 +188,18 @@ def test_a_fork_of_a_fork_has_the_history_of_both(run: RunDirectory) -> None:
         ("mine", 2, ["actor.optim.lr"]),
         ("first", 5, ["actor.optim.lr", "seed"]),
     ]
+
+
+@pytest.mark.parametrize(("prompts", "ends"), [(2, [2, 5, 9]), (4, [2, 4, 6]), (8, [2, 3, 4])])
+def test_a_fork_has_batches_of_its_own(run: RunDirectory, prompts: int, ends: list[int]) -> None:
+    """Of the same eight rows; at step 3 the second epoch has had four of them."""
+    fork = RunDirectory(run.root.with_name("fork"))
+    fork.root.mkdir()
+    stages = taken_up(fork, forked(f"data.rollout_batch_size={prompts}", step=3))
+    assert attempt(fork, geometry(stages, steps_per_epoch=8 // prompts, batch=prompts)).ended
+    assert [last for _, last in spans_of(fork)] == ends
+    told = [event["message"] for event in read(fork.events) if event["kind"] == "data-changed"]
+    assert bool(told) == (prompts != 4) == any(f"were 4 and are {prompts}" in message for message in told)
 
 
 @pytest.mark.parametrize(
