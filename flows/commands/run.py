@@ -12,7 +12,6 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from flows.commands.tables import print_evaluations, print_summary
 from flows.printing import cause_of, say, table_of
 from flows.process.bars import progress_on
 from flows.process.watcher import Watcher, watched_by
@@ -22,12 +21,15 @@ from flows.seed_group import SeedGroup
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.loading import ConfigError
 from rl_core.files import read_json
+from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import StageManifest, read_manifest
+from tasks.cache.named_files import located_config
 from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import FOLLOWED_LENGTH, stage_digests
+from tasks.planning.problems import first_problems, glance_at
 from tasks.resuming.differing import why_it_cannot_go_on
 
 _DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
@@ -40,10 +42,12 @@ of a set."""
 def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False) -> int:
     """Run a flow ("baseline", "prepare", "train", "evaluate" or "merge") and print how it ended; where `brief`, without
     the run's name and as one line, because others print beside it. Returns the exit code: 0, 1 for a failure, 130 after
-    Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused."""
+    Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused, and PlanError where a look at it
+    shows that the run cannot work."""
     resolved = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC), is_frozen=flow in FROZEN)
     if resolved.beside is not None and not request.fresh:
         request, resolved = _decided(request, resolved, console)
+    _look_at(resolved)
     run = resolved.run
     # The flow itself adds its start to the name of a fresh run.
     if not brief:
@@ -59,6 +63,17 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
         parameters = {key: value for key, value in dataclasses.asdict(request).items() if value or key == "runs_dir"}
         error = _call_flow(called, parameters, watcher.progress)
     return _say_how_it_ended(flow, watcher.run or run, watcher, error, console, brief=brief)
+
+
+def _look_at(resolved: ResolvedRun) -> None:
+    """Find what can be found in a moment, before Prefect is reached, which takes many seconds. Preflight finds all of
+    it too; a run that is continued has passed it, and its files may have to be fetched. Raises PlanError."""
+    run, files = resolved.run, resolved.files()
+    if resolved.is_continued or read_manifest(run, "report") is not None:
+        return
+    located = located_config(resolved.config, files)
+    glances = glance_at(located) if read_manifest(run, "prepare") is None else {}
+    raise_if_fatal([*first_problems(located, glances), *files.problems()])
 
 
 def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tuple[RunRequest, ResolvedRun]:
@@ -167,6 +182,8 @@ def _say_how_it_ended(
     flow: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console, *, brief: bool
 ) -> int:
     if watcher.completed:
+        from flows.commands.tables import print_evaluations, print_summary  # loads scipy, which takes seconds
+
         if error is not None:
             say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
         if brief:
@@ -196,7 +213,9 @@ def _say_stopped(signum: int, command: str, console: Console) -> int:
 
 
 def run_group(group: SeedGroup, console: Console) -> int:
-    """Carry out the runs of a group and print their accuracies. Returns the exit code, as `carry_out_set` does."""
+    """Carry out the runs of a group and print their accuracies. Returns the exit code, as `carry_out_set` does. Raises
+    PlanError where a look at the config shows that the first run cannot work."""
+    _look_at(group.planned()[0].resolved)
     from flows.baseline_seeds import baseline_seeds
 
     say(console, group.name, style="bold")
@@ -228,6 +247,8 @@ def carry_out_report(request: RunRequest, console: Console) -> int:
     manifest = _manifest(resolved)
     if manifest is None:
         return carry_out("baseline", request, console)
+    from flows.commands.tables import print_summary
+
     console.print(f"[bold]{resolved.run.name}[/bold]", highlight=False)
     console.print("[green]✓[/green] report: finished before", highlight=False)
     print_summary(resolved.run, console)

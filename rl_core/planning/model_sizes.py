@@ -105,6 +105,14 @@ def model_sizes(source: ModelSource) -> ModelSizes | None:
     return None if fields is None else sizes_of_config(fields)
 
 
+def check_source(source: ModelSource) -> None:
+    """Raises ValueError where a configured model is no checkpoint, or has an architecture that Sightline does not
+    train, without building it."""
+    fields = config_fields(source)
+    if fields is not None:
+        _check_type(fields)
+
+
 def config_fields(source: ModelSource) -> Fields | None:
     """What the config.json of a configured model says of its layers; None for one of the hub that was never downloaded
     and is not known beforehand. Raises ValueError where there is none."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
-from rl_core.config.model import LoraConfig, ModelConfig, TinyModel
+from rl_core.config.model import LoraConfig, ModelConfig, ModelSource, TinyModel
 from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
@@ -16,7 +16,7 @@ from rl_core.planning.hub import offline_problems
 from rl_core.planning.machine_rules import file_problems, machine_problems
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import memory_problems
-from rl_core.planning.model_sizes import ModelSizes, model_sizes
+from rl_core.planning.model_sizes import ModelSizes, check_source, model_sizes
 from rl_core.planning.training_state import is_adapted
 from rl_core.problem import Problem
 from rl_core.section import problems_in
@@ -40,14 +40,21 @@ _BFLOAT16_MEAN_GAP = 1e-3
 def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
     """Every problem of the configuration on this machine with this GPU, if any, warnings included. Problems that only
     the data shows (bad rows, a reward that fails on true answers) are found where the data is read."""
+    found = quick_problems(config)
+    sized = [] if any(problem.where == "model.source" for problem in found) else _size_problems(config, gpu)
+    return [*found, *sized, *machine_problems(config, gpu)]
+
+
+def quick_problems(config: RunConfig) -> list[Problem]:
+    """Those of them for which neither the sizes of the model, which may take seconds to find, nor the machine need be
+    known."""
     rows = config.data.train.known_rows
     return [
         *value_problems(config),
         *([] if rows is None else row_problems(config, rows)),
         *file_problems(config),
         *offline_problems(config),
-        *_size_problems(config, gpu),
-        *machine_problems(config, gpu),
+        *_source_problems(config.model.source),
     ]
 
 
@@ -66,12 +73,24 @@ def value_problems(config: RunConfig) -> list[Problem]:
     ]
 
 
+def _source_problems(source: ModelSource) -> Iterator[Problem]:
+    try:
+        check_source(source)
+    except ValueError as error:
+        yield _no_checkpoint(error)
+
+
+def _no_checkpoint(error: ValueError) -> Problem:
+    return Problem(
+        "model.source", str(error), "name a checkpoint: a folder with its config.json, or owner/name of the hub"
+    )
+
+
 def _size_problems(config: RunConfig, gpu: Gpu | None) -> list[Problem]:
     try:
         sizes = model_sizes(config.model.source)
     except ValueError as error:
-        fix = "name a checkpoint: a folder with its config.json, or owner/name of the hub"
-        return [Problem("model.source", str(error), fix)]
+        return [_no_checkpoint(error)]
     if sizes is None:
         return []
     return [*model_problems(config, sizes, on_gpu=gpu is not None), *_memory_problems(config, sizes, gpu)]

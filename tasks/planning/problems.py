@@ -19,7 +19,7 @@ from rl_core.planning.hub import HubAnswer, hub_problems
 from rl_core.planning.machine_rules import unusable_gpu
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.rules import check_config
+from rl_core.planning.rules import check_config, quick_problems
 from rl_core.planning.token_rules import token_problems
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import PlanError, Problem
@@ -51,12 +51,26 @@ def planned_problems(
     # Machines that are joined are asked themselves (rl_core.workers.node_check).
     if config.cluster.address == "local" and (unusable := unusable_gpu(gpu)) is not None:
         problems.insert(0, unusable)
+    return [*_with_sources(problems, config, glances), *hub_problems(answers)]
+
+
+def first_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Problem]:
+    """Those of the planned problems that the config and the files that it names show at once: without the machine, the
+    sizes of the model, and the hub."""
+    return _with_sources(_with_texts(quick_problems(config), config), config, glances)
+
+
+def _with_sources(problems: list[Problem], config: RunConfig, glances: Mapping[str, Glance]) -> list[Problem]:
     if not glances:
         return [problem for problem in problems if not problem.where.startswith(_SOURCES)]
     named = [problem.where for problem in problems]
     unread = {key for key in glances if any(where.startswith(key) for where in named)}
-    problems += [problem for problem in source_problems(config, glances) if problem.where not in unread]
-    return [*problems, *hub_problems(answers)]
+    return [*problems, *(problem for problem in source_problems(config, glances) if problem.where not in unread)]
+
+
+def _with_texts(problems: list[Problem], config: RunConfig) -> list[Problem]:
+    named = {problem.where for problem in problems}
+    return [*problems, *(problem for problem in text_problems(config) if problem.where not in named)]
 
 
 def has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> bool:
@@ -66,9 +80,7 @@ def has_fatal(problems: Sequence[Problem], keys: tuple[str, ...] = ("",)) -> boo
 
 def static_problems(config: RunConfig, run: RunDirectory, *, gpu: Gpu | None) -> list[Problem]:
     """Problems that the config, small files and the machine show, found in milliseconds."""
-    problems = check_config(config, gpu=gpu)
-    named = {problem.where for problem in problems}
-    problems += [problem for problem in text_problems(config) if problem.where not in named]
+    problems = _with_texts(check_config(config, gpu=gpu), config)
     is_here = gpu is None or not gpu.is_elsewhere
     if is_here and not has_fatal(problems, ("model.source",)):
         problems += disk_problems(config, run)

@@ -18,7 +18,11 @@ from tests.servers import wait_until
 _IN_THE_BACKGROUND = '"$@" & echo $!; wait $!; echo $?'
 
 
-@pytest.mark.parametrize("command", [("doctor", "--device"), ("run", str(SMALL))], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [("doctor", "--device"), ("run", str(SMALL), "data.prompt_template=null")],
+    ids=lambda command: command[0],
+)
 def test_ctrl_c_is_obeyed_where_a_script_has_started_the_command_in_the_background(
     command: Sequence[str], tmp_path: Path
 ) -> None:

@@ -48,11 +48,11 @@ def test_another_file_and_a_stage_that_is_made_again_are_said(tmp_path: Path) ->
 
 
 def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = ended(tmp_path, "actor.global_batch_size=3")
+    code, text = ended(tmp_path, "data.max_prompt_length=8")
     error = capsys.readouterr().err.rpartition("failed ")[2]
     assert code == 1
-    assert "actor.global_batch_size" in error and "run.log" in text
-    assert "Traceback" not in error and "PlanError" not in error
+    assert "max_prompt_length" in error and "run.log" in text
+    assert "Traceback" not in error and "Error" not in error
 
 
 def test_a_stop_before_a_stage_exits_as_a_shell_expects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
