@@ -4,9 +4,10 @@ run's folder. Imports neither Prefect nor torch, so that planning is quick."""
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -19,6 +20,7 @@ from rl_core.config.key_kinds import LENGTH, OPERATION, changed_keys, is_of
 from rl_core.config.loading import ConfigError, load_config
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import StorageConfig
+from rl_core.files import numbered
 from rl_core.redaction import redact
 from rl_core.run_directory import RUNS_DIR, RunDirectory
 from rl_core.wording import first_of
@@ -263,13 +265,14 @@ def run_of_config(
 def _placed(asked: ResolvedRun, *, keep_training: bool) -> ResolvedRun:
     """The run in which a config is carried out: its own, or the first one beside it that has begun with the same files.
     Where each has begun with others, a new one; with `keep_training` the newest, which goes on with what differs."""
-    run, newest = asked.run, None
-    while run.config.is_file():
+    newest = None
+    for run in _beside(asked.run, asked.config):
+        if not run.config.is_file():
+            break
         differs = what_differs(run, asked.config, dataclasses.replace(asked, run=run).files())
         if not differs:
             return dataclasses.replace(asked, run=run)
         newest = dataclasses.replace(asked, run=run, differs=differs)
-        run = _next_beside(run, asked.config)
     if newest is None:
         return asked
     if keep_training:
@@ -279,11 +282,11 @@ def _placed(asked: ResolvedRun, *, keep_training: bool) -> ResolvedRun:
     return dataclasses.replace(asked, run=run, is_continued=False, differs=newest.differs, beside=newest.run)
 
 
-def _next_beside(run: RunDirectory, config: RunConfig) -> RunDirectory:
-    """`NAME-2` beside the run `NAME`, `NAME-3` beside that one."""
+def _beside(run: RunDirectory, config: RunConfig) -> Iterator[RunDirectory]:
+    """A run of a config, and those beside it that come after it: `NAME`, `NAME-2`, `NAME-3`, ..."""
     match = re.fullmatch(rf"({run_name(config)}(?:{_TAG})?)(?:-(\d+))?", run.name)
     first, number = (match[1], match[2]) if match else (run.name, None)
-    return RunDirectory(run.root.with_name(f"{first}-{int(number or 1) + 1}"))
+    return map(RunDirectory, islice(numbered(run.root.with_name(first)), int(number or 1) - 1, None))
 
 
 def newest_run(config: str, overrides: Sequence[str], runs_dir: str) -> RunDirectory:
@@ -292,9 +295,8 @@ def newest_run(config: str, overrides: Sequence[str], runs_dir: str) -> RunDirec
 
 
 def _newest_beside(run: RunDirectory, config: RunConfig) -> RunDirectory:
-    while (following := _next_beside(run, config)).config.is_file():
-        run = following
-    return run
+    there = [*takewhile(lambda beside: beside.config.is_file(), _beside(run, config))]
+    return there[-1] if there else run
 
 
 _TAG = r"-\d{8}T\d{6}"

@@ -4,6 +4,7 @@ flushed too. `sweep_temporaries` removes at the next start what a killed process
 
 import errno
 import glob
+import itertools
 import json
 import os
 import re
@@ -145,6 +146,13 @@ def relative_name(name: str) -> str:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"{name!r} does not name a file below the manifest's folder")
     return name
+
+
+def numbered(path: Path, ending: str = "") -> Iterator[Path]:
+    """A path, then `NAME-2`, `NAME-3`, ... beside it, each before the `ending` that the path has."""
+    yield path
+    for number in itertools.count(2):
+        yield path.with_name(f"{path.name.removesuffix(ending)}-{number}{ending}")
 
 
 def fsync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Values and durations as messages and pages show them."""
 
+import signal
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -20,6 +21,16 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def exit_words(status: int) -> str:
+    """How a process ended, by its exit status, which is negative after a signal: "exit code 3", "signal SIGKILL"."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
 
 
 def age(since: timedelta) -> str:

@@ -18,7 +18,6 @@ from flows.process.watcher import Watcher, watched_by
 from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run, resume_command
 from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
-from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.loading import ConfigError
 from rl_core.files import read_json
 from rl_core.problem import raise_if_fatal
@@ -30,6 +29,7 @@ from tasks.cache.named_files import located_config
 from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import FOLLOWED_LENGTH, stage_digests
 from tasks.planning.problems import first_problems, glance_at
+from tasks.resuming.amending import checkpoint_to_fork
 from tasks.resuming.differing import why_it_cannot_go_on
 
 _DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
@@ -105,11 +105,7 @@ def fork_of(
     """The config file and the overrides of a run that goes on from a checkpoint (by default the newest) of the run to
     which a config file or `resume` leads. Raises ConfigError where there is no checkpoint."""
     run = find_run(resume, runs_dir) if resume else newest_run(config, overrides, runs_dir)
-    saved = [found.step for found in CheckpointStore(run.checkpoints, save_limit=1).complete()]
-    if not saved or step not in (None, *saved):
-        there = ", ".join(map(str, saved)) or "none"
-        raise ConfigError(f"{run.name} has no checkpoint {'' if step is None else f'of step {step} '}(it has {there})")
-    forked = [f"forked_from.run={run.name}", f"forked_from.step={step or saved[-1]}"]
+    forked = [f"forked_from.run={run.name}", f"forked_from.step={checkpoint_to_fork(run, step).step}"]
     return (config or str(run.config)), [*overrides, *forked]
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from flows.printing import last_lines, say
 from flows.settings import set_flow_defaults
+from rl_core.wording import exit_words
 
 HOST: Final = "127.0.0.1"
 
@@ -187,7 +188,7 @@ class _Child:
         self._end_rest()
         lived = time.monotonic() - self._begun
         self._deaths = 1 if lived > _AT_ONCE_SECONDS else self._deaths + 1
-        name, how = self.server.name, how_it_ended(self._process.returncode)
+        name, how = self.server.name, _how_it_died(self._process.returncode)
         if self._deaths > len(PAUSES):
             self.is_given_up, label = True, "[bold red]failed[/bold red]"
             what_now = (
@@ -210,13 +211,8 @@ class _Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def how_it_ended(status: int) -> str:
-    """How a process has ended, by its exit status, which is negative after a signal."""
+def _how_it_died(status: int) -> str:
     if status >= 0:
-        return f"ended by itself, with exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
+        return f"ended by itself, with {exit_words(status)}"
     memory = ", as when a machine or a container runs out of memory (`dmesg` names the process then)"
-    return f"was killed by {name}{memory if name == 'SIGKILL' else ''}"
+    return f"was killed by {exit_words(status)}{memory if -status == signal.SIGKILL else ''}"

@@ -15,6 +15,7 @@ from typing import Any
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
 from rl_core.files import plain_path
+from rl_core.wording import exit_words
 
 _logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def _check_running(
                 status = process.wait()
                 if not result_file.exists():
                     end = errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
-                    raise MergeNotVerified(f"{engine} cannot load or run {folder} (exit status {status}):\n{end}")
+                    raise MergeNotVerified(f"{engine} cannot load or run {folder} ({exit_words(status)}):\n{end}")
                 found: dict[str, Any] = json.loads(result_file.read_text())
                 if not found["is_equal"]:
                     report = merged_check.report(found)

@@ -22,7 +22,7 @@ from rl_core.config.model import ModelSource, PretrainedModel, TinyModel
 from rl_core.files import atomic_write_bytes, read_json
 from rl_core.planning.hub import is_folder, is_hub_path
 from rl_core.planning.model_fields import KNOWN_MODELS, tiny_fields
-from rl_core.wording import shortened
+from rl_core.wording import exit_words, shortened
 
 Fields = Mapping[str, Any]
 
@@ -228,8 +228,8 @@ def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
     if done.returncode != 0:
         last = done.stderr.strip().rpartition("\n")[2]
         logger.warning(
-            "the model's parameters are not known: the process that counts them ended with status %d: %s",
-            done.returncode,
+            "the model's parameters are not known: the process that counts them ended with %s: %s",
+            exit_words(done.returncode),
             last,
         )
         return None

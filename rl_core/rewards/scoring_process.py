@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from rl_core.wording import exit_words
+
 _LONGEST_MESSAGE = 256 * 2**20
 """Most bytes of one answer. The answer to a batch of thousands of samples is shorter."""
 
@@ -130,7 +132,7 @@ class ScoringProcess:
             return "its connection was closed"
         except OSError:
             status = b""
-        return _words(int(status)) if status else f"{_words(self._supervisor.wait())} to its parent process"
+        return exit_words(int(status)) if status else f"{exit_words(self._supervisor.wait())} to its parent process"
 
     def end(self) -> None:
         """End the process and all that it started, if they have not ended yet."""
@@ -174,7 +176,3 @@ def _end_all_with(mark: str, session: int | None) -> None:
         if not left:
             return
         psutil.wait_procs(left, timeout=0.1)
-
-
-def _words(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

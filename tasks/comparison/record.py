@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_core.config.run import RunConfig
 from rl_core.digests import digest_of
-from rl_core.files import atomic_write_json, atomic_write_text, read_json
+from rl_core.files import atomic_write_json, atomic_write_text, numbered, read_json
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
 from tasks.comparison.data import comparison_page
@@ -28,9 +27,9 @@ def own_page(groups: Sequence[RunGroup], out: Path) -> Path:
     """The file for the page of a comparison: `out`, or the first of `NAME-2`, `NAME-3`, ... that holds no page of other
     groups."""
     names = [[run.run.name for run in group.runs] for group in groups]
-    others = (out.with_stem(f"{out.stem}-{number}") for number in count(2))
-    pages = chain([out], others)
-    return next(page for page in pages if not page.exists() or _compared(page.with_suffix(".json")) == names)
+    return next(
+        page for page in numbered(out, out.suffix) if not page.exists() or _compared(page.with_suffix(".json")) == names
+    )
 
 
 def _compared(figures: Path) -> list[list[str]] | None:

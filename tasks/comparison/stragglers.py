@@ -9,6 +9,7 @@ from rl_core.evaluation.items import Mode
 from rl_core.evaluation.result import summarise
 from tasks.comparison.groups import RunGroup
 from tasks.results.report_page import percent
+from tasks.results.verdict import mean_at_the_end
 
 FAR: Final = 0.1
 RULE: Final = (
@@ -21,8 +22,6 @@ Metrics = Sequence[Mapping[str, Any]]
 
 _EARLY: Final = 0.25
 """Share of the steps after which a policy that is certain already is certain early."""
-_LAST: Final = 0.1
-"""Share of the steps, at the end, over which a share is averaged."""
 _ENTROPY: Final = "actor/entropy"
 _CLIPPED: Final = ("actor/clip_fraction_low", "actor/clip_fraction_high")
 
@@ -97,8 +96,7 @@ def _entropy_at_the_end(metrics: Metrics) -> float | None:
 
 
 def _without_spread(metrics: Metrics) -> float | None:
-    values = _values(metrics, "reward/zero_std_groups")
-    return fmean(values[-max(1, round(_LAST * len(values))) :]) if values else None
+    return mean_at_the_end(metrics, "reward/zero_std_groups")
 
 
 def _largest_ratio(metrics: Metrics) -> float | None:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from rl_core.environment import with_these_sources
 from rl_core.parent import end_with_parent
-from rl_core.wording import shortened
+from rl_core.wording import exit_words, shortened
 from tasks.device_check.check import Check, Finding, Setting, not_checked
 
 SETTING: Final = TypeAdapter(Setting)
@@ -93,7 +93,7 @@ def _ended(check: Check, setting: Setting, *, file: Path, log: Path) -> str:
                 process.wait(_END_SECONDS)
     if status == 0:
         return ""
-    return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    return f"ended with {exit_words(status)}"
 
 
 def _end_with_stacks(pid: int, log: Path) -> None:

@@ -121,14 +121,23 @@ def _note(run: RunDirectory, software: Software, stages: ConfigStages) -> None:
     mark_started(run, WantedStage(name=name, digest=digest, parts=stages.parts["training"], software=software))
 
 
+def checkpoint_to_fork(origin: RunDirectory, step: int | None = None) -> Checkpoint:
+    """The checkpoint of a step, or the newest one. Raises ConfigError, with the steps that there are, where there is
+    none."""
+    saved = {found.step: found for found in CheckpointStore(origin.checkpoints, save_limit=1).complete()}
+    wanted = max(saved, default=None) if step is None else step
+    if wanted is None or wanted not in saved:
+        there = ", ".join(map(str, saved)) or "none"
+        which = "" if step is None else f" of step {step}"
+        raise ConfigError(f"{origin.root} has no checkpoint{which}, from which a run could be forked; it has {there}")
+    return saved[wanted]
+
+
 def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigStages:
     """Bring the steps up to the fork, with the cold start before them, from the run that is forked. The files are
     linked, so that this run stays whole when that one is removed."""
     origin = RunDirectory(run.root.parent / fork.run)
-    saved = {found.step: found for found in CheckpointStore(origin.checkpoints, save_limit=1).complete()}
-    if fork.step not in saved:
-        there = ", ".join(map(str, saved)) or "none"
-        raise ConfigError(f"forked_from: {origin.root} has no checkpoint of step {fork.step}; it has {there}")
+    checkpoint = checkpoint_to_fork(origin, fork.step)
     begun, epochs = begun_epoch(origin), _whole_epochs(origin, fork.step)
     if (loss := first_loss(origin, epochs, until=fork.step)) is not None:
         raise ConfigError(f"forked_from: a record of {origin.name} is lost: {loss.what}")
@@ -140,14 +149,14 @@ def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigS
         begun=begun.digest if begun else "",
         kept=_kept(origin, fork.step),
         forked_from=origin.name,
-        place=_place(before, saved[fork.step], history),
+        place=_place(before, checkpoint, history),
     )
     amendments = [*history, amendment]
     stages = stages_of(amendments)
     _check_fork(origin, stages)
     with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
-        _link_steps(origin, held, saved[fork.step], until=fork.step)
+        _link_steps(origin, held, checkpoint, until=fork.step)
         for epoch in epochs:
             write_manifest(held, dataclasses.replace(epoch, outputs=records_of(epoch), reused_from=origin.name))
         if (cold_start := read_manifest(origin, "cold-start")) is not None and not adopt(

@@ -248,7 +248,9 @@ def test_what_dies_below_the_server_is_named_and_comes_back_and_the_others_go_on
             before = {other: child(other) for other in names}
             before[words].send_signal((signal.SIGKILL, signal.SIGSEGV, signal.SIGKILL)[number])
             wait_until(lambda name=name: f"{name} is there again" in output.read_text(), f"{name} is there again")
-            assert f"{name} was killed by SIG{('KILL', 'SEGV', 'KILL')[number]}" in " ".join(output.read_text().split())
+            assert f"{name} was killed by signal SIG{('KILL', 'SEGV', 'KILL')[number]}" in " ".join(
+                output.read_text().split()
+            )
             assert [other for other in names if child(other) != before[other]] == [words]
         children = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from rl_core import files
 from rl_core.digests import folder_records
+from rl_core.files import numbered
 
 KillRunner = Callable[..., int]
 
@@ -192,3 +194,9 @@ def test_files_are_found_by_a_pattern_below_the_folder(tmp_path, name):
         assert Path(found).read_text() == "weights"
     assert (folder / "model.safetensors").exists(), "what is linked stays"
     assert plain == folder or not plain.is_symlink()
+
+
+def test_numbered_names_keep_their_ending_and_are_beside_one_another(tmp_path):
+    names = [path.name for path in islice(numbered(tmp_path / "a.b.html", ".html"), 3)]
+    assert names == ["a.b.html", "a.b-2.html", "a.b-3.html"]
+    assert [path.name for path in islice(numbered(tmp_path / "run.1"), 2)] == ["run.1", "run.1-2"], "a folder has none"

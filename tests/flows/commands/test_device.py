@@ -67,7 +67,7 @@ def test_a_check_that_breaks_off_is_shown_with_what_to_do_and_written_with_its_l
     assert {len(line) for line in table} == {max(map(len, table))}
     assert len(table[0]) <= 80
     last_column = " ".join(line.split("│")[-2].strip() for line in table if line.startswith("│"))
-    assert "broke off: ended by SIGSEGV to do: set rollout.enforce_eager: true" in last_column
+    assert "broke off: ended with signal SIGSEGV to do: set rollout.enforce_eager: true" in last_column
     found = json.loads(output.read_text())
     assert found["device"] == "CPU"
     *_, broken = found["findings"]

@@ -32,7 +32,7 @@ def test_a_process_that_dies_before_its_run_leaves_its_last_words(
     assert failure is not None
     first, *lines = failure.splitlines()
     last = "ImportError: libcudart.so.12: cannot open shared object file"
-    assert first == f"its process ended with exit status 1 before it opened the run; it printed last: {last}"
+    assert first == f"its process ended with exit code 1 before it opened the run; it printed last: {last}"
     assert "typer.py" in lines[-2] or "raise ImportError" in lines[-2], lines
     assert lines[-1] == last and "run.log" not in failure
 

@@ -34,7 +34,7 @@ def test_findings_come_as_they_were_made(tmp_path: Path) -> None:
     ("function", "why", "in_log"),
     [
         ("raises", "RuntimeError: CUDA error: an illegal memory access was encountered", "might be reported later"),
-        ("dies", "ended by SIGSEGV", "in dies"),
+        ("dies", "ended with signal SIGSEGV", "in dies"),
     ],
 )
 def test_a_process_that_breaks_off_fails_where_it_was(function: str, why: str, in_log: str, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_fork_has_batches_of_its_own(run: RunDirectory, prompts: int, ends: li
 @pytest.mark.parametrize(
     ("overrides", "step", "why"),
     [
-        ([], 5, r"no checkpoint of step 5; it has 1, 2, 3"),
+        ([], 5, r"no checkpoint of step 5, from which a run could be forked; it has 1, 2, 3"),
         (["model.lora={rank: 4}"], 2, "model.source and model.lora stay as they are"),
         (["model.source.num_layers=3"], 2, "model.source and model.lora stay as they are"),
         (["critic={cliprange_value: 0.2}"], 2, "a critic exactly if"),
