@@ -25,6 +25,7 @@ def clean(
     older_than: Age = "",
     failed: bool = False,
     superseded: bool = False,
+    earlier: bool = False,
     remove: bool = False,
     runs_dir: str = RUNS_DIR,
 ) -> dict[str, Any] | State[Any]:
@@ -34,6 +35,7 @@ def clean(
         older_than: Only runs that have not changed for this long, such as 12h, 30d or 8w.
         failed: Runs whose last attempt failed or was killed.
         superseded: Finished runs whose config has a later run that finished too.
+        earlier: Of these runs, or of all, remove only the stages that were made again.
         remove: Remove these runs; otherwise they are only shown.
         runs_dir: Folder of the runs.
 
@@ -41,16 +43,18 @@ def clean(
         The names of the runs that were (or would be) removed, of the runs that were kept with the reasons, and the
         bytes.
     """
-    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
+    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded, earlier=earlier)
     planned = plan_cleaning(Path(runs_dir), rule, datetime.now(UTC), in_use=needed_runs(runs_dir))
     found = carry_out_cleaning(planned, Path(runs_dir)) if remove else planned
     verb = "removed" if remove else "would be removed"
-    title = f"{len(found.removed)} runs {verb}, {decimal(found.num_bytes)}"
+    title = (
+        f"{len(found.removed)} {'folders of earlier stages' if earlier else 'runs'} {verb}, {decimal(found.num_bytes)}"
+    )
     page = redact(markdown(title, found))
     show_page("cleaning", page, about=title)
     figures = {
-        "removed" if remove else "removable": [choice.run.name for choice in found.removed],
-        "kept": {choice.run.name: choice.kept for choice in found.kept},
+        "removed" if remove else "removable": [choice.name for choice in found.removed],
+        "kept": {choice.name: choice.kept for choice in found.kept},
         "bytes": found.num_bytes,
     }
     if len(found.removed) < len(planned.removed):
@@ -67,7 +71,7 @@ def markdown(title: str, found: Cleaning) -> str:
 def _table(title: str, choices: Sequence[Choice]) -> str:
     if not choices:
         return ""
-    rows = [[f"`{one.run.name}`", _cell(one.why), _cell(one.kept or "")] for one in choices]
+    rows = [[f"`{one.name}`", _cell(one.why), _cell(one.kept or "")] for one in choices]
     return f"\n## {title}\n\n{markdown_table(('run', 'chosen because', 'kept because'), rows)}"
 
 

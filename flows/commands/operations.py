@@ -70,6 +70,12 @@ def clean(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Finished runs whose config has a later run that finished too.")
     ] = False,
+    earlier: Annotated[
+        bool,
+        typer.Option(
+            "--earlier", help="Remove nothing but the stages that were made again: the folder earlier of these runs."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove these runs; without --yes they are only shown.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
@@ -77,7 +83,7 @@ def clean(
     from flows.commands.runs import clean_runs
     from tasks.housekeeping.removal import rule_of
 
-    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded)
+    rule = rule_of(older_than=older_than, failed=failed, superseded=superseded, earlier=earlier)
     raise typer.Exit(clean_runs(rule, Path(runs_dir), Console(), remove=yes))
 
 

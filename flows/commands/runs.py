@@ -74,7 +74,8 @@ def _print_cleaning(found: Cleaning, console: Console, *, verb: str) -> None:
         if choices:
             table = table_of("run", "chosen because", *(["kept because"] if choices[0].kept else []), title=title)
             for choice in choices:
-                table.add_row(*map(escape, (choice.run.name, choice.why, *([choice.kept] if choice.kept else []))))
+                table.add_row(*map(escape, (choice.name, choice.why, *([choice.kept] if choice.kept else []))))
             console.print(table)
-    count = f"{len(found.removed)} run{'s' * (len(found.removed) != 1)}"
+    what = "folder" if any(choice.earlier for choice in found.removed) else "run"
+    count = f"{len(found.removed)} {what}{'s' * (len(found.removed) != 1)}"
     console.print(f"{count} {verb}, {decimal(found.num_bytes)} on the disk", highlight=False)

@@ -1,4 +1,5 @@
-"""Removes runs by a rule: first a plan, then its execution. Each run is removed whole or not at all.
+"""Removes runs by a rule, or of each the stages that were made again: first a plan, then its execution. Each run is
+removed whole or not at all.
 
 The files of a stage that was taken over are linked, so that two runs may share the bytes of a file; removing one of the
 runs does not free them.
@@ -8,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,7 @@ class Rule:
         older_than: Choose only runs that were not written to for longer than this.
         failed: Choose runs whose last attempt failed or was killed.
         superseded: Choose finished runs of a config and its files for which a later run has finished too.
+        earlier: Choose runs with stages that were made again, and remove these alone, with which nothing else is lost.
 
     With neither `failed` nor `superseded`, every run that is old enough is chosen.
     """
@@ -41,16 +43,20 @@ class Rule:
     older_than: timedelta | None = None
     failed: bool = False
     superseded: bool = False
+    earlier: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.failed or self.superseded or self.older_than is not None):
-            raise ConfigError("say which runs are to be removed: --failed, --superseded, --older-than 30d")
+        if not (self.failed or self.superseded or self.earlier or self.older_than is not None):
+            raise ConfigError(
+                "say which runs are to be removed: --failed, --superseded, --older-than 30d; or --earlier, which "
+                "removes only the stages that were made again"
+            )
 
     def choose(self, runs: Sequence[RunOverview], now: datetime) -> Iterator[tuple[RunOverview, str]]:
         """The chosen runs, each with the reason. A run that is running is never chosen."""
         successors = _successors(runs) if self.superseded else {}
         for run in runs:
-            if run.status is RunStatus.RUNNING:
+            if run.status is RunStatus.RUNNING or (self.earlier and not run.run.earlier.is_dir()):
                 continue
             reason = self._kind(run, successors)
             idle = now - run.written_at
@@ -68,9 +74,10 @@ class Rule:
         return None if self.failed or self.superseded else ""
 
 
-def rule_of(*, older_than: str, failed: bool, superseded: bool) -> Rule:
+def rule_of(*, older_than: str, failed: bool, superseded: bool, earlier: bool) -> Rule:
     """The rule that a person asks for; an empty age is no age. Raises ConfigError for a rule without any condition."""
-    return Rule(older_than=parse_age(older_than) if older_than else None, failed=failed, superseded=superseded)
+    least = parse_age(older_than) if older_than else None
+    return Rule(older_than=least, failed=failed, superseded=superseded, earlier=earlier)
 
 
 def parse_age(text: str) -> timedelta:
@@ -99,16 +106,28 @@ def _identity(run: RunOverview) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A run that the rule chose, and as what; `why` it was chosen, and why it is `kept` all the same, if it is."""
+    """A run that the rule chose, and as what; `why` it was chosen, and why it is `kept` all the same, if it is. With
+    `earlier` only its stages that were made again are meant."""
 
     found: RunOverview
     why: str
     kept: str | None = None
+    earlier: bool = False
 
     @property
     def run(self) -> RunDirectory:
         """The run's folder."""
         return self.found.run
+
+    @property
+    def folder(self) -> Path:
+        """The folder that is removed."""
+        return self.run.earlier if self.earlier else self.run.root
+
+    @property
+    def name(self) -> str:
+        """What is removed, as a person knows it."""
+        return f"{self.run.name}/{self.folder.name}" if self.earlier else self.run.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,14 +144,19 @@ def plan_cleaning(runs_dir: Path, rule: Rule, now: datetime, *, in_use: dict[str
     runs = list(overviews(runs_dir))
     aliases = cache(ask_registry)
     choices = [
-        Choice(found=run, why=why, kept=reason_to_keep(run, runs, in_use=in_use, aliases=aliases))
+        Choice(
+            found=run,
+            why=why,
+            kept=None if rule.earlier else reason_to_keep(run, runs, in_use=in_use, aliases=aliases),
+            earlier=rule.earlier,
+        )
         for run, why in rule.choose(runs, now)
     ]
     removed = [choice for choice in choices if choice.kept is None]
     return Cleaning(
         removed=removed,
         kept=[choice for choice in choices if choice.kept is not None],
-        num_bytes=freed_bytes(choice.run.root for choice in removed),
+        num_bytes=freed_bytes(choice.folder for choice in removed),
     )
 
 
@@ -145,24 +169,25 @@ def carry_out_cleaning(planned: Cleaning, runs_dir: Path) -> Cleaning:
     kept = list(planned.kept)
     num_bytes = 0
     for choice in planned.removed:
-        freed = freed_bytes([choice.run.root])
+        freed = freed_bytes([choice.folder])
         reason = _remove(choice)
         if reason is None:
             removed.append(choice)
             num_bytes += freed
         else:
-            kept.append(Choice(found=choice.found, why=choice.why, kept=reason))
+            kept.append(replace(choice, kept=reason))
     return Cleaning(removed=removed, kept=kept, num_bytes=num_bytes)
 
 
 def _remove(choice: Choice) -> str | None:
-    """Remove the run, locked meanwhile so that nobody starts it. Returns why that failed; None when it is removed."""
+    """Remove the run's folder, or that of its earlier stages, locked meanwhile so that nobody starts it. Returns why
+    that failed; None when it is removed."""
     run = choice.run
     try:
         with RunLock(run.lock):
             if overview(run).written_at != choice.found.written_at:
                 return "somebody wrote to it in the meantime"
-            remove_folder(run.root)
+            remove_folder(choice.folder)
     except RunLocked as locked:
         return f"the process with pid {locked.owner} writes it"
     except OSError as error:

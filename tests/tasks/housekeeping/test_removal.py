@@ -13,7 +13,7 @@ from rl_core.files import atomic_write_json
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock
 from tasks.attempts import remember
-from tasks.cache.manifests import altered_output, read_manifest
+from tasks.cache.manifests import altered_output, read_manifest, read_manifests
 from tasks.cache.reuse import adopt
 from tasks.housekeeping.removal import Cleaning, Rule, carry_out_cleaning, plan_cleaning
 from tests.tasks.finished_run import finish_stage
@@ -147,3 +147,24 @@ def test_a_merged_model_stays_while_nobody_can_tell_whether_it_is_a_champion(tmp
     reason = kept(tmp_path)[run.name]
     assert reason is not None and reason.startswith("it cannot be found out whether its model is a champion")
     assert not Path("no-such-folder").exists()
+
+
+def test_stages_that_were_made_again_go_alone_and_also_from_a_run_that_must_stay(tmp_path: Path) -> None:
+    run, other = finished(tmp_path), finished(tmp_path, "seed=2")
+    good = finished(tmp_path, "seed=3")
+    atomic_write_json(good.reproduction, {"status": "good"})
+    before = {each.name: read_manifests(each) for each in (run, good, other)}
+    for each in (run, good):
+        (each.earlier / "abc" / "merged").mkdir(parents=True)
+        (each.earlier / "abc" / "merged" / "weights").write_bytes(b"1" * 100_000)
+        os.link(each.report, each.earlier / "abc" / "report.html")
+    with RunLock(good.lock):  # it is running
+        plan = plan_cleaning(tmp_path, Rule(earlier=True), NOW, in_use={})
+        assert [choice.name for choice in plan.removed] == [f"{run.name}/earlier"]
+    plan = plan_cleaning(tmp_path, Rule(earlier=True), NOW, in_use={run.name: "a set needs it"})
+    assert {choice.name for choice in plan.removed} == {f"{each.name}/earlier" for each in (run, good)}
+    done = carry_out_cleaning(plan, tmp_path)
+    assert (len(done.removed), done.kept, done.num_bytes) == (2, [], plan.num_bytes)
+    assert 200_000 <= done.num_bytes < 250_000, "the page is linked, so it does not become free"
+    assert {each.name: read_manifests(each) for each in (run, good, other)} == before
+    assert not any(each.earlier.exists() for each in (run, good)) and run.report.is_file()

@@ -66,3 +66,13 @@ def test_an_age_is_a_number_with_its_unit() -> None:
 def test_nonsense_is_no_age(text: str) -> None:
     with pytest.raises(ConfigError, match="12h, 30d or 8w"):
         parse_age(text)
+
+
+def test_runs_with_earlier_stages_are_chosen_among_those_of_the_other_rules(tmp_path: Path) -> None:
+    run, plain = aged(finished(tmp_path), days=31), aged(finished(tmp_path, "seed=2"), days=31)
+    run.earlier.mkdir()
+    aged(run, days=31)
+    assert chosen(tmp_path, Rule(earlier=True)).keys() == {run.name}
+    assert chosen(tmp_path, Rule(earlier=True, older_than=timedelta(days=30))).keys() == {run.name}
+    assert not chosen(tmp_path, Rule(earlier=True, older_than=timedelta(days=32)))
+    assert not chosen(tmp_path, Rule(earlier=True, failed=True)) and plain.config.is_file()
