@@ -130,7 +130,7 @@ def _engine_spec(folder: Path, config: RunConfig, data: PreparedDataset) -> Engi
 
 
 def open_sightline(work: Path, config: RunConfig) -> Generate:
-    from rl_core.models.loading import load_model, load_processor
+    from rl_core.models.loading import load_model
     from rl_core.models.named_weights import named_hf_weights
     from rl_core.models.pixels import PixelCache
     from rl_core.rollout.vllm_engine import VllmEngine
@@ -138,7 +138,7 @@ def open_sightline(work: Path, config: RunConfig) -> Generate:
     folder = work / "model" / "base"
     data = PreparedDataset.open(work / "data", "train")
     spec = _engine_spec(folder, config, data)
-    engine = VllmEngine(spec, PixelCache(load_processor(folder), data.images))
+    engine = VllmEngine(spec, PixelCache(folder, data.images))
     engine.load_weights(named_hf_weights(load_model(folder, config.model)), policy_version=0)
 
     def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> tuple[float, Responses]:

@@ -38,12 +38,12 @@ from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
 from rl_core.distributed.place import RankPlace
 from rl_core.distributed.ranks import LONE, Ranks
-from rl_core.models.loading import load_processor
-from rl_core.models.pixels import PixelCache, VisionPixels
+from rl_core.families.registry import PUBLISHED
+from rl_core.families.vision import MediaInputs
+from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.batches import update_token_budget
 from rl_core.planning.memory_rows import GIB
-from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.training.host_memory import empty_on_host
 from rl_core.training.objective import PolicyObjective
@@ -93,17 +93,17 @@ class UnreadTrainer(Trainer):
 class EqualImages(PixelCache):
     """Every image has the same pixels."""
 
-    def get(self, uids: Sequence[str]) -> list[VisionPixels]:
+    def get(self, uids: Sequence[str]) -> list[MediaInputs]:
         """See PixelCache."""
-        processor = self._vision_processor("an image").image_processor
+        processor = self._processor.image_processor
         width = 3 * processor.temporal_patch_size * processor.patch_size**2
         values = torch.zeros(1, 1, dtype=torch.uint8).expand(int(np.prod(GRID)), width)
-        return [VisionPixels(values=values, grid_thw=GRID) for _ in uids]
+        return [MediaInputs({"pixel_values": values, "image_grid_thw": torch.tensor([GRID])}) for _ in uids]
 
 
 def write_folder(model: str, folder: Path) -> None:
     """A folder with the config of a published model, and a tiny tokenizer and processor of its family."""
-    fields = dict(KNOWN_MODELS[model])
+    fields = dict(PUBLISHED[model])
     build_tiny_model(TinyModel(type="tiny", family=fields["model_type"]), folder, corpus=["a text"], seed=0)
     tiny = json.loads((folder / "config.json").read_text())
     ids = {name: number for name, number in tiny.items() if name.endswith("_token_id")}
@@ -163,7 +163,7 @@ def trainer_of(case: Case, folder: Path) -> Trainer:
         case.config(),
         model_folder=folder,
         base_folder=folder,
-        pixels=EqualImages(load_processor(folder), SimpleNamespace()),
+        pixels=EqualImages(folder, SimpleNamespace()),
         total_optimizer_steps=100,
         total_critic_steps=0,
         ranks=LONE if case.workers == 1 else FirstOfMany.of(case.workers),

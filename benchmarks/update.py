@@ -146,8 +146,7 @@ class Sides:
         inputs = {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths).long()}
         images = [image for prompt, _ in samples for image in self.bench.pixels.get(prompt.image_uids)]
         if images:
-            inputs["pixel_values"] = self.bench.pixels.normalised(torch.cat([image.values for image in images]))
-            inputs["image_grid_thw"] = torch.tensor([image.grid_thw for image in images])
+            inputs |= self.bench.pixels.forward_inputs(images, [], torch.device("cpu"))
             inputs["mm_token_type_ids"] = (ids == config.image_token_id).int()
         inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
         longest = max(len(response) for _, response in samples)
@@ -169,7 +168,7 @@ class Sides:
         total = 2.0 * body * per_prompt + 4 * text.num_hidden_layers * text.hidden_size * pairs
         total += 2 * self.stock.get_output_embeddings().weight.numel() * case.n * case.response
         if case.kind == "image":
-            patches = int(torch.tensor(self.bench.pixels.get(["benchmark-0"])[0].grid_thw).prod())
+            patches = len(self.bench.pixels.get(["benchmark-0"])[0].tensors["pixel_values"])
             vision = self.stock.config.vision_config
             total += copies * (2 * towers * patches + 4 * vision.depth * vision.hidden_size * patches**2)
         return 3 * case.prompts * total

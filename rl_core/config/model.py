@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 from typing_extensions import override
 
+from rl_core.families.registry import FAMILIES, VISION_MODULES
 from rl_core.problem import Problem
 from rl_core.section import Section
 
-Family = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen2_5", "llama"]
+if TYPE_CHECKING:
+    FamilyName = str
+else:
+    FamilyName = Literal[tuple(FAMILIES)]
 
 
 class PretrainedModel(Section):
@@ -27,7 +31,7 @@ class TinyModel(Section):
     """A small random model of a real family, with a tokenizer that is trained on the prepared text."""
 
     type: Literal["tiny"]
-    family: Family = "qwen2_5_vl"
+    family: FamilyName = "qwen2_5_vl"
     """Architecture."""
     hidden_size: int = Field(default=128, ge=16, le=65_536, multiple_of=16)
     """Width of the language model."""
@@ -63,7 +67,7 @@ class TinyModel(Section):
                 f"set it to {-(-self.hidden_size // unit) * unit}, or change model.source.num_heads",
             )
         unit = 4 * self.num_heads
-        if self.family.endswith("_vl") and self.vision_hidden_size % unit:
+        if FAMILIES[self.family].vision is not None and self.vision_hidden_size % unit:
             yield Problem(
                 "vision_hidden_size",
                 f"{self.vision_hidden_size} is no multiple of 4 x num_heads ({unit})",
@@ -84,11 +88,17 @@ class LoraConfig(Section):
     target_modules: str | tuple[str, ...] = "all-linear"
     """Linear layers that get an adapter: `all-linear`, a regular expression of the whole name, or a list of name
     endings."""
-    exclude_modules: str | tuple[str, ...] | None = ".*visual.*"
-    """Linear layers that get no adapter; the default leaves out the vision tower."""
+    exclude_modules: str | tuple[str, ...] | None = "vision-tower"
+    """Linear layers that get no adapter: `vision-tower`, with the layers that join it to the language model, a regular
+    expression of the whole name, or a list of name endings."""
     generator_weights: Literal["merged", "separate"] = "merged"
     """Whether the generator adds each adapter to its weight (`merged`), or computes with both as the trainer does, so
     that bfloat16 does not round an adapter away (`separate`)."""
+
+    @property
+    def excluded(self) -> str | tuple[str, ...] | None:
+        """`exclude_modules`, with a regular expression in place of the word."""
+        return VISION_MODULES if self.exclude_modules == "vision-tower" else self.exclude_modules
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod

@@ -10,7 +10,8 @@ import jinja2
 import numpy as np
 
 from rl_core.data.prompts import PromptTemplate, chat_content
-from rl_core.data.vision_tokens import ImageSize, VideoShape, VisionTokens
+from rl_core.data.vision_tokens import VisionTokens
+from rl_core.families.vision import ImageSize, VideoShape
 from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
 from rl_core.planning.model_tokens import ModelTokens
 from rl_core.sources.rows import Turn

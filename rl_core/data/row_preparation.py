@@ -14,7 +14,7 @@ from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import StoredImage, prepare_image
 from rl_core.data.videos import read_video
-from rl_core.data.vision_tokens import VideoShape
+from rl_core.families.vision import VideoShape
 from rl_core.image_sizes import ImageSizes
 from rl_core.progress import Progress
 from rl_core.sources.rows import BadRow, Row, VideoInput

@@ -22,7 +22,7 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
-from rl_core.models.loading import load_model, load_processor
+from rl_core.models.loading import load_model
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.planning.model_sizes import check_no_adapter
@@ -191,7 +191,7 @@ def _start_engine(
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
         seed=seed,
     )
-    engine = VllmEngine(spec, PixelCache(load_processor(model.folder), ImageStore(store_path)))
+    engine = VllmEngine(spec, PixelCache(model.folder, ImageStore(store_path)))
     source = PretrainedModel(type="pretrained", path=str(model.folder))
     policy = load_model(model.folder, ModelConfig(source=source, dtype=dtype))
     engine.load_weights(named_hf_weights(policy), policy_version=0)

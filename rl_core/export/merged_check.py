@@ -20,6 +20,7 @@ SHOWN_DIFFERENCES = 10
 
 _SHARE_OF_WEIGHTS = 0.75  # of a memory; the rest is for what the layers compute, and for a layer that is brought
 _SHARE_OF_CACHE = 0.15  # of a GPU's memory, for what vLLM computes and its cache
+_OF_TEXT = ("input_ids", "attention_mask", "mm_token_type_ids")  # what a processor makes of the text beside images
 _SEQUENCES_AT_ONCE = 8
 _BLOCK = {"cpu": 128, "cuda": 16}  # smallest block of vLLM's KV cache, tokens
 
@@ -37,6 +38,8 @@ def room() -> dict[int | str, int]:
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
     """[item][token] log-probs, with the model class that transformers chooses for the folder."""
+    from inspect import signature
+
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
 
@@ -49,20 +52,24 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     ).eval()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
 
+    takes = signature(model.forward).parameters
+
     def log_probs(item: Item) -> list[float]:
         tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
         inputs = {"input_ids": tokens}
         length = len(item["response_ids"])
         if processor is not None and item["images"]:
-            pixels = processor.image_processor(images=item["images"], return_tensors="pt").to(device)
-            inputs |= {"pixel_values": pixels["pixel_values"], "image_grid_thw": pixels["image_grid_thw"]}
-            inputs["mm_token_type_ids"] = (tokens == model.config.image_token_id).int()
+            places = processor.image_token * len(item["images"])
+            made = processor(text=[places], images=item["images"], return_tensors="pt").to(device)
+            of_tokens = {"mm_token_type_ids": (tokens == model.config.image_token_id).int()}
+            given = {name: made[name] for name in made if name not in _OF_TEXT} | of_tokens
+            inputs |= {name: value for name, value in given.items() if name in takes}
         if processor is not None and item["videos"]:
             frames, times = zip(*item["videos"], strict=True)
             pixels = processor.video_processor(
                 videos=list(frames), video_metadata=list(times), do_sample_frames=False, return_tensors="pt"
             ).to(device)
-            inputs |= {name: pixels[name] for name in ("pixel_values_videos", "video_grid_thw")}
+            inputs |= {name: pixels[name] for name in pixels if name in takes}
             # The positions of transformers would let the text after a video begin before the video's last step.
             prompt = torch.tensor(item["position_ids"], device=device)
             response = (prompt.max() + 1 + torch.arange(length, device=device)).expand(3, -1)

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from rl_core.config.model import ModelConfig
+from rl_core.families.registry import vision_of
 from rl_core.models.attention_rules import Mask, attention_name, attention_names, read_mask, rules_of
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
@@ -136,7 +137,10 @@ def tree_attention(backend: Backend) -> TreeAttention:
 
 
 def set_attention(model: PreTrainedModel, *, language: str, vision: str) -> None:
-    """The names are those registered with transformers."""
+    """The names are those registered with transformers; `vision` is for a tower that takes all images in one sequence,
+    and another one keeps transformers' own attention."""
+    seeing = vision_of(model.config.model_type)
+    vision = vision if seeing is not None and seeing.packs_images else "sdpa"
     names = {name: vision if name == "vision_config" else language for name in model.config.sub_configs}
     model.set_attn_implementation({"": language} | names)
 

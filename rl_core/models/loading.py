@@ -24,11 +24,11 @@ from transformers.initialization import no_init_weights
 
 from rl_core.config.model import ModelConfig
 from rl_core.device import CPU_MODEL, takes_cpu_code
+from rl_core.families.registry import reserved_tokens, vision_of, vision_token_ids
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
-from rl_core.models.vision_tower import add_vision_index
-from rl_core.planning.model_tokens import VISION_ID_FIELDS, VISION_SPECIAL_TOKENS, ModelTokens
+from rl_core.planning.model_tokens import ModelTokens
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     use_tree_attention(model, attention_backend(config))
     use_patch_projections(model)
     use_float32_logits(model)
-    add_vision_index(model)
+    if (vision := vision_of(architecture.model_type)) is not None:
+        vision.prepare(model)
     if takes_cpu_code(CPU_MODEL):
         from rl_core.models.cpu.layers import use_cpu_layers
 
@@ -161,15 +162,16 @@ def stop_token_ids(folder: Path) -> tuple[int, ...]:
 
 
 def banned_token_ids(folder: Path) -> tuple[int, ...]:
-    """Ids that must never be sampled, in ascending order: vision tokens (a sampled `<|image_pad|>` breaks the trainer's
-    forward pass), the padding token unless it ends a sequence, and ids of the padded embedding without a token."""
+    """Ids that must never be sampled, in ascending order: vision tokens (a sampled placeholder of an image breaks the
+    trainer's forward pass), the padding token unless it ends a sequence, and ids of the padded embedding that have no
+    token."""
     architecture = load_architecture(folder)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         folder, config=architecture, trust_remote_code=False
     )
     vocabulary = tokenizer.get_vocab()
-    banned = {getattr(architecture, field, None) for field in VISION_ID_FIELDS}
-    banned |= {vocabulary.get(token) for token in VISION_SPECIAL_TOKENS}
+    banned = set(vision_token_ids(architecture.to_dict()).values())
+    banned |= {vocabulary.get(token) for token in reserved_tokens(architecture.to_dict())}
     banned |= set(range(architecture.get_text_config().vocab_size)) - set(vocabulary.values())
     banned |= {tokenizer.pad_token_id} - set(stop_token_ids(folder))
     return tuple(sorted(token for token in banned if token is not None))

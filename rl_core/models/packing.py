@@ -8,15 +8,17 @@ The last token of a response predicts no target, so it is not an input: a respon
 response of a single token takes none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
 from transformers import PreTrainedConfig
 
-from rl_core.models.pixels import PixelCache, VisionPixels
-from rl_core.models.positions import mrope_positions, vision_runs
+from rl_core.families.registry import vision_of
+from rl_core.families.vision import MediaInputs
+from rl_core.models.pixels import PixelCache
 from rl_core.models.row_moves import sent
 from rl_core.models.tree_layout import TreeLayout, TreeSpans, ranges
 from rl_core.types import Int32Array, Int64Array, Prompt
@@ -32,23 +34,16 @@ class TreeInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedTrees:
-    """One micro-batch, ready for the policy's forward pass. K is the number of response tokens. Patches of images and
-    videos are in the order of the trees, their grids on the CPU, where their consumers read them."""
+    """One micro-batch, ready for the policy's forward pass. K is the number of response tokens."""
 
     input_ids: torch.Tensor  # [1, T] int64
     position_ids: torch.Tensor  # [3, 1, T] int64 for vision-language models (time, height, width), else [1, T]
     layout: TreeLayout
-    pixel_values: torch.Tensor | None  # [N, C] float32
-    image_grid_thw: torch.Tensor | None  # [images, 3] int64
-    pixel_values_videos: torch.Tensor | None  # [N, C] float32
-    video_grid_thw: torch.Tensor | None  # [videos, 3] int64
+    vision: Mapping[
+        str, torch.Tensor
+    ]  # arguments of the model's forward pass for images and videos, in the order of the trees
     targets: torch.Tensor  # [K] int64 response tokens, groups -> samples -> tokens
     logit_index: torch.Tensor  # [K] int64 index in T of the token whose logits predict each target
-
-    def vision_inputs(self) -> dict[str, torch.Tensor]:
-        """The keyword arguments of a model's forward pass for the pixels."""
-        names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 def pack_trees(
@@ -62,33 +57,14 @@ def pack_trees(
         [[len(response) - 1 for response in tree.responses] for tree in trees],
     )
 
-    image_patches = _values(images, device)
     return PackedTrees(
         input_ids=sent(_input_ids(trees), device)[None],
         position_ids=sent(_position_ids(trees, spans, images, videos, model_config), device),
         layout=TreeLayout(spans, device=device),
-        pixel_values=None if image_patches is None else pixels.normalised(image_patches),
-        image_grid_thw=_grids(images),
-        pixel_values_videos=_values(videos, device),
-        video_grid_thw=_grids(videos),
+        vision=pixels.forward_inputs(list(chain(*images)), list(chain(*videos)), device),
         targets=sent(np.concatenate([r for tree in trees for r in tree.responses], dtype=np.int64), device),
         logit_index=sent(_logit_index(spans), device),
     )
-
-
-def _values(pixels: Sequence[Sequence[VisionPixels]], device: torch.device) -> torch.Tensor | None:
-    values = [item.values for own in pixels for item in own]
-    if not values:
-        return None
-    together = torch.cat(values)
-    if device.type == "cuda":
-        together = together.pin_memory()  # without it the copy would not be asynchronous
-    return together.to(device, non_blocking=True)
-
-
-def _grids(pixels: Sequence[Sequence[VisionPixels]]) -> torch.Tensor | None:
-    grids = [item.grid_thw for own in pixels for item in own]
-    return torch.tensor(grids, dtype=torch.int64) if grids else None
 
 
 def _input_ids(trees: Sequence[TreeInput]) -> Int64Array:
@@ -101,8 +77,8 @@ def _input_ids(trees: Sequence[TreeInput]) -> Int64Array:
 def _position_ids(
     trees: Sequence[TreeInput],
     spans: TreeSpans,
-    images: Sequence[Sequence[VisionPixels]],
-    videos: Sequence[Sequence[VisionPixels]],
+    images: Sequence[Sequence[MediaInputs]],
+    videos: Sequence[Sequence[MediaInputs]],
     model_config: PreTrainedConfig,
 ) -> Int64Array:
     """A response continues after the largest position of its prompt."""
@@ -120,18 +96,15 @@ def _position_ids(
 
 
 def prompt_positions(
-    prompt: Prompt, images: Sequence[VisionPixels], videos: Sequence[VisionPixels], model_config: PreTrainedConfig
+    prompt: Prompt, images: Sequence[MediaInputs], videos: Sequence[MediaInputs], model_config: PreTrainedConfig
 ) -> Int64Array:
-    """[3, P] for a vision-language model, [1, P] for a text model. Raises ValueError as `pack_trees`."""
-    vision_config = getattr(model_config, "vision_config", None)
-    if vision_config is None:
+    """[rows, P], of which a model with one for each of time, height and width has three. Raises ValueError as
+    `pack_trees`."""
+    vision = vision_of(model_config.model_type)
+    if vision is None:
         return np.arange(len(prompt.token_ids), dtype=np.int64)[None]
     try:
-        return mrope_positions(
-            prompt.token_ids,
-            vision_runs(images, videos, model_config),
-            merge_size=vision_config.spatial_merge_size,
-        )
+        return vision.positions(prompt.token_ids, images, videos, model_config)
     except ValueError as error:
         raise ValueError(
             f"prompt {prompt.uid!r}: {error}. Prepare the data with this model's processor and pixel limits"

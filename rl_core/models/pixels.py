@@ -4,7 +4,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from pathlib import Path
 from threading import Barrier
 from typing import Any, Protocol
 
@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from transformers import BaseImageProcessor, PreTrainedTokenizerBase, ProcessorMixin
 
+from rl_core.families.registry import vision_of
+from rl_core.families.vision import EngineImages, MediaInputs, Vision
+from rl_core.models.loading import load_architecture, load_processor
 from rl_core.types import VideoClip
 
 # Patches of an image take about six bytes a pixel, so this is the memory of some 1,400 images of 0.5 megapixels.
@@ -48,41 +50,31 @@ def clip_input(clip: VideoClip, images: ImageSource) -> tuple[npt.NDArray[np.uin
     }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VisionPixels:
-    """One image or video in the form that the vision tower takes."""
-
-    # [t*h*w, C] flattened patches, on the CPU: of an image uint8, which `PixelCache.normalised` turns into the vision
-    # tower's numbers; of a video float32, and normalised
-    values: torch.Tensor
-    grid_thw: tuple[int, int, int]  # (t, h, w) in patches
-    fps: float = 0.0  # Frames per second of a video; 0 for an image
-
-
 _Key = str | VideoClip
-_Call = Future[dict[_Key, VisionPixels]]
+_Call = Future[dict[_Key, MediaInputs]]
 
 
 class PixelCache:
-    """Image uid or video -> pixels, made in the background where they are asked for in advance. A text model's
-    tokenizer takes the place of the processor, and then nothing may be asked for.
+    """Image uid or video -> what a model's forward pass takes for it, made in the background where it is asked for in
+    advance. Of a text model nothing may be asked for.
 
     The least recently used are forgotten when all that was asked for takes more memory than the limit.
     """
 
     def __init__(
         self,
-        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        model_folder: Path,
         images: ImageSource,
         *,
         limit_bytes: int = _LIMIT_BYTES,
     ) -> None:
-        self._processor: Any = processor
+        self._vision = vision_of(load_architecture(model_folder).model_type)
+        self._processor: Any = None if self._vision is None else load_processor(model_folder)
         self._images = images
         self._limit_bytes = limit_bytes
         self._threads = _single_threaded_workers(_THREADS)
         self._coming: dict[_Key, _Call] = {}
-        self._taken: OrderedDict[_Key, VisionPixels] = OrderedDict()
+        self._taken: OrderedDict[_Key, MediaInputs] = OrderedDict()
         self._taken_bytes = 0
 
     @property
@@ -95,35 +87,32 @@ class PixelCache:
         missing = [uid for uid in dict.fromkeys(uids) if self._is_missing(uid)]
         for start in range(0, len(missing), _IMAGES_PER_CALL):
             together = missing[start : start + _IMAGES_PER_CALL]
-            processor = self._processor.image_processor
-            call: _Call = self._threads.submit(_make_images, together, self._images, processor)
+            call: _Call = self._threads.submit(self._make_images, together)
             self._coming |= dict.fromkeys(together, call)
 
-    def get(self, uids: Sequence[str]) -> list[VisionPixels]:
+    def get(self, uids: Sequence[str]) -> list[MediaInputs]:
         """In the given order. Raises KeyError for an unknown uid."""
         self.prepare(uids)
         return self._take(uids)
 
-    def get_videos(self, clips: Sequence[VideoClip]) -> list[VisionPixels]:
+    def get_videos(self, clips: Sequence[VideoClip]) -> list[MediaInputs]:
         """In the given order."""
         for clip in clips:
             if self._is_missing(clip):
-                self._coming[clip] = self._threads.submit(_make_video, clip, self._images, self._processor)
+                self._coming[clip] = self._threads.submit(self._make_video, clip)
         return self._take(clips)
 
-    def normalised(self, values: torch.Tensor) -> torch.Tensor:
-        """[N, C] uint8 patches of images -> [N, C] float32 by the processor's own formula, on the same device."""
-        processor = self._processor.image_processor
-        by_channel = values.view(len(values), len(processor.image_mean), -1, processor.patch_size)
-        normal: torch.Tensor = processor.rescale_and_normalize(
-            by_channel,
-            do_rescale=processor.do_rescale,
-            rescale_factor=processor.rescale_factor,
-            do_normalize=processor.do_normalize,
-            image_mean=tuple(processor.image_mean),
-            image_std=tuple(processor.image_std),
-        )
-        return normal.view(values.shape)
+    def forward_inputs(
+        self, images: Sequence[MediaInputs], videos: Sequence[MediaInputs], device: torch.device
+    ) -> dict[str, torch.Tensor]:
+        """The keyword arguments of a model's forward pass for these images and videos."""
+        return {} if self._vision is None else self._vision.forward_inputs(self._processor, images, videos, device)
+
+    def engine_images(self, uids: Sequence[str], *, raw: bool) -> EngineImages | None:
+        """Images as vLLM's processor would give them; None where the family leaves them to that. `raw` are pixel values
+        that the engine normalises itself."""
+        seeing = self._seeing
+        return seeing.engine_images(self._processor, self.get(uids), raw=raw) if seeing.prepares_images else None
 
     def clear(self) -> None:
         """Forget all images and videos."""
@@ -131,21 +120,33 @@ class PixelCache:
         self._taken.clear()
         self._taken_bytes = 0
 
+    def _make_images(self, uids: Sequence[str]) -> dict[_Key, MediaInputs]:
+        images = [self._images.image(uid) for uid in uids]
+        return dict(zip(uids, self._seeing.image_inputs(self._processor, images), strict=True))
+
+    def _make_video(self, clip: VideoClip) -> dict[_Key, MediaInputs]:
+        return {clip: self._seeing.video_inputs(self._processor, *clip_input(clip, self._images))}
+
+    @property
+    def _seeing(self) -> Vision:
+        assert self._vision is not None, "a text model has neither images nor videos"
+        return self._vision
+
     def _is_missing(self, key: _Key) -> bool:
         return key not in self._taken and key not in self._coming
 
-    def _take(self, keys: Sequence[_Key]) -> list[VisionPixels]:
+    def _take(self, keys: Sequence[_Key]) -> list[MediaInputs]:
         found = [self._take_one(key) for key in keys]
         while self._taken_bytes > self._limit_bytes:
             _, oldest = self._taken.popitem(last=False)
-            self._taken_bytes -= oldest.values.nbytes
+            self._taken_bytes -= oldest.nbytes
         return found
 
-    def _take_one(self, key: _Key) -> VisionPixels:
+    def _take_one(self, key: _Key) -> MediaInputs:
         if key not in self._taken:
             pixels = self._coming.pop(key).result()[key]
             self._taken[key] = pixels
-            self._taken_bytes += pixels.values.nbytes
+            self._taken_bytes += pixels.nbytes
         self._taken.move_to_end(key)
         return self._taken[key]
 
@@ -170,31 +171,3 @@ def _single_threaded_workers(count: int) -> ThreadPoolExecutor:
 def _compute_alone() -> None:
     torch.get_num_threads()  # the first call in a thread sets the default, which would undo what was set before
     torch.set_num_threads(1)
-
-
-def _make_images(uids: Sequence[str], images: ImageSource, processor: BaseImageProcessor) -> dict[_Key, VisionPixels]:
-    made = processor(
-        images=[images.image(uid) for uid in uids], do_rescale=False, do_normalize=False, return_tensors="pt"
-    )
-    assert made["pixel_values"].dtype == torch.uint8, "the processors of the supported families resize 8-bit images"
-    grids = [_grid(row) for row in made["image_grid_thw"]]
-    values = torch.split(made["pixel_values"], [t * h * w for t, h, w in grids])
-    # Copied, so that the memory of one image can be freed without that of the others.
-    return {
-        uid: VisionPixels(values=value.clone(), grid_thw=grid)
-        for uid, value, grid in zip(uids, values, grids, strict=True)
-    }
-
-
-def _make_video(clip: VideoClip, images: ImageSource, processor: ProcessorMixin) -> dict[_Key, VisionPixels]:
-    frames, times = clip_input(clip, images)
-    made = processor.video_processor(
-        videos=[frames], video_metadata=[times], do_sample_frames=False, return_tensors="pt"
-    )
-    grid = _grid(made["video_grid_thw"][0])
-    return {clip: VisionPixels(values=made["pixel_values_videos"], grid_thw=grid, fps=clip.fps)}
-
-
-def _grid(row: torch.Tensor) -> tuple[int, int, int]:
-    t, h, w = row.tolist()
-    return int(t), int(h), int(w)

@@ -96,7 +96,7 @@ def predicting_states(
         position_ids=packed.position_ids,
         tree_layout=packed.layout,
         use_cache=False,
-        **packed.vision_inputs(),
+        **packed.vision,
     ).last_hidden_state[0]
     index = packed.logit_index if parallel is None else parallel.own_slice(packed.logit_index, dim=0)
     return hidden.index_select(0, index)

@@ -18,10 +18,11 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
+from rl_core.families.family import Family
+from rl_core.families.registry import family_of
 from rl_core.models.loading import has_vision
-from rl_core.models.tiny import family_processor, vision_token_ids
+from rl_core.models.tiny import named_token_ids, save_processor
 from rl_core.models.tiny_tokenizer import train_tokenizer
-from rl_core.planning.model_fields import mrope_fields
 
 _SHARD_BYTES: Final = 4 << 30
 _TRAINED_TOKENS: Final = 512
@@ -38,20 +39,17 @@ def write_random_checkpoint(
     """Write a Hugging Face folder with the layers of a config.json that has these fields, and a tokenizer that is
     trained on `corpus`. Each weight is filled on the device and written before the next one, so that the model may be
     larger than either memory."""
-    config = AutoConfig.for_model(**_with_mrope(fields))
-    with_vision = has_vision(config)
-    tokenizer = _tokenizer(config, corpus, with_vision=with_vision)
-    _name_tokens(config, tokenizer, with_vision=with_vision)
-    factory = AutoModelForImageTextToText if with_vision else AutoModelForCausalLM
+    family = family_of(fields)
+    config = AutoConfig.for_model(**_with_rope(family, fields))
+    tokenizer = _tokenizer(config, corpus, family)
+    _name_tokens(config, tokenizer, family)
+    factory = AutoModelForImageTextToText if has_vision(config) else AutoModelForCausalLM
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(config, dtype=dtype, trust_remote_code=False)
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
     GenerationConfig(eos_token_id=[tokenizer.eos_token_id], pad_token_id=tokenizer.pad_token_id).save_pretrained(folder)
-    if with_vision:
-        family_processor(config.model_type, tokenizer).save_pretrained(folder)
-    else:
-        tokenizer.save_pretrained(folder)
+    save_processor(family, tokenizer, folder)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         _write_weights(model, folder, device)
@@ -59,27 +57,27 @@ def write_random_checkpoint(
         torch.cuda.empty_cache()  # what is measured next in this process must not find it taken
 
 
-def _with_mrope(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields with a vision-language family's rotary embedding, which known models leave out."""
+def _with_rope(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields with a vision-language family's rotary embedding, which published ones leave out here."""
     text = fields.get("text_config", fields)
-    if "vision_config" not in fields or text.keys() & {"rope_parameters", "rope_scaling"}:
+    if family.vision is None or text.keys() & {"rope_parameters", "rope_scaling"}:
         return fields
     head_size = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
-    rope = mrope_fields(fields["model_type"], head_size)
+    rope = {name: value for name, value in family.tiny_text(head_size).items() if name == "rope_parameters"}
     return {**fields, "text_config": {**text, **rope}} if "text_config" in fields else {**fields, **rope}
 
 
-def _tokenizer(config: PreTrainedConfig, corpus: Iterable[str], *, with_vision: bool) -> Qwen2Tokenizer:
+def _tokenizer(config: PreTrainedConfig, corpus: Iterable[str], family: Family) -> Qwen2Tokenizer:
     vocab_size = config.get_text_config().vocab_size
     named = vocab_size - max(1, int(_UNNAMED_SHARE * vocab_size))
-    return train_tokenizer(corpus, max_vocab_size=min(_TRAINED_TOKENS, named), with_vision=with_vision, size=named)
+    return train_tokenizer(corpus, family=family, max_vocab_size=min(_TRAINED_TOKENS, named), size=named)
 
 
-def _name_tokens(config: PreTrainedConfig, tokenizer: Qwen2Tokenizer, *, with_vision: bool) -> None:
+def _name_tokens(config: PreTrainedConfig, tokenizer: Qwen2Tokenizer, family: Family) -> None:
     for part in (config, config.get_text_config()):
         part.bos_token_id, part.pad_token_id = None, None
         part.eos_token_id = tokenizer.eos_token_id
-    for name, token_id in vision_token_ids(tokenizer).items() if with_vision else ():
+    for name, token_id in named_token_ids(family, tokenizer).items():
         setattr(config, name, token_id)
 
 

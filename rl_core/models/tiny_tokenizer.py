@@ -7,10 +7,10 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import AddedToken, Qwen2Tokenizer
 
-from rl_core.planning.model_fields import MAX_POSITIONS
-from rl_core.planning.model_tokens import PAD_TOKEN, TEXT_SPECIAL_TOKENS, TURN_END_TOKEN, VISION_SPECIAL_TOKENS
+from rl_core.families.family import MAX_POSITIONS, Family
+from rl_core.planning.model_tokens import PAD_TOKEN, TEXT_SPECIAL_TOKENS, TURN_END_TOKEN
 
-CHAT_TEMPLATE = """\
+_CHAT_TEMPLATE = """\
 {%- for message in messages -%}
     {{- '<|im_start|>' + message['role'] + '\\n' -}}
     {%- if message['content'] is string -%}
@@ -18,9 +18,9 @@ CHAT_TEMPLATE = """\
     {%- else -%}
         {%- for part in message['content'] -%}
             {%- if part['type'] == 'image' -%}
-                {{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
+                {{- 'IMAGE' -}}
             {%- elif part['type'] == 'video' -%}
-                {{- '<|vision_start|><|video_pad|><|vision_end|>' -}}
+                {{- 'VIDEO' -}}
             {%- elif part['type'] == 'text' -%}
                 {{- part['text'] -}}
             {%- endif -%}
@@ -34,11 +34,12 @@ CHAT_TEMPLATE = """\
 """
 
 
-def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: bool, size: int = 0) -> Qwen2Tokenizer:
-    """Train a byte-level BPE on `corpus`, followed by Qwen's special tokens as in the published models. Of at least
-    `size` tokens, those that the corpus does not fill are none into which a text is split. Equal texts in equal order
-    give equal tokenizers."""
-    special_tokens = TEXT_SPECIAL_TOKENS + (VISION_SPECIAL_TOKENS if with_vision else ())
+def train_tokenizer(corpus: Iterable[str], *, family: Family, max_vocab_size: int, size: int = 0) -> Qwen2Tokenizer:
+    """Train a byte-level BPE on `corpus`, followed by special tokens: Qwen's of text, and the family's own for images.
+    Of at least `size` tokens, those that the corpus does not fill are none into which a text is split. Equal texts in
+    equal order give equal tokenizers."""
+    vision = family.vision
+    special_tokens = TEXT_SPECIAL_TOKENS + (() if vision is None else vision.special_tokens)
     vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - len(special_tokens))
     vocabulary |= {f"unused {number}": number for number in range(len(vocabulary), size - len(special_tokens))}
     tokenizer = Qwen2Tokenizer(
@@ -47,12 +48,19 @@ def train_tokenizer(corpus: Iterable[str], *, max_vocab_size: int, with_vision: 
         eos_token=TURN_END_TOKEN,
         pad_token=PAD_TOKEN,
         extra_special_tokens=list(special_tokens),
+        model_specific_special_tokens={} if vision is None else dict(vision.named_tokens),
         model_max_length=MAX_POSITIONS,
         padding_side="left",
     )
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
-    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.chat_template = _chat_template(family)
     return tokenizer
+
+
+def _chat_template(family: Family) -> str:
+    vision = family.vision
+    image, video = ("", "") if vision is None else (vision.image_text, vision.video_text or "")
+    return _CHAT_TEMPLATE.replace("IMAGE", image).replace("VIDEO", video)
 
 
 def _with_roles(corpus: Iterable[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ rounding. In bfloat16 a merged weight is rounded once more than the sum that the
 `model.lora.generator_weights` avoids.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from transformers import PreTrainedModel
 from typing_extensions import override
 
 from rl_core.config.model import LoraConfig, ModelConfig
+from rl_core.families.registry import VISION_MODULES, vision_of
 from rl_core.models.named_weights import ADAPTER
 from rl_core.models.output_head import EntropyMode, HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees
@@ -34,11 +36,12 @@ def choose_trained_part(model: PreTrainedModel, config: ModelConfig, *, run_seed
 
 
 def freeze_vision_tower(model: PreTrainedModel) -> None:
-    """Freeze the vision tower. Raises ValueError if the model has none."""
-    tower = getattr(model.base_model, "visual", None)
-    if not isinstance(tower, nn.Module):
+    """Freeze the vision tower and what joins it to the language model. Raises ValueError if the model has none."""
+    vision = vision_of(model.config.model_type)
+    if vision is None:
         raise ValueError(f"model.freeze_vision_tower is set, but a {model.config.model_type} model has no vision tower")
-    tower.requires_grad_(False)
+    for place in vision.places:
+        model.base_model.get_submodule(place).requires_grad_(False)
 
 
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
@@ -51,13 +54,13 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
 
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # The default excludes the vision tower, which text models do not have.
-        warnings.filterwarnings("ignore", message=r"You have passed exclude_modules=\.\*visual\.\* ")
+        warnings.filterwarnings("ignore", message=re.escape(f"You have passed exclude_modules={VISION_MODULES} "))
         torch.manual_seed(keyed_seed(run_seed, "lora"))
         peft_config = PeftConfig(
             r=config.rank,
             lora_alpha=config.alpha,  # type: ignore[arg-type]  # peft divides by the rank and takes any number
             target_modules=_peft_form(config.target_modules),
-            exclude_modules=_peft_form(config.exclude_modules),
+            exclude_modules=_peft_form(config.excluded),
         )
         try:
             inject_adapter_in_model(peft_config, model)

@@ -11,7 +11,6 @@ from rl_core.planning.engine_memory import engine_part, sequence_bytes
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast
-from rl_core.planning.model_fields import vision_patch_size
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.settings import Change, auto_keys, configured, settle, with_changes
 from rl_core.planning.update_memory import PATCHES_A_TOKEN
@@ -217,7 +216,7 @@ def _possible_changes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
 def _shorter_prompts(config: RunConfig, sizes: ModelSizes) -> Iterator[Change]:
     """Prompts of a half, a quarter and so on of the length. Rows with longer ones are left out, and images have to be
     made smaller with them (`data.max_pixels`)."""
-    pixels_a_token = PATCHES_A_TOKEN * vision_patch_size(sizes.family) ** 2 if sizes.vision_parameters else 0
+    pixels_a_token = PATCHES_A_TOKEN * sizes.patch_size**2
     tokens = config.data.max_prompt_length // 2
     while tokens >= SHORTEST_PROMPT:
         pixels = int(_IMAGE_SHARE * tokens * pixels_a_token)

@@ -4,20 +4,18 @@ the fields of a config.json from standard input, and writes the result as one li
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-_VISION_TOWER = "model.visual."
-"""Beginning of the names of a vision tower's weights, in every family that Sightline trains."""
-
 _MOST_LAYERS = 10_000
 
 
-def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `ModelSizes`, as plain values. Raises ValueError where transformers cannot build such a model."""
+def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]:
+    """The fields of `ModelSizes`, as plain values. `places` are the names of the vision tower and of what joins it to
+    the language model, in the model without its head. Raises ValueError where transformers cannot build the model."""
     try:
         config = AutoConfig.for_model(**fields)
         _check_depth(config)
@@ -34,13 +32,13 @@ def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name, module in modules.items()
         if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
     }
+    seeing = tuple(f"{model.base_model_prefix}.{place}." for place in places)
     weights = {name: weight.numel() for name, weight in model.named_parameters()}
     return {
         "family": config.model_type,
         "parameters": sum(weights.values()),
-        "vision_parameters": sum(number for name, number in weights.items() if name.startswith(_VISION_TOWER)),
-        "vision_blocks": getattr(getattr(config, "vision_config", None), "depth", 0),
-        "vision_heads": getattr(getattr(config, "vision_config", None), "num_heads", 0),
+        "vision_parameters": sum(number for name, number in weights.items() if name.startswith(seeing)),
+        **(_vision_fields(config.vision_config, model.base_model.get_submodule(places[0])) if places else {}),
         "num_layers": text.num_hidden_layers,
         "hidden_size": text.hidden_size,
         "intermediate_size": text.intermediate_size,
@@ -56,16 +54,35 @@ def describe(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:
+    """From the blocks of the tower, which are the longest list of its modules."""
+    blocks = max((found for found in tower.modules() if isinstance(found, torch.nn.ModuleList)), key=len)
+    feed_forward = [layer for layer in blocks[0].get_submodule("mlp").modules() if isinstance(layer, torch.nn.Linear)]
+    sides = config.patch_size if isinstance(config.patch_size, list | tuple) else [config.patch_size] * 2
+    channels = getattr(config, "in_channels", None) or config.num_channels
+    return {
+        "patch_size": sides[0],
+        "patch_numbers": channels * getattr(config, "temporal_patch_size", 1) * sides[0] * sides[1],
+        "vision_blocks": len(blocks),
+        "vision_heads": getattr(config, "num_heads", None) or config.num_attention_heads,
+        "vision_width": feed_forward[0].in_features,
+        "vision_intermediate_size": feed_forward[0].out_features,
+        "gated_vision": len(feed_forward) > 2,
+    }
+
+
 def _check_depth(config: Any) -> None:
     """Raises ValueError where a mistaken number of layers would take hours to build."""
-    layers = config.get_text_config().num_hidden_layers + getattr(getattr(config, "vision_config", None), "depth", 0)
+    vision = getattr(config, "vision_config", None)
+    layers = config.get_text_config().num_hidden_layers
+    layers += getattr(vision, "depth", 0) or getattr(vision, "num_hidden_layers", 0)
     if layers > _MOST_LAYERS:
         raise ValueError(f"it has {layers} layers, more than {_MOST_LAYERS}")
 
 
 def _main() -> None:
     try:
-        described = describe(json.load(sys.stdin))
+        described = describe(**json.load(sys.stdin))
     except ValueError as error:
         described = {"error": str(error)}
     sys.stdout.write(json.dumps(described))

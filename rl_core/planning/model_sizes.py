@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,15 +19,12 @@ from typing import Any, Final
 from huggingface_hub import try_to_load_from_cache
 
 from rl_core.config.model import ModelSource, PretrainedModel, TinyModel
+from rl_core.families.registry import FAMILIES, PUBLISHED, family_of
 from rl_core.files import atomic_write_bytes, read_json
 from rl_core.planning.hub import is_folder, is_hub_path
-from rl_core.planning.model_fields import KNOWN_MODELS, tiny_fields
 from rl_core.wording import exit_words, shortened
 
 Fields = Mapping[str, Any]
-
-TRAINED_TYPES: Final = ("llama", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
-"""Every `model_type` that Sightline trains."""
 
 SECONDS: Final = 120.0
 """How long the other process may take; most of it is the import of torch and transformers."""
@@ -47,6 +44,9 @@ class ModelSizes:
         family: The `model_type`.
         parameters: A tied output head counts once.
         vision_parameters: The layers that join the tower to the text are included.
+        patch_size: Side of a patch in pixels.
+        patch_numbers: Numbers of a patch, of all its channels and of all frames that it shows.
+        gated_vision: Whether the feed-forward of a vision block is gated.
         query_size, key_value_size: Heads x head size.
         norms_queries: Whether the queries and keys of each head are normalised.
         tied_head: Whether the output head is the embedding.
@@ -59,6 +59,11 @@ class ModelSizes:
     vision_parameters: int = 0
     vision_blocks: int = 0
     vision_heads: int = 0
+    patch_size: int = 0
+    patch_numbers: int = 0
+    vision_width: int = 0
+    vision_intermediate_size: int = 0
+    gated_vision: bool = False
     num_layers: int
     hidden_size: int
     intermediate_size: int
@@ -110,16 +115,16 @@ def check_source(source: ModelSource) -> None:
     train, without building it."""
     fields = config_fields(source)
     if fields is not None:
-        _check_type(fields)
+        family_of(fields)
 
 
 def config_fields(source: ModelSource) -> Fields | None:
     """What the config.json of a configured model says of its layers; None for one of the hub that was never downloaded
     and is not known beforehand. Raises ValueError where there is none."""
     if isinstance(source, TinyModel):
-        return tiny_fields(source, vocab_size=source.max_vocab_size)
+        return FAMILIES[source.family].tiny_fields(source, vocab_size=source.max_vocab_size)
     folder = checkpoint_folder(source)
-    return KNOWN_MODELS.get(source.path) if folder is None else _read_fields(folder / "config.json")
+    return PUBLISHED.get(source.path) if folder is None else _read_fields(folder / "config.json")
 
 
 def checkpoint_folder(source: PretrainedModel) -> Path | None:
@@ -140,14 +145,14 @@ def read_sizes(config_json: Path) -> ModelSizes | None:
 
 def check_architecture(config_json: Path) -> None:
     """Raises ValueError where there is no such file, or it names an architecture that Sightline does not train."""
-    _check_type(_read_fields(config_json))
+    family_of(_read_fields(config_json))
 
 
 def sizes_of_config(fields: Fields) -> ModelSizes | None:
     """Sizes from the fields of a config.json; None where the model cannot be built in time. Raises ValueError where
     Sightline does not train it, or transformers cannot build it."""
-    _check_type(fields)
-    described = describe_model(fields)
+    family = family_of(fields)
+    described = describe_model(fields, places=() if family.vision is None else family.vision.places)
     if described is None:
         return None
     return ModelSizes(**{**described, "other_modules": frozenset(described["other_modules"])})
@@ -178,50 +183,44 @@ def _read_fields(config_json: Path) -> Fields:
     return fields
 
 
-def _check_type(fields: Fields) -> None:
-    family = fields.get("model_type")
-    if family not in TRAINED_TYPES:
-        raise ValueError(f"architecture {family!r} is none of {', '.join(TRAINED_TYPES)}")
-
-
-def describe_model(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def describe_model(fields: Fields, *, places: Sequence[str]) -> Mapping[str, Any] | None:
     """The result of `meta_model.describe`; None, with a warning, where the other process died or took more than
     `SECONDS`.
 
     Raises:
         ValueError: no model can be built of these fields; the message says why.
     """
-    described = _described(json.dumps(fields, sort_keys=True))
+    described = _described(json.dumps({"fields": fields, "places": places}, sort_keys=True))
     if described is not None and "error" in described:
         raise ValueError(described["error"])
     return described
 
 
 @lru_cache(maxsize=16)
-def _described(fields: str) -> Mapping[str, Any] | None:
+def _described(asked: str) -> Mapping[str, Any] | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    file = cache / "sightline" / "models" / f"{_digest(fields)}.json"
+    file = cache / "sightline" / "models" / f"{_digest(asked)}.json"
     if (remembered := _read(file)) is not None:
         return remembered
-    described = _built_here(fields) if "torch" in sys.modules else _built_elsewhere(fields)
+    described = _built_here(asked) if "torch" in sys.modules else _built_elsewhere(asked)
     if described is not None and "error" not in described:
         _write(file, described)
     return described
 
 
-def _built_here(fields: str) -> Mapping[str, Any]:
+def _built_here(asked: str) -> Mapping[str, Any]:
     builder = importlib.import_module(_BUILDER)  # by name: a plan must not load torch
     try:
-        described: Mapping[str, Any] = builder.describe(json.loads(fields))
+        described: Mapping[str, Any] = builder.describe(**json.loads(asked))
     except ValueError as error:
         return {"error": str(error)}
     return described
 
 
-def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
+def _built_elsewhere(asked: str) -> Mapping[str, Any] | None:
     command = [sys.executable, "-P", str(_BUILDER_FILE)]
     try:
-        done = subprocess.run(command, input=fields, text=True, capture_output=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, input=asked, text=True, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         logger.warning("the model's parameters are not known: counting them took more than %g seconds", SECONDS)
         return None
@@ -237,12 +236,12 @@ def _built_elsewhere(fields: str) -> Mapping[str, Any] | None:
     return described
 
 
-def _digest(fields: str) -> str:
-    """Digest of all that the result depends on: the config.json, the packages, and the code that describes the
+def _digest(asked: str) -> str:
+    """Digest of all that the result depends on: what is asked, the packages, and the code that describes the
     model."""
     packages = f"torch {version('torch')}, transformers {version('transformers')}"
     code = _BUILDER_FILE.read_text()
-    return hashlib.sha256("\n".join((fields, packages, code)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join((asked, packages, code)).encode()).hexdigest()[:16]
 
 
 def _read(file: Path) -> Mapping[str, Any] | None:

@@ -7,22 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from rl_core.families.family import Family
+from rl_core.families.registry import reserved_tokens, vision_token_ids
 from rl_core.files import read_json, read_utf8
 from rl_core.templates import render_chat
 
 PAD_TOKEN: Final = "<|endoftext|>"
 TURN_START_TOKEN: Final = "<|im_start|>"
 TURN_END_TOKEN: Final = "<|im_end|>"
-VISION_START_TOKEN: Final = "<|vision_start|>"
-VISION_END_TOKEN: Final = "<|vision_end|>"
-IMAGE_TOKEN: Final = "<|image_pad|>"
-VIDEO_TOKEN: Final = "<|video_pad|>"
 
 TEXT_SPECIAL_TOKENS: Final = (PAD_TOKEN, TURN_START_TOKEN, TURN_END_TOKEN)
-VISION_SPECIAL_TOKENS: Final = (VISION_START_TOKEN, VISION_END_TOKEN, "<|vision_pad|>", IMAGE_TOKEN, VIDEO_TOKEN)
-
-VISION_ID_FIELDS: Final = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
-"""The fields of a config.json with the ids of the tokens that stand for images and videos."""
 
 _NAMED = ("bos_token", "eos_token", "pad_token")
 _SAID = "Sightline"
@@ -70,22 +64,23 @@ class ModelTokens:
         added += [{"id": int(key), **token} for key, token in settings.get("added_tokens_decoder", {}).items()]
         vocabulary = _vocabulary(folder, tokenizer) | {token["content"]: token["id"] for token in added}
         named = _fields(folder / "special_tokens_map.json") | settings
-        vision_ids = {config[key] for key in VISION_ID_FIELDS if config.get(key) is not None}
+        reserved = reserved_tokens(config)
+        vision_ids = vision_token_ids(config).values()
         return cls(
             vocabulary=vocabulary,
             special=frozenset(token["content"] for token in added if token.get("special")),
             named={key: text for key in _NAMED if (text := _text(named.get(key))) is not None},
             vision=frozenset(
-                token for token, number in vocabulary.items() if number in vision_ids or token in VISION_SPECIAL_TOKENS
+                token for token, number in vocabulary.items() if number in vision_ids or token in reserved
             ),
             chat_template=chat_template or _chat_template(folder, settings),
             stated_ends=dict(_stated_ends(folder, config)),
         )
 
     @classmethod
-    def of_tiny(cls, *, with_vision: bool, chat_template: str | None) -> "ModelTokens":
+    def of_tiny(cls, family: Family, *, chat_template: str | None) -> "ModelTokens":
         """Of a tiny model before it is built. Its own chat template writes all of its tokens."""
-        vision = VISION_SPECIAL_TOKENS if with_vision else ()
+        vision = () if family.vision is None else family.vision.special_tokens
         special = (*TEXT_SPECIAL_TOKENS, *vision)
         return cls(
             vocabulary={token: number for number, token in enumerate(special)},

@@ -1,6 +1,7 @@
 """Every rule that a config must keep before a run starts. What a section knows of itself is in its class; here are the
 rules between sections, those between a config and the sizes of its model, and the order in which all are asked."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,6 +11,7 @@ from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
+from rl_core.families.registry import VISION_MODULES
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import offline_problems
@@ -29,7 +31,6 @@ _CPU_HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py)."""
 
 _SHOWN = 3
-_VISION = ".visual."
 _FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
 
 # The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
@@ -333,10 +334,10 @@ def _separate_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]
     if lora.rank > VLLM_RANKS[-1]:
         what = f"vLLM has adapters of rank {VLLM_RANKS[-1]} at most, and model.lora.rank is {lora.rank}"
         yield Problem(where, what, f"{fix}, or lower model.lora.rank")
-    seeing = [name for name in sizes.linear_layers if _VISION in name and is_adapted(name, lora)]
+    seeing = [name for name in sizes.linear_layers if re.fullmatch(VISION_MODULES, name) and is_adapted(name, lora)]
     if seeing:
         what = f"vLLM has no adapters in a vision tower, and {_targets(lora)} matches {', '.join(seeing[:_SHOWN])}"
-        yield Problem(where, what, f'{fix}, or model.lora.exclude_modules to ".*visual.*"')
+        yield Problem(where, what, f"{fix}, or model.lora.exclude_modules to vision-tower")
 
 
 def _targets(lora: LoraConfig) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.families.registry import FAMILIES
 from rl_core.files import read_utf8
 from rl_core.planning.model_sizes import checkpoint_folder
 from rl_core.planning.model_tokens import ModelTokens
@@ -64,7 +65,7 @@ def _end_problems(tokens: ModelTokens) -> Iterator[Problem]:
 def _planned_tokens(config: RunConfig) -> ModelTokens | None:
     source, template = config.model.source, _text_of(config.data.override_chat_template)
     if isinstance(source, TinyModel):
-        return ModelTokens.of_tiny(with_vision=source.family.endswith("_vl"), chat_template=template)
+        return ModelTokens.of_tiny(FAMILIES[source.family], chat_template=template)
     folder = checkpoint_folder(source)
     return None if folder is None else ModelTokens.read(folder, chat_template=template)
 

@@ -71,7 +71,7 @@ def _adapted_names(names: tuple[str, ...], lora: LoraConfig) -> list[str]:
 
 def is_adapted(name: str, lora: LoraConfig) -> bool:
     """Whether the linear layer with this name gets an adapter, by peft's rules."""
-    if lora.exclude_modules is not None and _matches(name, lora.exclude_modules):
+    if lora.excluded is not None and _matches(name, lora.excluded):
         return False
     return lora.target_modules == "all-linear" or _matches(name, lora.target_modules)
 

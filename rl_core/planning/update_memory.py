@@ -9,7 +9,6 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, UpdateConfig
 from rl_core.planning.batches import longest_sequence
 from rl_core.planning.memory_rows import BACKWARD, MemoryRow, Moment
-from rl_core.planning.model_fields import vision_patch_size
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.training_state import (
     BYTES,
@@ -51,10 +50,6 @@ PIECE_BYTES: Final = 14
 
 OFFLOADED_PIECE_BYTES: Final = 24
 """The same where moments and lower bits come from the machine's memory."""
-
-_BLOCK: Final = "model.visual.blocks.0."
-_FIRST: Final = ("mlp.gate_proj", "mlp.linear_fc1", "mlp.fc1")
-"""The first layer of a block's feed-forward: of a gated one, of Qwen3-VL's and of Qwen2-VL's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,9 +308,8 @@ def _block_numbers(config: RunConfig, tower: _Tower, *, on_gpu: bool) -> int:
 
 
 def _pixel_bytes(config: RunConfig, sizes: ModelSizes, passing: Pass) -> int:
-    """The patches themselves in float32, and in the model's number format: three channels, two frames."""
-    numbers = 3 * 2 * vision_patch_size(sizes.family) ** 2
-    return passing.patches * numbers * (4 + (2 if config.model.dtype == "bfloat16" else 0))
+    """The patches themselves in float32, and in the model's number format."""
+    return passing.patches * sizes.patch_numbers * (4 + (2 if config.model.dtype == "bfloat16" else 0))
 
 
 def _patch_bytes(config: RunConfig, passing: Pass, numbers: int) -> int:
@@ -323,13 +317,14 @@ def _patch_bytes(config: RunConfig, passing: Pass, numbers: int) -> int:
 
 
 def _tower(sizes: ModelSizes) -> _Tower | None:
-    """From the inputs plus outputs of the linear layers of a block."""
     if not sizes.vision_blocks:
         return None
-    layers = sizes.linear_layers
-    width = layers[f"{_BLOCK}attn.qkv"] // 4  # one input, three outputs
-    inner = next(layers[_BLOCK + name] for name in _FIRST if _BLOCK + name in layers) - width
-    return _Tower(blocks=sizes.vision_blocks, width=width, inner=inner, is_gated=_BLOCK + _FIRST[0] in layers)
+    return _Tower(
+        blocks=sizes.vision_blocks,
+        width=sizes.vision_width,
+        inner=sizes.vision_intermediate_size,
+        is_gated=sizes.gated_vision,
+    )
 
 
 def _held_head_bytes(config: RunConfig, sizes: ModelSizes) -> int:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +9,8 @@ from transformers import PreTrainedConfig
 
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
-from rl_core.models.loading import banned_token_ids, has_vision, load_architecture, load_processor
+from rl_core.families.registry import vision_of
+from rl_core.models.loading import banned_token_ids, load_architecture, load_processor
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.engine_spec import EngineSpec
@@ -89,16 +89,17 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
         "use_tqdm_on_load": False,
     }
     architecture = load_architecture(folder)
-    if has_vision(architecture):
+    vision = vision_of(architecture.model_type)
+    if vision is not None:
         # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
         arguments["limit_mm_per_prompt"] = {"image": max(1, spec.images_per_prompt), "video": spec.videos_per_prompt}
         # The vision tower would normalise videos with the mean and deviation of the image processor, and the video
         # processor may have others.
-        arguments["mm_device_do_normalize"] = spec.videos_per_prompt == 0
+        arguments["mm_device_do_normalize"] = vision.prepares_images and spec.videos_per_prompt == 0
         arguments["mm_processor_cache_gb"] = 0  # the patches come from the trainer's cache
         # A forward pass shows no more tokens of images than this, however large a single one may be.
         largest = max(tokens_per_forward, 5 * spec.max_prompt_length // 4)
-        arguments["mm_processor_kwargs"] = largest_sizes(folder, architecture, tokens=largest)
+        arguments |= vision.engine_arguments(load_processor(folder), architecture, tokens=largest)
     if spec.dtype == "bfloat16":
         # As the trainer has it (rl_core.models.replaced_layers): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
@@ -114,31 +115,6 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
     if ranks.size > 1:
         arguments |= _tensor_parallel_arguments(ranks)
     return EngineArgs(**arguments)
-
-
-def largest_sizes(folder: Path, architecture: PreTrainedConfig, *, tokens: int) -> dict[str, dict[str, dict[str, int]]]:
-    """vLLM's `mm_processor_kwargs`, with which no image or video has more than about this many tokens: at its start
-    vLLM tries the largest one that the processor lets through, 16,384 tokens for the published Qwen2.5-VL, and keeps
-    the memory that this takes free for ever.
-
-    With a quarter more than the tokens of the longest prompt, every prompt stays as it is. A processor rounds the sides
-    of what it scales down to whole tokens and refuses a side that is 200 times the other one, so what it scales has at
-    least 6/7 of the tokens that it may have, where these are thousands: then it is too long for a prompt.
-    """
-    processor: Any = load_processor(folder)
-    vision = architecture.vision_config
-    area = tokens * (vision.patch_size * vision.spatial_merge_size) ** 2
-    frames = vision.temporal_patch_size  # which a token of a video shows
-    return {
-        "images_kwargs": {"size": _within(processor.image_processor.size, area)},
-        "videos_kwargs": {"size": _within(processor.video_processor.size, area * frames)},
-    }
-
-
-def _within(size: Any, area: int) -> dict[str, int]:
-    """The least and the most pixels that a processor lets through, the latter at most `area`."""
-    least, most = int(size["shortest_edge"]), int(size["longest_edge"])
-    return {"shortest_edge": least, "longest_edge": max(least, min(most, area))}
 
 
 def _tensor_parallel_arguments(ranks: GeneratorRanks) -> dict[str, Any]:

@@ -1,26 +1,24 @@
 """Prompts in the form that vLLM takes, checked against the trainer's tokens."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from transformers import BatchFeature, PreTrainedConfig
+from transformers import BatchFeature
 
-from rl_core.models.pixels import ImageSource, PixelCache, VisionPixels, clip_input
+from rl_core.families.vision import EngineImages
+from rl_core.models.pixels import ImageSource, PixelCache, clip_input
 from rl_core.types import Prompt, VideoClip
 
 if TYPE_CHECKING:
     from vllm import LLMEngine
     from vllm.inputs import EngineInput
-    from vllm.multimodal.inputs import MultiModalKwargsItems
 
 
 class PromptRenderer:
     """Turns prompts into vLLM's engine inputs, with the same patches of images that the trainer sees.
 
-    In vLLM's caches an image is identified by its uid, so that its pixels need not be hashed. A prompt with videos is
-    left to vLLM's own processor, because the tokens of a video differ more between the families.
+    In vLLM's caches an image is identified by its uid, so that its pixels need not be hashed. What a family does not
+    prepare for vLLM, and every prompt with videos, is left to vLLM's own processor.
     """
 
     def __init__(self, engine: "LLMEngine", pixels: PixelCache) -> None:
@@ -30,64 +28,59 @@ class PromptRenderer:
         self._placeholders = {kind: getattr(config, f"{kind}_token_id", None) for kind in ("image", "video")}
         multimodal = engine.model_config.multimodal_config
         self._engine_normalises = multimodal is not None and bool(multimodal.mm_device_do_normalize)
-        self._patches_per_token = _patches_per_token(config)
 
     def render(self, prompt: Prompt) -> "EngineInput":
         """The engine input of a prompt, which any number of requests may share. Raises ValueError if the prompt does
         not have one placeholder for each image or video, or if vLLM's tokens are not the trainer's."""
         self._check_places(prompt)
-        rendered = self._with_videos(prompt) if prompt.videos else self._with_images(prompt)
+        rendered = self._rendered(prompt)
         _check_tokens(prompt, rendered["prompt_token_ids"])
         return rendered
 
-    def _with_images(self, prompt: Prompt) -> "EngineInput":
-        from vllm.inputs import mm_input, tokens_input
-        from vllm.multimodal.inputs import PlaceholderRange
+    def _rendered(self, prompt: Prompt) -> "EngineInput":
+        from vllm.inputs import tokens_input
 
-        if not prompt.image_uids:
+        if not prompt.image_uids and not prompt.videos:
             return tokens_input(prompt.engine_token_ids.tolist())
-        shown = self._pixels.get(prompt.image_uids)
-        lengths = np.array([len(image.values) // self._patches_per_token for image in shown])
+        ready = None if prompt.videos else self._pixels.engine_images(prompt.image_uids, raw=self._engine_normalises)
+        return self._by_vllm(prompt) if ready is None else self._with_images(prompt, ready)
+
+    def _with_images(self, prompt: Prompt, ready: EngineImages) -> "EngineInput":
+        from vllm.inputs import mm_input
+        from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems, PlaceholderRange
+
         is_image = prompt.engine_token_ids == self._placeholders["image"]
         repeats = np.ones_like(prompt.engine_token_ids)
-        repeats[is_image] = lengths
+        repeats[is_image] = ready.tokens
         starts = (np.cumsum(repeats) - repeats)[is_image]
+        fields = {
+            name: MultiModalFieldConfig.flat_from_sizes("image", ready.rows[name])
+            if name in ready.rows
+            else MultiModalFieldConfig.batched("image", keep_on_cpu=True)
+            for name in ready.tensors
+        }
         return mm_input(
             prompt_token_ids=np.repeat(prompt.engine_token_ids, repeats).tolist(),
-            mm_kwargs=self._items(shown),
+            mm_kwargs=MultiModalKwargsItems.from_hf_inputs(BatchFeature(dict(ready.tensors)), fields),
             mm_hashes={"image": list(prompt.image_uids)},
             mm_placeholders={
                 "image": [
                     PlaceholderRange(offset=int(start), length=int(length))
-                    for start, length in zip(starts, lengths, strict=True)
+                    for start, length in zip(starts, ready.tokens, strict=True)
                 ]
             },
         )
 
-    def _items(self, shown: Sequence[VisionPixels]) -> "MultiModalKwargsItems":
-        """Images as vLLM's processor would give them: uint8 patches if the engine normalises them, else float32."""
-        from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems
-
-        patches = torch.cat([image.values for image in shown])
-        grids = torch.tensor([image.grid_thw for image in shown])
-        return MultiModalKwargsItems.from_hf_inputs(
-            BatchFeature(
-                {
-                    "pixel_values": patches if self._engine_normalises else self._pixels.normalised(patches),
-                    "image_grid_thw": grids,
-                }
-            ),
-            {
-                "pixel_values": MultiModalFieldConfig.flat_from_sizes("image", grids.prod(-1)),
-                "image_grid_thw": MultiModalFieldConfig.batched("image", keep_on_cpu=True),
-            },
-        )
-
-    def _with_videos(self, prompt: Prompt) -> "EngineInput":
-        """A prompt with videos, and perhaps images, by vLLM's processor."""
+    def _by_vllm(self, prompt: Prompt) -> "EngineInput":
+        """A prompt with images or videos, by vLLM's processor."""
         images = self._pixels.images
-        data: dict[str, list[Any]] = {"video": [_video(clip, images) for clip in prompt.videos]}
-        uuids: dict[str, list[str]] = {"video": [clip.uid for clip in prompt.videos]}
+        data: dict[str, list[Any]] = {}
+        uuids: dict[str, list[str]] = {}
+        further: dict[str, Any] = {}
+        if prompt.videos:
+            data["video"] = [_video(clip, images) for clip in prompt.videos]
+            uuids["video"] = [clip.uid for clip in prompt.videos]
+            further["mm_processor_kwargs"] = {"do_sample_frames": False}
         if prompt.image_uids:
             data["image"] = [images.image(uid) for uid in prompt.image_uids]
             uuids["image"] = list(prompt.image_uids)
@@ -97,7 +90,7 @@ class PromptRenderer:
                     "prompt_token_ids": prompt.engine_token_ids.tolist(),
                     "multi_modal_data": data,
                     "multi_modal_uuids": uuids,
-                    "mm_processor_kwargs": {"do_sample_frames": False},
+                    **further,
                 }
             ]
         )
@@ -112,12 +105,6 @@ class PromptRenderer:
                     f"prompt {prompt.uid} has {places} {kind} placeholder(s) for vLLM and {given[kind]} {kind}(s): "
                     f"each {kind} needs one placeholder; {prompt.text!r}"
                 )
-
-
-def _patches_per_token(config: PreTrainedConfig) -> int:
-    """How many patches of an image the vision tower merges into one token; 1 for a text model."""
-    vision_config = getattr(config, "vision_config", None)
-    return 1 if vision_config is None else int(vision_config.spatial_merge_size**2)
 
 
 def _video(clip: VideoClip, images: ImageSource) -> tuple[Any, dict[str, Any]]:

@@ -16,7 +16,6 @@ from rl_core.device import take_threads
 from rl_core.digests import FileRecord
 from rl_core.distributed.place import ALONE, RankPlace
 from rl_core.distributed.ranks import Ranks
-from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.progress import Progress, SilentProgress
 from rl_core.rollout.generator import Generator
@@ -48,7 +47,7 @@ class LocalWorker(WorkerGroup):
             ranks_per_generator=cluster.tensor_parallel_size,
         )
         images = ImageStore(folders.data / IMAGES_FILE)
-        self._pixels = PixelCache(load_processor(folders.model), images)
+        self._pixels = PixelCache(folders.model, images)
         self.trainer = Trainer(
             config,
             model_folder=folders.model,

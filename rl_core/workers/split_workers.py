@@ -9,7 +9,6 @@ from rl_core.data.prepared import IMAGES_FILE
 from rl_core.device import take_device, take_threads
 from rl_core.distributed.interface import choose_interface
 from rl_core.distributed.place import RankPlace
-from rl_core.models.loading import load_processor
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.vllm_engine import VllmEngine
@@ -81,7 +80,7 @@ class GeneratingWorker:
 
     def _start_engine(self) -> VllmEngine:
         images = ImageStore(self._folders.data / IMAGES_FILE)
-        pixels = PixelCache(load_processor(self._folders.model), images)
+        pixels = PixelCache(self._folders.model, images)
         return VllmEngine(self._folders.engine_spec(self._config), pixels)
 
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from rl_core.config.loading import validate_config
 from rl_core.config.run import RunConfig
+from rl_core.families.registry import PUBLISHED
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rules import FEWEST_SEQUENCES
-from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
 from rl_core.planning.settings import settle
 
@@ -87,7 +87,7 @@ def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] 
     Several GPUs share weights, gradients, optimizer and reference (`cluster.sharding: full`), and the generator with
     its cache (`cluster.tensor_parallel_size`), even where the model's heads cannot be shared by so many.
     """
-    sizes = sizes_of_config(KNOWN_MODELS[MODELS[model]])
+    sizes = sizes_of_config(PUBLISHED[MODELS[model]])
     assert sizes is not None, "a known model can be built"
     gib = CARD_GIB[card]
     gpus = 1

@@ -17,13 +17,14 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.device import computing_device
+from rl_core.families.registry import family_of
+from rl_core.families.vision import Vision
 from rl_core.models.loading import banned_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
 from rl_core.planning.batches import WorkerShare, update_token_budget
 from rl_core.planning.gpu import Card, Gpu, card_named, find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
-from rl_core.planning.model_fields import vision_patch_size
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
 from rl_core.planning.settings import settle
 from rl_core.planning.step_time import Lengths
@@ -131,16 +132,18 @@ def _write_model(config: RunConfig, folder: Path) -> None:
 def _with_made_rows(config: RunConfig, folder: Path) -> RunConfig:
     """The config with rows that need no file: rendered scenes, or questions for a text model."""
     fields = config.model_dump()
-    made = _scenes(config) if "vision_config" in (config_fields(config.model.source) or {}) else _texts(config, folder)
+    known = config_fields(config.model.source)
+    vision = None if known is None else family_of(known).vision
+    made = _texts(config, folder) if vision is None else _scenes(config, vision)
     unset = ("prompt_template", "system_prompt", "source_weights", "curriculum")
     data = fields["data"] | made | dict.fromkeys(unset)
     reward = {"function": "length", "kwargs": {"target_length": 2, "max_length": config.rollout.max_response_length}}
     return RunConfig.model_validate(fields | {"data": data, "cold_start": None, "reward": reward})
 
 
-def _scenes(config: RunConfig) -> Mapping[str, Any]:
+def _scenes(config: RunConfig, vision: Vision) -> Mapping[str, Any]:
     """Scenes whose images fill a part of the longest prompt, or are as large as allowed."""
-    token = math.isqrt(PATCHES_A_TOKEN) * vision_patch_size((config_fields(config.model.source) or {})["model_type"])
+    token = math.isqrt(PATCHES_A_TOKEN) * vision.patch_size
     most = min(math.isqrt(config.data.max_pixels), _LARGEST_SIDE) // token
     side = token * max(1, min(most, math.isqrt(int(_PROMPT_SHARE * config.data.max_prompt_length))))
     scenes = {"type": "counting", "size": _MOST_PROMPTS, "image_size": side}

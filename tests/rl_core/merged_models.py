@@ -15,7 +15,7 @@ from rl_core.models.tiny import build_tiny_model
 from rl_core.training.log_prob_pass import compute_log_probs
 from rl_core.types import Group, Prompt
 from tests.rl_core.builders import made_up_rollout
-from tests.rl_core.models.builders import CORPUS, VISION_FAMILIES, Bench, RenderedImages, clip
+from tests.rl_core.models.builders import CORPUS, VIDEO_FAMILIES, VISION_FAMILIES, Bench, RenderedImages, clip
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,19 @@ def make_merged(root: Path, family: str) -> Merged:
     build_tiny_model(source, root / "initial", corpus=CORPUS, seed=1)
     bench = Bench.load(root / "initial")
     write_hf_folder(bench.policy.model, processor_folder=root / "initial", folder=root / "merged")
-    groups = probe_groups(bench, with_images=family in VISION_FAMILIES)
+    groups = probe_groups(bench, family)
     probe = make_probe(bench, groups)
     write_probe(root / "probe", probe)
     return Merged(folder=root / "merged", probe_folder=root / "probe", probe=probe, bench=bench, groups=groups)
 
 
-def probe_groups(bench: Bench, *, with_images: bool) -> list[Group]:
+def probe_groups(bench: Bench, family: str) -> list[Group]:
     """Prompts with no, one and two images and with a video; ragged responses, one of a single token."""
     trees = [bench.tree([5], [], [4, 1], seed=1)]
-    if with_images:
+    if family in VISION_FAMILIES:
         trees.append(bench.tree([3, 6], ["square-1"], [7], seed=2))
         trees.append(bench.tree([2, 3, 4], ["wide-1", "square-1"], [1, 5], seed=3))
+    if family in VIDEO_FAMILIES:
         video = clip("small", frames=20, fps=0.7)  # its last step lies behind its width: implementations differ there
         trees.append(bench.tree([2, 3, 4], ["square-1"], [4], videos=[video], seed=4))
     return [group_of(tree) for tree in trees]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_core.config.model import Family, TinyModel
+from rl_core.config.model import FamilyName, TinyModel
 from rl_core.models.tiny import build_tiny_model
 
 CORPUS = [
@@ -16,11 +16,11 @@ CORPUS = [
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory) -> Callable[[Family], Path]:
+def tiny_folder(tmp_path_factory) -> Callable[[FamilyName], Path]:
     """`tiny_folder(family)`: a model folder, built once for the whole run of tests."""
     built: dict[str, Path] = {}
 
-    def folder(family: Family) -> Path:
+    def folder(family: FamilyName) -> Path:
         if family not in built:
             built[family] = tmp_path_factory.mktemp("models") / family
             source = TinyModel(type="tiny", family=family, hidden_size=64, num_layers=1, vision_depth=1)

@@ -10,7 +10,7 @@ from transformers import AutoProcessor, AutoTokenizer
 
 from rl_core.data.chat import ChatRenderer, Media, replace_chat_template
 from rl_core.data.prompts import PromptTemplate, chat_content
-from rl_core.data.vision_tokens import VideoShape
+from rl_core.families.vision import VideoShape
 from rl_core.sources.rows import Turn
 
 VISION = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")

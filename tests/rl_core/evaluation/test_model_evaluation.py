@@ -73,7 +73,7 @@ def test_the_answers_are_those_of_the_models_weights(found, model, tmp_path):
     respond = partial(
         greedy_response,
         AutoModelForImageTextToText.from_pretrained(model.folder, dtype=torch.float32),
-        pixels=PixelCache(processor, ImageStore(tmp_path / "images.arrow")),
+        pixels=PixelCache(model.folder, ImageStore(tmp_path / "images.arrow")),
         banned=banned_token_ids(model.folder),
         stops=stop_token_ids(model.folder),
         longest=8,

@@ -12,16 +12,20 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoTokenizer
 
 from rl_core.config.model import ModelConfig, TinyModel
-from rl_core.data.vision_tokens import VideoShape, VisionTokens
-from rl_core.models.loading import load_processor
+from rl_core.data.vision_tokens import VisionTokens
+from rl_core.families import registry
+from rl_core.families.patch_grid import PatchGrid
+from rl_core.families.vision import VideoShape
 from rl_core.models.packing import PackedTrees, TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.tiny import build_tiny_model
 from rl_core.types import Prompt, VideoClip
 
-VISION_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
-TEXT_FAMILIES = ("qwen2_5", "llama")
+VISION_FAMILIES = tuple(name for name, family in registry.FAMILIES.items() if family.vision is not None)
+PATCH_GRIDS = tuple(name for name in VISION_FAMILIES if isinstance(registry.FAMILIES[name].vision, PatchGrid))
+VIDEO_FAMILIES = tuple(name for name in VISION_FAMILIES if registry.FAMILIES[name].vision.video_text is not None)
+TEXT_FAMILIES = tuple(name for name in registry.FAMILIES if name not in VISION_FAMILIES)
 FAMILIES = VISION_FAMILIES + TEXT_FAMILIES
 
 CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))
@@ -94,23 +98,28 @@ class Bench:
         policy = load_policy(folder, model_config(folder, **fields))
         roughen(policy)
         vision = VisionTokens(folder, AutoTokenizer.from_pretrained(folder))
-        return cls(policy=policy, pixels=PixelCache(load_processor(folder), RenderedImages()), vision=vision)
+        return cls(policy=policy, pixels=PixelCache(folder, RenderedImages()), vision=vision)
+
+    def place(self, kind: str) -> list[int]:
+        """The tokens that a chat template writes for an `image` or a `video`."""
+        text = getattr(registry.family_named(self.policy.config.model_type).vision, f"{kind}_text")
+        return self.vision._tokenizer.encode(text, add_special_tokens=False)
 
     def prompt(
         self, text_lengths: Sequence[int], image_uids: Sequence[str], *, videos: Sequence[VideoClip] = (), seed: int = 0
     ) -> Prompt:
         """Runs of text with an image or, after all images, a video between each two; one run more than these, at least
         one token in all."""
-        rng, config = np.random.default_rng(seed), self.policy.config
+        rng = np.random.default_rng(seed)
         runs = [rng.integers(0, PLAIN_TOKENS, length) for length in text_lengths]
         media = [self.vision.of_image(*IMAGE_SIZES[uid.split("-")[0]]) for uid in image_uids]
         media += [self.vision.of_video(clip_shape(clip)) for clip in videos]
-        places = [self.vision.image_token_id] * len(image_uids) + [self.vision.video_token_id] * len(videos)
+        places = [self.place("image") for _ in image_uids] + [self.place("video") for _ in videos]
         pieces, engine_pieces = [runs[0]], [runs[0]]
         for tokens, place, run in zip(media, places, runs[1:], strict=True):
-            start, end = [config.vision_start_token_id], [config.vision_end_token_id]
-            pieces += [start, tokens, end, run]
-            engine_pieces += [start, [place], end, run]
+            (at,) = np.flatnonzero(np.isin(place, [self.vision.image_token_id, self.vision.video_token_id or -1]))
+            pieces += [place[:at], tokens, place[at + 1 :], run]
+            engine_pieces += [place, run]
         return Prompt(
             uid=f"prompt-{seed}",
             data_source="test",

@@ -7,15 +7,14 @@ import numpy as np
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from rl_core.families.patch_grid import PatchGrid
+from rl_core.families.registry import family_named
 from rl_core.models.attention import set_attention
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
 from rl_core.types import Int32Array, Prompt
-
-_IMAGE_INPUTS = ("pixel_values", "image_grid_thw")
-_VIDEO_INPUTS = ("pixel_values_videos", "video_grid_thw")
 
 
 @contextmanager
@@ -59,17 +58,13 @@ def plain_inputs(
     token_ids = torch.tensor([*prompt.token_ids, *response], dtype=torch.int64)[None]
     inputs: dict[str, torch.Tensor] = {"input_ids": token_ids}
     images, videos = pixels.get(prompt.image_uids), pixels.get_videos(prompt.videos)
-    for shown, names in ((images, _IMAGE_INPUTS), (videos, _VIDEO_INPUTS)):
-        if shown:
-            values = torch.cat([item.values for item in shown])
-            inputs[names[0]] = pixels.normalised(values) if shown is images else values
-            inputs[names[1]] = torch.tensor([item.grid_thw for item in shown])
+    inputs |= pixels.forward_inputs(images, videos, torch.device("cpu"))
     if videos:
         # transformers lets the text after a video begin before the video's last step; papers and vLLM do not.
         positions = prompt_positions(prompt, images, videos, config)
         after = positions.max() + 1 + np.tile(np.arange(len(response)), (3, 1))
         inputs["position_ids"] = torch.from_numpy(np.concatenate([positions, after], axis=1))[:, None]
-    elif images:
+    elif images and isinstance(family_named(config.model_type).vision, PatchGrid):
         inputs["mm_token_type_ids"] = (token_ids == config.image_token_id).int()
     return inputs
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from rl_core.families import registry
 from rl_core.models.loading import (
     banned_token_ids,
     load_model,
@@ -15,9 +16,9 @@ from rl_core.models.loading import (
     stop_token_ids,
     write_hf_folder,
 )
-from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, model_config
+from tests.rl_core.models.builders import FAMILIES, PATCH_GRIDS, model_config
 
-TIED = {"qwen2_vl", "qwen3_vl", "qwen2_5"}
+TIED = {name for name, family in registry.FAMILIES.items() if family.ties_embeddings}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -26,8 +27,10 @@ def test_vision_padding_and_tokenless_ids_are_banned_and_nothing_else(family, mo
     tokenizer = AutoTokenizer.from_pretrained(folder)
     vocab_size = load_model(folder, model_config(folder)).config.get_text_config().vocab_size
     names = ["<|endoftext|>"]
-    if family in VISION_FAMILIES:
+    if family in PATCH_GRIDS:
         names += ["<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
+    if family == "internvl":
+        names += ["<img>", "</img>", "<IMG_CONTEXT>", "<video>"]
     expected = {*tokenizer.convert_tokens_to_ids(names), *range(len(tokenizer), vocab_size)}
     assert banned_token_ids(folder) == tuple(sorted(expected))
     assert len(tokenizer) < vocab_size

@@ -13,6 +13,7 @@ from rl_core.models.packing import TreeInput
 from tests.rl_core.models.builders import (
     FAMILIES,
     IMAGE_SIZES,
+    VIDEO_FAMILIES,
     VISION_FAMILIES,
     Bench,
     clip,
@@ -118,6 +119,9 @@ def test_no_image_images_videos_single_tokens_and_a_split_group_agree(family, be
         trees += [
             bench.tree([2, 3], ["wide-1"], [1, 6], seed=3),
             bench.tree([1, 2, 1], ["square-1", "tall-2"], [5, 1, 3], seed=4),
+        ]
+    if family in VIDEO_FAMILIES:
+        trees += [
             bench.tree([1, 2], [], [4, 2], videos=[clip("small", frames=20, fps=0.7)], seed=5),
             bench.tree([2, 1, 1, 3], ["tall-1"], [3, 2], videos=[clip("wide"), clip("square", frames=2)], seed=6),
         ]

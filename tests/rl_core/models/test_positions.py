@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
+from rl_core.families.mrope import VisionRun, mrope_positions
 from rl_core.models.loading import load_model
-from rl_core.models.positions import VisionRun, mrope_positions
-from tests.rl_core.models.builders import VISION_FAMILIES, model_config
+from tests.rl_core.models.builders import PATCH_GRIDS, model_config
 
 IMAGE, VIDEO, TEXT = 9, 8, 1
 MERGE = 2
@@ -27,7 +27,7 @@ def backbone_of(model_folder) -> Callable[[str], PreTrainedModel]:
     return cache(lambda family: load_model(model_folder(family), model_config(model_folder(family))).base_model)
 
 
-@pytest.mark.parametrize("family", VISION_FAMILIES)
+@pytest.mark.parametrize("family", PATCH_GRIDS)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(images=st.lists(grids, max_size=3), texts=st.lists(st.integers(1, 5), min_size=4, max_size=4))
 def test_positions_are_those_of_transformers(family, images, texts, backbone_of):

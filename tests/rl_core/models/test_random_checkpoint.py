@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from rl_core.config.model import ModelConfig
+from rl_core.families.registry import PUBLISHED
 from rl_core.models import random_checkpoint
 from rl_core.models.loading import banned_token_ids, has_vision, load_model, load_processor, stop_token_ids
 from rl_core.models.random_checkpoint import write_random_checkpoint
-from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import read_sizes
 
 CORPUS = ("How many objects are there?", "<answer>3</answer>")
@@ -50,7 +50,7 @@ def smaller(fields: Mapping[str, Any]) -> dict[str, Any]:
 )
 def test_a_known_model_with_random_weights_loads(name, tmp_path, monkeypatch):
     monkeypatch.setattr(random_checkpoint, "_SHARD_BYTES", 100_000)  # several files
-    fields, cpu = smaller(KNOWN_MODELS[name]), torch.device("cpu")
+    fields, cpu = smaller(PUBLISHED[name]), torch.device("cpu")
     write_random_checkpoint(fields, tmp_path, corpus=CORPUS, dtype=torch.bfloat16, device=cpu)
     assert len([*tmp_path.glob("*.safetensors")]) > 1
 

@@ -137,7 +137,7 @@ def tree(prompt_length: int, response_lengths: Sequence[int], *, seed: int = 0) 
 
 
 def packed_log_probs(policy: PolicyModel, trees: Sequence[TreeInput]) -> torch.Tensor:
-    pixels = PixelCache(None, RenderedImages())  # type: ignore[arg-type]  # text has no pixels
+    pixels = PixelCache(Path(policy.config.name_or_path), RenderedImages())
     packed = pack_trees(trees, pixels=pixels, model_config=policy.config, device=policy.device)
     return policy(packed, temperature=1.0).log_probs
 

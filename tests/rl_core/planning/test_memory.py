@@ -99,7 +99,15 @@ def with_tower(sizes: ModelSizes) -> ModelSizes:
     blocks = {f"model.visual.blocks.{n}.{name}": ends for n in range(2) for name, ends in block.items()}
     merger = {"model.visual.merger.mlp.0": 5120 + 5120}
     return replace(
-        sizes, vision_parameters=676_550_144, vision_blocks=2, linear_layers={**sizes.linear_layers, **blocks, **merger}
+        sizes,
+        vision_parameters=676_550_144,
+        vision_blocks=2,
+        vision_width=1280,
+        vision_intermediate_size=3420,
+        gated_vision=True,
+        patch_size=14,
+        patch_numbers=1176,
+        linear_layers={**sizes.linear_layers, **blocks, **merger},
     )
 
 

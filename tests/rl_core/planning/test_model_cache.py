@@ -36,7 +36,7 @@ def cache(tmp_path, monkeypatch) -> Iterator[Path]:
 def described_anew() -> Any:
     """As another process would be told."""
     model_sizes._described.cache_clear()
-    return describe_model(FIELDS)
+    return describe_model(FIELDS, places=())
 
 
 def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def refuse_to_build(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_without_torch_is_told_the_same(monkeypatch, cache):
-    here = describe_model(FIELDS)
+    here = describe_model(FIELDS, places=())
     for file in cache.iterdir():
         file.unlink()
     with monkeypatch.context() as patch:
@@ -66,8 +66,8 @@ def test_a_process_without_torch_is_told_the_same(monkeypatch, cache):
 def test_an_error_is_told_by_both_and_not_kept(monkeypatch, cache, tmp_path, capsys):
     wrong = FIELDS | {"num_hidden_layers": "many"}
     with pytest.raises(ValueError, match="transformers cannot build the model") as here:
-        describe_model(wrong)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(wrong)))
+        describe_model(wrong, places=())
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({"fields": wrong, "places": []})))
     meta_model._main()
     told = tmp_path / "told.py"
     told.write_text(f"print({capsys.readouterr().out!r})")
@@ -75,7 +75,7 @@ def test_an_error_is_told_by_both_and_not_kept(monkeypatch, cache, tmp_path, cap
     monkeypatch.setattr(model_sizes, "_BUILDER_FILE", told)
     without_torch(monkeypatch)
     with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
-        describe_model(wrong)
+        describe_model(wrong, places=())
     assert str(here.value) == str(elsewhere.value)
     assert not cache.exists()
 
@@ -92,7 +92,7 @@ def test_a_process_that_dies_refuses_no_plan(monkeypatch, tmp_path, caplog):
 
 @pytest.mark.parametrize("content", ["", "[]", "\udcff"])
 def test_a_broken_file_is_written_again(cache, content):
-    good = describe_model(FIELDS)
+    good = describe_model(FIELDS, places=())
     (file,) = cache.iterdir()
     file.write_bytes(content.encode(errors="surrogateescape"))
     assert described_anew() == good
@@ -101,7 +101,7 @@ def test_a_broken_file_is_written_again(cache, content):
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])
 def test_another_version_builds_anew(monkeypatch, cache, package):
-    describe_model(FIELDS)
+    describe_model(FIELDS, places=())
     versions = model_sizes.version
     monkeypatch.setattr(model_sizes, "version", lambda name: "0.1" if name == package else versions(name))
     described_anew()
@@ -112,6 +112,6 @@ def test_what_takes_too_long_is_not_known(monkeypatch, cache, caplog):
     monkeypatch.setattr(model_sizes, "SECONDS", 0.01)
     without_torch(monkeypatch)
     with caplog.at_level(logging.WARNING):
-        assert describe_model(FIELDS) is None
+        assert describe_model(FIELDS, places=()) is None
     assert "took more than 0.01 seconds" in caplog.text
     assert not cache.exists()

@@ -6,8 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
-from rl_core.config.model import Family, LoraConfig, TinyModel
-from rl_core.models.tiny import VISION_FAMILIES, tiny_config
+from rl_core.config.model import FamilyName, LoraConfig, TinyModel
+from rl_core.families.registry import FAMILIES
+from rl_core.models.tiny import tiny_config
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.models.trained_part import attach_lora
 from rl_core.planning.gpu import Gpu
@@ -15,16 +16,16 @@ from rl_core.planning.model_sizes import ModelSizes, model_sizes
 from rl_core.planning.rules import adapter_problems, check_config, division_problems, model_problems
 from tests.rl_core.planning.test_memory import SEVEN_BILLION
 
-TOKENIZER = train_tokenizer(["How many? 3"] * 4, max_vocab_size=300, with_vision=True)
+TOKENIZER = train_tokenizer(["How many? 3"] * 4, family=FAMILIES["qwen2_5_vl"], max_vocab_size=300)
 
 
 def without_memory(source: TinyModel) -> PreTrainedModel:
-    factory = AutoModelForImageTextToText if source.family in VISION_FAMILIES else AutoModelForCausalLM
+    factory = AutoModelForImageTextToText if FAMILIES[source.family].vision is not None else AutoModelForCausalLM
     with torch.device("meta"):
         return factory.from_config(tiny_config(source, TOKENIZER))
 
 
-def tiny(family: Family) -> tuple[TinyModel, ModelSizes]:
+def tiny(family: FamilyName) -> tuple[TinyModel, ModelSizes]:
     source = TinyModel(type="tiny", family=family, num_layers=2, vision_depth=3)
     sizes = model_sizes(source)
     assert sizes is not None

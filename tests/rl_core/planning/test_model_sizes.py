@@ -1,17 +1,18 @@
 """The sizes from a config.json equal the sizes of the model with its weights."""
 
+import re
 from typing import get_args
 
 import pytest
 from safetensors import safe_open
 
-from rl_core.config.model import Family, PretrainedModel, TinyModel
+from rl_core.config.model import FamilyName, PretrainedModel, TinyModel
+from rl_core.families.registry import PUBLISHED, VISION_MODULES
 from rl_core.models.tiny import build_tiny_model
-from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_config
 
 
-@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("family", get_args(FamilyName))
 @pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 4, "vision_depth": 2, "num_layers": 2}])
 def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(family, sizes, tmp_path):
     source = TinyModel(type="tiny", family=family, **sizes)
@@ -21,7 +22,8 @@ def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(family, sizes, tmp_p
     found = read_sizes(tmp_path / "config.json")
     assert found is not None
     assert found.parameters == sum(weights.values())
-    assert found.vision_parameters == sum(number for name, number in weights.items() if "visual." in name)
+    seeing = [number for name, number in weights.items() if re.fullmatch(VISION_MODULES, name)]
+    assert found.vision_parameters == sum(seeing)
     assert found.vision_heads == (source.num_heads if found.vision_parameters else 0)
     as_planned = model_sizes(source.model_copy(update={"max_vocab_size": found.vocab_size}))
     assert as_planned == found, "what is planned before the folder is written must be what is written"
@@ -88,7 +90,7 @@ PUBLISHED_PARAMETERS = {
 
 
 def test_a_known_checkpoint_has_its_published_number_of_parameters():
-    assert PUBLISHED_PARAMETERS.keys() == KNOWN_MODELS.keys()
+    assert PUBLISHED_PARAMETERS.keys() == PUBLISHED.keys()
     for name, parameters in PUBLISHED_PARAMETERS.items():
         sizes = model_sizes(PretrainedModel(type="pretrained", path=name))
         assert sizes is not None

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from rl_core.config.model import Family, TinyModel
+from rl_core.config.model import FamilyName, TinyModel
+from rl_core.families.registry import FAMILIES
 from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.model_tokens import ModelTokens
 
@@ -49,7 +50,7 @@ def made(tmp_path) -> Callable[..., ModelTokens]:
     )
 
 
-@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("family", get_args(FamilyName))
 def test_the_files_say_what_the_tokenizer_does(family, tmp_path):
     source = TinyModel(type="tiny", family=family, num_layers=1, vision_depth=1)
     build_tiny_model(source, tmp_path, corpus=["How many objects are there? 3"] * 4, seed=1)
@@ -60,7 +61,7 @@ def test_the_files_say_what_the_tokenizer_does(family, tmp_path):
     assert (tokens.named["eos_token"], tokens.named["pad_token"]) == (tokenizer.eos_token, tokenizer.pad_token)
     ends = tokens.response_ends()
     assert (ends.ids, ends.of_targets, ends.difference) == ((tokenizer.eos_token_id,), tokenizer.eos_token_id, None)
-    planned = ModelTokens.of_tiny(with_vision=family.endswith("_vl"), chat_template=None)
+    planned = ModelTokens.of_tiny(FAMILIES[family], chat_template=None)
     assert planned.controls == tokens.controls == tuple(sorted(special))
     assert planned.response_ends().difference is None
 
@@ -167,7 +168,7 @@ def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
 
 @given(st.text(), st.sampled_from(TOKENS[1:]), st.text())
 def test_a_control_token_is_found_wherever_it_stands(before, token, after):
-    tokens = ModelTokens.of_tiny(with_vision=True, chat_template=None)
+    tokens = ModelTokens.of_tiny(FAMILIES["qwen2_5_vl"], chat_template=None)
     text = before + token + after
     if any(control in text for control in tokens.controls):
         with pytest.raises(ValueError, match=r"^the text contains <\|.*\|>, which the model reserves for"):

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from rl_core.config.model import Family, LoraConfig, TinyModel
+from rl_core.config.model import FamilyName, LoraConfig, TinyModel
 from rl_core.models.trained_part import attach_lora
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.training_state import adapter_parameters, checkpoint_bytes, disk_bytes
@@ -22,7 +22,7 @@ TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("family", get_args(FamilyName))
 def test_the_count_is_exact(family):
     source = TinyModel(type="tiny", family=family, num_layers=3, hidden_size=64, intermediate_size=80, vision_depth=2)
     sizes = model_sizes(source)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 from rl_core.config.model import LoraConfig, TinyModel
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
+from rl_core.families import registry
 from rl_core.models.loading import banned_token_ids, load_processor, stop_token_ids
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
@@ -24,7 +26,8 @@ from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
 
-FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen2_5", "llama")
+FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "internvl", "qwen2_5", "llama")
+VISION_FAMILIES = tuple(name for name in FAMILIES if registry.FAMILIES[name].vision is not None)
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
 MAX_PROMPT_LENGTH = 512
 MAX_RESPONSE_LENGTH = 12
@@ -51,7 +54,7 @@ class TinyPolicy:
 
     @property
     def has_vision(self) -> bool:
-        return self.family.endswith("vl")
+        return self.family in VISION_FAMILIES
 
     @cached_property
     def processor(self):
@@ -97,9 +100,10 @@ class TinyPolicy:
         if not prompt.image_uids:
             return {}
         images = [DrawnImages().image(uid) for uid in prompt.image_uids]
-        made = self.processor.image_processor(images, return_tensors="pt")
-        types = (sequence == self.model.config.image_token_id).int()
-        return {"mm_token_type_ids": types, **{key: made[key] for key in ("pixel_values", "image_grid_thw")}}
+        made = self.processor(text=[self.processor.image_token * len(images)], images=images, return_tensors="pt")
+        made["mm_token_type_ids"] = (sequence == self.model.config.image_token_id).int()
+        takes = signature(self.model.forward).parameters.keys() - {"input_ids", "attention_mask"}
+        return {name: made[name] for name in made if name in takes}
 
     def log_probs(self, prompt: Prompt, response: Sequence[int], *, temperature: float) -> Float32Array:
         """[R] log-probs of a response, by one float32 forward of transformers over prompt and response."""
@@ -193,7 +197,7 @@ def build_folder(folder: Path, family: str, **sizes: int) -> Path:
 
 
 def load_tiny_policy(family: str, folder: Path) -> TinyPolicy:
-    factory = AutoModelForImageTextToText if family.endswith("vl") else AutoModelForCausalLM
+    factory = AutoModelForImageTextToText if family in VISION_FAMILIES else AutoModelForCausalLM
     model = factory.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -222,7 +226,7 @@ def start_vllm(
         seed=1,
         lora=lora,
     )
-    return VllmEngine(spec, PixelCache(policy.processor, DrawnImages()), ranks=ranks)
+    return VllmEngine(spec, PixelCache(policy.folder, DrawnImages()), ranks=ranks)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def test_log_probs_are_those_of_transformers(synced, temperature):
 
 def test_greedy_responses_are_those_of_transformers(synced):
     policy = synced.policy
-    pixels = PixelCache(policy.processor, DrawnImages())
+    pixels = PixelCache(policy.folder, DrawnImages())
     tokenizer = policy.processor.tokenizer if policy.has_vision else policy.processor
     requests = make_requests(policy.prompts(), 1)
     rollouts = synced.generate(requests, GREEDY)

@@ -10,7 +10,6 @@ import torch
 from rl_core.config.loading import load_config
 from rl_core.distributed.place import Layout, RankPlace
 from rl_core.distributed.ranks import Ranks
-from rl_core.models.loading import load_processor
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
@@ -72,7 +71,7 @@ def trainer_of(kind: Kind, folder: Path, ranks: Ranks) -> Trainer:
         load_config(CONFIG, settings),
         model_folder=folder,
         base_folder=folder,
-        pixels=PixelCache(load_processor(folder), RenderedImages()),
+        pixels=PixelCache(folder, RenderedImages()),
         total_optimizer_steps=9,
         total_critic_steps=9,
         ranks=ranks,

@@ -16,7 +16,7 @@ from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prepared import PreparedDataset
 from rl_core.data.prompts import corpus
 from rl_core.loop.step_recorder import StepRecord
-from rl_core.models.loading import load_model, load_processor, write_hf_folder
+from rl_core.models.loading import load_model, write_hf_folder
 from rl_core.models.pixels import PixelCache
 from rl_core.models.tiny import build_tiny_model
 from rl_core.progress import SilentProgress
@@ -150,7 +150,7 @@ def test_images_in_another_order_are_noticed(bench, monkeypatch):
     prompts = bench.prompts("one")
     shown = dict(zip([p.image_uids[0] for p in prompts], [p.image_uids[0] for p in prompts[::-1]], strict=True))
     trainer = bench.worker.trainer
-    other = PixelCache(load_processor(bench.run.initial_model), trainer.pixels.images)
+    other = PixelCache(bench.run.initial_model, trainer.pixels.images)
     monkeypatch.setattr(trainer, "pixels", other)
     get = other.get
     monkeypatch.setattr(other, "get", lambda uids: get([shown[uid] for uid in uids]))

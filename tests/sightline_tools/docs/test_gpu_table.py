@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from rl_core.families.registry import PUBLISHED
 from rl_core.planning.memory_rules import MemoryLimit
-from rl_core.planning.model_fields import KNOWN_MODELS
 from rl_core.planning.model_sizes import sizes_of_config
 from sightline_tools.docs import gpu_table as table
 from sightline_tools.docs.gpu_table import METHODS, MODELS, gpus_needed, with_table
@@ -36,7 +36,7 @@ def test_one_gpu_is_enough_for_what_is_promised() -> None:
 def test_each_number_of_gpus_fits_by_the_rule_of_plan(method: table.Method) -> None:
     for model, (_, card) in zip(MODELS, method.easyr1, strict=True):
         found = gpus_needed(method, model, card)
-        sizes = sizes_of_config(KNOWN_MODELS[MODELS[model]])
+        sizes = sizes_of_config(PUBLISHED[MODELS[model]])
         assert found is not None and sizes is not None
         assert MemoryLimit(gib=table.CARD_GIB[card], on_gpu=True).fits(found[1], sizes), (model, card)
 

@@ -1,18 +1,14 @@
-"""Rotary position ids of a prompt with images and videos."""
+"""Positions in time, height and width of a prompt with images and videos."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedConfig
 
-from rl_core.models.pixels import VisionPixels
 from rl_core.types import Int32Array, Int64Array
 
 Grid = tuple[int, int, int]
-
-_FRAMES_OF_A_STEP = 2
 
 
 class VisionRun(NamedTuple):
@@ -63,30 +59,3 @@ def _vision_positions(start: int, run: VisionRun, merge_size: int) -> Int64Array
     positions = np.indices((steps, height // merge_size, width // merge_size), dtype=np.int64)
     positions[0] = (positions[0] * run.interval).astype(np.int64)
     return start + positions.reshape(3, -1)
-
-
-def vision_runs(
-    images: Sequence[VisionPixels], videos: Sequence[VisionPixels], config: PreTrainedConfig
-) -> Mapping[int, Sequence[VisionRun]]:
-    """Placeholder token -> the runs of a prompt's images or videos.
-
-    In Qwen2-VL, the time steps of a video have consecutive positions; in Qwen2.5-VL the positions follow the seconds
-    between them (arXiv:2502.13923, section 2.1.2). Qwen3-VL has the time as text before every step, which is therefore
-    a run of its own (arXiv:2511.21631).
-    """
-    return {
-        config.image_token_id: [VisionRun(image.grid_thw) for image in images],
-        config.video_token_id: [run for video in videos for run in _video_runs(video, config)],
-    }
-
-
-def _video_runs(video: VisionPixels, config: PreTrainedConfig) -> list[VisionRun]:
-    steps, height, width = video.grid_thw
-    if config.model_type.startswith("qwen3"):
-        return [VisionRun((1, height, width))] * steps
-    tokens_per_second = getattr(config.vision_config, "tokens_per_second", None)
-    if tokens_per_second is None:
-        return [VisionRun(video.grid_thw)]
-    # In float32, as in the processors, because the positions are truncated to integers.
-    seconds = float(np.float32(_FRAMES_OF_A_STEP / video.fps))
-    return [VisionRun(video.grid_thw, interval=seconds * tokens_per_second)]

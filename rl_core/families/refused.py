@@ -1,0 +1,25 @@
+"""Families that cannot be trained, with the reason."""
+
+from typing import Final
+
+_BRANCH: Final = "its layers carry a state from token to token, from which the responses to a prompt do not branch yet"
+_OWN_CODE: Final = "its code comes with the checkpoint, and no code of a checkpoint is run"
+
+REASONS: Final = {
+    "internvl_chat": "its folder is in the older layout, whose code comes with the checkpoint: take the checkpoint of "
+    "the same model whose name ends in -HF",
+    "mllama": "vLLM serves Llama 3.2 Vision no more since its version 0.10.2",
+    "phi4_multimodal": "vLLM serves this layout no more since its version 0.12",
+    "phi4mm": _OWN_CODE,
+    "deepseek_vl_v2": _OWN_CODE,
+    "kimi_vl": _OWN_CODE,
+    "qwen4_exp": "its embeddings of several tokens look across the place where a response branches from its prompt",
+    "qwen3_5": _BRANCH,
+    "qwen3_5_moe": _BRANCH,
+    "qwen3_next": _BRANCH,
+    "nemotron_h": _BRANCH,
+    "lfm2": _BRANCH,
+    "lfm2_vl": _BRANCH,
+    "gpt_oss": "after new weights its experts in vLLM on a CPU do not compute what the trainer does",
+}
+"""[`model_type`] -> why."""

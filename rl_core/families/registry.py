@@ -1,0 +1,76 @@
+"""All families: the `FAMILY` of every module of this package, but for those that families share."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Final
+
+import rl_core.families
+from rl_core.families.family import Family
+from rl_core.families.refused import REASONS
+from rl_core.families.vision import Vision
+from rl_core.wording import shortened
+
+_SHARED: Final = ("family", "vision", "registry", "refused", "mrope", "patch_grid", "patch_grid_tower")
+
+
+def _families() -> dict[str, Family]:
+    package = rl_core.families
+    names = [found.name for found in iter_modules(package.__path__) if found.name not in _SHARED]
+    families: list[Family] = [import_module(f"{package.__name__}.{name}").FAMILY for name in names]
+    return {family.name: family for family in families}
+
+
+FAMILIES: Final[Mapping[str, Family]] = _families()
+"""[name] -> family."""
+
+_BY_TYPE: Final = {family.model_type: family for family in FAMILIES.values()}
+
+PUBLISHED: Final = {name: fields for family in FAMILIES.values() for name, fields in family.published.items()}
+"""[name on the hub] -> what its config.json says of its layers, for plans that wait for no download."""
+
+_VISIONS: Final = [family.vision for family in FAMILIES.values() if family.vision is not None]
+_SEEING = "|".join(sorted({place for vision in _VISIONS for place in vision.places}))
+_ALL_RESERVED: Final = tuple(dict.fromkeys(token for vision in _VISIONS for token in vision.special_tokens))
+VISION_MODULES: Final = rf"(.*\.)?({_SEEING})(\..*)?"
+"""A regular expression of the whole names of all modules of a vision tower, and of those that join it to the language
+model, in every family."""
+
+
+def find_family(fields: Mapping[str, Any]) -> Family | None:
+    """The family of a config.json with these fields. None where Sightline does not train it."""
+    return _BY_TYPE.get(fields.get("model_type", ""))
+
+
+def vision_of(model_type: str) -> Vision | None:
+    """How the models of this `model_type` see; None where they do not, or it is none of a family."""
+    family = _BY_TYPE.get(model_type)
+    return None if family is None else family.vision
+
+
+def reserved_tokens(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Tokens that stand for images and videos, by a config.json; those of all families where it names none of them."""
+    family = find_family(fields)
+    return _ALL_RESERVED if family is None else family.reserved_tokens
+
+
+def vision_token_ids(fields: Mapping[str, Any]) -> dict[str, int]:
+    """[field] -> id of a token that stands for images and videos, or around them, by a config.json."""
+    family = find_family(fields)
+    visions = _VISIONS if family is None else [family.vision]
+    names = [name for vision in visions if vision is not None for name in vision.id_tokens]
+    return {name: fields[name] for name in names if fields.get(name) is not None}
+
+
+def family_of(fields: Mapping[str, Any]) -> Family:
+    """The family of a config.json with these fields. Raises ValueError where Sightline does not train it."""
+    return family_named(fields.get("model_type", "without a model_type"))
+
+
+def family_named(model_type: str) -> Family:
+    """The family with this `model_type`. Raises ValueError where Sightline does not train it."""
+    if model_type in _BY_TYPE:
+        return _BY_TYPE[model_type]
+    if model_type in REASONS:
+        raise ValueError(f"architecture {model_type!r} is not trained: {REASONS[model_type]}")
+    raise ValueError(f"architecture {shortened(repr(model_type))} is none of {', '.join(_BY_TYPE)}")
