@@ -17,7 +17,7 @@ from tests.e2e.runs import SMALL, fingerprint, run_arguments, sightline
 from tests.results import differences
 from tests.servers import free_port, mlflow_server, started, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def mlflow_runs(client: MlflowClient) -> dict[str, Run]:

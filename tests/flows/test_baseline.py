@@ -14,7 +14,7 @@ from mlflow.entities import Run
 from prefect import State
 from prefect.client.orchestration import get_client
 
-from flows.baseline import baseline, evaluate_part, merge_part
+from flows.baseline import Stages, baseline, evaluate_part, merge_part
 from rl_core.environment import threads_of_a_worker
 from rl_core.loop.training_loop import TrainingLoop
 from rl_core.records.metrics_log import read
@@ -54,11 +54,11 @@ class Place:
     def mlflow_uri(self) -> str:
         return f"sqlite:///{self.folder / self.database}"
 
-    def call(self, *overrides: str, config: str = CONFIG) -> State:
+    def call(self, *overrides: str, config: str = CONFIG, stages: Stages = "all") -> State:
         """One call of the flow; its final state."""
         always = [f"tracking.mlflow_uri={self.mlflow_uri}", "trainer.max_steps=2", "trainer.val_freq=-1"]
         given = [*always, *overrides] if config == CONFIG else []
-        return baseline(config=config, overrides=given, runs_dir=str(self.runs_dir), return_state=True)
+        return baseline(config=config, overrides=given, runs_dir=str(self.runs_dir), stages=stages, return_state=True)
 
 
 @pytest.fixture(scope="module")
@@ -288,13 +288,12 @@ def test_the_base_model_is_asked_and_judged_once(place: Place, tmp_path: Path) -
     judged += ["trainer.max_steps=1", "evaluation.modes=[greedy]"]
 
     def answers(*overrides: str, before: int) -> tuple[bytes, RunDirectory]:
-        state = place.call(*judged, *overrides)
+        state = place.call(*judged, *overrides, stages="evaluate")
         assert state.is_completed(), state
         assert bill.read_text().splitlines().count("0") == before
-        run = RunDirectory(
-            max(place.runs_dir.glob("small-*"), key=lambda folder: (folder / "report.html").stat().st_mtime_ns)
-        )
-        return (run.evaluation("base") / "items.parquet").read_bytes(), run
+        items = place.runs_dir.glob("small-*/evaluations/base/items.parquet")
+        newest = max(items, key=lambda path: path.stat().st_mtime_ns)
+        return newest.read_bytes(), RunDirectory(newest.parents[2])
 
     asked, first = answers("trainer.val_freq=1", before=10)
     taken, second = answers("trainer.val_freq=1", "actor.optim.lr=0.002", before=10)
