@@ -98,9 +98,10 @@ real: $(REAL_MODEL) ## a real language model of 135 M parameters learns word pro
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
-docs: $(STAMP) ## write docs/configuration.md, docs/migration.md and the picture of the packages anew
+docs: $(STAMP) ## write docs/configuration.md, docs/migration.md, docs/models.md and the picture of the packages anew
 	$(BIN)/python -m sightline_tools.docs.reference docs/configuration.md
 	$(BIN)/python -m sightline_tools.easyr1.page docs/migration.md
+	$(BIN)/python -m sightline_tools.docs.models docs/models.md
 	$(BIN)/python -m sightline_tools.docs.gpu_table docs/memory.md
 	$(BIN)/python -m sightline_tools.docs.rooms docs/images/rooms.svg
 

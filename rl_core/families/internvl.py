@@ -1,4 +1,4 @@
-"""InternVL3 and InternVL3.5 (arXiv:2504.10479, arXiv:2508.18265), in the folders whose names end in `-HF`: an image is
+"""InternVL3 and InternVL3.5 (arXiv:2504.10479, arXiv:2508.18265), in the folders whose names end in `-HF`. An image is
 cut into square tiles, with the whole of it as one more, and every tile has equally many tokens."""
 
 from collections.abc import Mapping, Sequence

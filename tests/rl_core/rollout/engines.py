@@ -26,7 +26,7 @@ from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
 
-FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "internvl", "qwen2_5", "llama")
+FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "internvl", "qwen2_5", "qwen3", "llama")
 VISION_FAMILIES = tuple(name for name in FAMILIES if registry.FAMILIES[name].vision is not None)
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
 MAX_PROMPT_LENGTH = 512

@@ -1,0 +1,59 @@
+"""The page of the model families, from `rl_core/families`: `python -m sightline_tools.docs.models docs/models.md`."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from rl_core.families.family import Family
+from rl_core.families.refused import REASONS
+from rl_core.families.registry import FAMILIES
+
+_INTRODUCTION = """\
+<!-- Written by `make docs`; edit rl_core/families instead. -->
+# Models
+
+`model.source` names a folder or a model of the hub of one of these families, or makes a tiny random model of one
+(`{type: tiny, family: NAME}`). Each family is one file of `rl_core/families`, and
+[CONTRIBUTING](../CONTRIBUTING.md#a-model-family) shows how to add another.
+
+For each family, tests compare on a CPU: packed trees with single sequences of transformers, log-probs and gradients,
+stored and recomputed; vLLM with transformers, before and after new weights, in float32; the merged model, loaded by
+transformers and by vLLM, with the trainer. A plan refuses an architecture that is not in the table.
+"""
+
+
+def page() -> str:
+    """The page in Markdown."""
+    return "\n".join([*_lines(), ""])
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "| family | `model_type` | takes | published models whose sizes are known without a download |"
+    yield "|---|---|---|---|"
+    for family in FAMILIES.values():
+        known = ", ".join(f"`{name}`" for name in family.published)
+        name = f"[`{family.name}`](../rl_core/families/{family.name}.py): {_summary(family)}"
+        yield f"| {name} | `{family.model_type}` | {_takes(family)} | {known} |"
+    yield "\n## Not trained\n"
+    yield "| `model_type` | why |"
+    yield "|---|---|"
+    for model_type, reason in REASONS.items():
+        yield f"| `{model_type}` | {reason} |"
+
+
+def _summary(family: Family) -> str:
+    """The first sentence of the family's file."""
+    text = import_module(f"rl_core.families.{family.name}").__doc__ or ""
+    return " ".join(text.split()).partition(". ")[0].rstrip(".")
+
+
+def _takes(family: Family) -> str:
+    if family.vision is None:
+        return "text"
+    return "text, images" if family.vision.video_text is None else "text, images, videos"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())
