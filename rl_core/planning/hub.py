@@ -10,12 +10,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Literal, NamedTuple
 
-from huggingface_hub import HfApi, constants
+from huggingface_hub import DatasetInfo, HfApi, constants
 from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
 from rl_core.config.model import PretrainedModel
 from rl_core.config.run import RunConfig
 from rl_core.problem import Problem
+from rl_core.sources.hub import why_no_config
 from rl_core.wording import shortened
 
 SECONDS_OF_PLAN: Final = 1.5
@@ -29,13 +30,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubName:
-    """A model or a dataset of the hub: its key, `owner/name`, and its branch, tag or commit; None is the main
-    branch."""
+    """A model or a dataset of the hub: its key, `owner/name`, its branch, tag or commit (None is the main branch), and
+    the chosen configuration of a dataset, if any."""
 
     key: str
     kind: Literal["model", "dataset"]
     repository: str
     revision: str | None
+    config: str | None = None
 
     def __str__(self) -> str:
         return shortened(self.repository if self.revision is None else f"{self.repository} at {self.revision}")
@@ -67,7 +69,15 @@ def hub_names(config: RunConfig) -> list[HubName]:
         named = source.repository()
         if named is not None and not is_folder(named.name):
             where = f"{key}.{named.key}"
-            names.append(HubName(key=where, kind="dataset", repository=named.name, revision=named.revision))
+            names.append(
+                HubName(
+                    key=where,
+                    kind="dataset",
+                    repository=named.name,
+                    revision=named.revision,
+                    config=named.config,
+                )
+            )
     return names
 
 
@@ -153,12 +163,16 @@ def _asked(names: Sequence[HubName], seconds: float) -> list[HubAnswer]:
 
 def _ask(name: HubName, seconds: float) -> HubAnswer:
     try:
-        HfApi().repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
+        info = HfApi().repo_info(name.repository, repo_type=name.kind, revision=name.revision, timeout=2 * seconds)
     except (RepositoryNotFoundError, RevisionNotFoundError, LocalTokenNotFoundError) as error:
         what = f"the hub has no {name.kind} {name}, or none for this account: {_first_line(error)}"
         return HubAnswer(name, Problem(name.key, what, "correct the name or the revision, or log in (HF_TOKEN)"))
     except Exception as error:  # noqa: BLE001 - whatever the HTTP client raises, there is no answer
         return _unanswered(name, _first_line(error), fatal=True)
+    if isinstance(info, DatasetInfo) and info.card_data is not None:
+        why = why_no_config({"configs": info.card_data.get("configs")}, name.config)
+        if why is not None:
+            return HubAnswer(name, Problem(name.key, f"{name} {why}", "config is a key beside it"))
     return HubAnswer(name)
 
 

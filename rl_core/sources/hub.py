@@ -1,13 +1,13 @@
 """The `hub` source: datasets of the Hugging Face hub."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -31,6 +31,9 @@ _REFUSALS = (RuntimeError, UnpicklingError)
 
 _NO_CONFIG = "Config name is missing"
 """How the message of `datasets` begins where a data set has several configurations and none was named."""
+
+_DEFAULT = "default"
+"""The configuration that `datasets` takes where none is chosen."""
 
 SPLIT_NAME: Final = r"^[^@\s]+@[^@\s]+$"
 """`name@split`: a dataset of the hub, or a folder in its place, and one of its splits."""
@@ -83,6 +86,10 @@ class HubSource(TableSource):
 
     @override
     def glance(self) -> Glance:
+        if (card := self._card()) is not None:
+            why = why_no_config(metadata_of(card), self.config)
+            if why is not None:
+                raise ValueError(f"data source {self.name} {why}")
         return Glance(names=None if self.names_its_rows else frozenset([self.repository_name]))
 
     @property
@@ -90,9 +97,19 @@ class HubSource(TableSource):
         """`owner/name`, or the path of the folder in its place."""
         return self.name.rpartition("@")[0]
 
+    def _card(self) -> Path | None:
+        """The card of a folder, or of a repository that this machine has fetched."""
+        from huggingface_hub import try_to_load_from_cache
+
+        name, folder = self.repository_name, Path(self.repository_name)
+        if folder.is_dir():
+            return folder / "README.md" if (folder / "README.md").is_file() else None
+        cached = try_to_load_from_cache(name, "README.md", repo_type="dataset", revision=self.revision)
+        return Path(cached) if isinstance(cached, str) else None
+
     @override
     def repository(self) -> Repository:
-        return Repository("name", self.name.partition("@")[0], self.revision)
+        return Repository("name", self.name.partition("@")[0], self.revision, self.config)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +165,30 @@ class HubReader(TableReader):
         from huggingface_hub import constants
 
         return Path(datasets.config.HF_DATASETS_CACHE), Path(constants.HF_HUB_CACHE)
+
+
+def metadata_of(card: Path) -> Mapping[str, Any]:
+    """What the card of a dataset says to programs. Raises ValueError where that is no YAML, and OSError where the file
+    cannot be read."""
+    from huggingface_hub.repocard import metadata_load
+    from yaml import YAMLError
+
+    try:
+        return metadata_load(card) or {}
+    except YAMLError as error:
+        raise ValueError(f"the metadata at the head of {card} are no YAML: {error}") from None
+
+
+def why_no_config(metadata: Mapping[str, Any], chosen: str | None) -> str | None:
+    """Why a dataset with this card has no configuration of the `chosen` name or, where none is chosen, none by default;
+    None where it has one, or the card lists none."""
+    listed = metadata.get("configs") or ()
+    named = {f"{one.get('config_name', _DEFAULT)}": one for one in listed if isinstance(one, Mapping)}
+    one_of = f"set `config` to one of {', '.join(named)}"
+    if chosen is not None:
+        return f"has no configuration {chosen!r}: {one_of}" if named and chosen not in named else None
+    has_default = len(named) < 2 or _DEFAULT in named or any(one.get("default") for one in named.values())
+    return None if has_default else f"has several configurations: {one_of}"
 
 
 def config_names(repository: str) -> list[str]:

@@ -20,12 +20,13 @@ class NamedPath(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A dataset of the hub: the key that names it, `owner/name`, and a branch, tag or commit (None: the main
-    branch)."""
+    """A dataset of the hub: the key that names it, `owner/name`, a branch, tag or commit (None: the main branch), and
+    the chosen configuration, if any."""
 
     key: str
     name: str
     revision: str | None
+    config: str | None = None
 
 
 class SourceFiles(Protocol):

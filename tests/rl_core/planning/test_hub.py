@@ -26,13 +26,16 @@ def _own_cache(monkeypatch, tmp_path) -> None:
 
 @pytest.fixture
 def _hub(monkeypatch) -> Iterator[None]:
-    """Knows owner/rows, says of every other name that there is none, and does not answer for owner/model in time."""
+    """Knows owner/rows, with two configurations, says of every other name that there is none, and does not answer for
+    owner/model in time."""
     ended = threading.Event()
 
     def answer(path: str, _: bytes) -> tuple[int, object]:
         if "owner/model" in path:
             ended.wait(60.0)
-        return (200, {"id": "owner/rows", "sha": COMMIT, "siblings": []}) if "owner/rows" in path else (404, {})
+        card = {"configs": [{"config_name": "main"}, {"config_name": "socratic"}]}
+        rows = {"id": "owner/rows", "sha": COMMIT, "siblings": [], "cardData": card}
+        return (200, rows) if "owner/rows" in path else (404, {})
 
     with answering(answer) as address:
         monkeypatch.setattr(constants, "ENDPOINT", address)
@@ -51,7 +54,7 @@ def from_the_hub(*overrides: str) -> RunConfig:
         Path("tests/e2e/configs/small.yaml"),
         [
             "model.source={type: pretrained, path: owner/model}",
-            "data.train={type: hub, name: owner/rows@train}",
+            "data.train={type: hub, name: owner/rows@train, config: main}",
             "data.validation={type: hub, name: owner/gone@test}",
             *overrides,
         ],
@@ -68,6 +71,21 @@ def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog):
     assert not caplog.records, "nothing of the hub's library is shown"
     assert {problem.where for problem in problems} == ALL
     assert all(problem.fatal and "must come from the hub" in problem.what for problem in problems)
+
+
+@pytest.mark.usefixtures("_hub")
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("data.train.config=null", "several configurations: set `config` to one of main, socratic"),
+        ("data.train.config=sokratic", "no configuration 'sokratic': set `config` to one of main, socratic"),
+        ("data.train.config=socratic", None),
+    ],
+)
+def test_a_data_set_with_several_configurations_wants_one_of_them(override: str, why: str | None) -> None:
+    answers = ask_hub(from_the_hub("model.source={type: tiny}", override), seconds=60.0)
+    told = [problem.what for problem in hub_problems(answers) if problem.where == "data.train.name"]
+    assert told == ([] if why is None else [f"owner/rows has {why}"])
 
 
 @pytest.mark.usefixtures("_hub")

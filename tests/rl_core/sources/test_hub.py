@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rl_core.sources.columns import Columns
-from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names
+from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names, why_no_config
 from rl_core.sources.rows import BadRow, Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 
@@ -122,6 +122,30 @@ def test_the_splits_of_a_data_set_are_known_without_reading_it(dataset_folder):
         split_names("owner/name")
 
 
+@pytest.mark.parametrize(
+    ("configs", "chosen", "why"),
+    [
+        (None, None, None),
+        (None, "main", None),  # the files may say more than the card
+        ([{"config_name": "main"}], None, None),
+        ([{"config_name": "main"}, {"config_name": "default"}], None, None),
+        ([{"config_name": "main", "default": True}, {"config_name": "socratic"}], None, None),
+        ([{"data_files": "a.csv"}, {"config_name": "more"}], None, None),
+        ([{"config_name": "main"}, {"config_name": "socratic"}], "main", None),
+        ([{"config_name": "a"}, {"config_name": 2}], None, "has several configurations: set `config` to one of a, 2"),
+        ([{"config_name": "main"}], "Main", "has no configuration 'Main': set `config` to one of main"),
+    ],
+)
+def test_a_card_says_which_configurations_there_are(configs, chosen, why):
+    assert why_no_config({"configs": configs}, chosen) == why
+
+
+def test_a_card_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "README.md").write_text("---\nconfigs: [\n---\n")
+    with pytest.raises(ValueError, match=r"the metadata at the head of .*README\.md are no YAML"):
+        hub(f"{tmp_path}@train").glance()
+
+
 def test_a_data_set_with_several_configurations_wants_one_of_them_named(tmp_path):
     for config, answer in (("main", "1"), ("socratic", "2")):
         (tmp_path / config).mkdir()
@@ -130,7 +154,13 @@ def test_a_data_set_with_several_configurations_wants_one_of_them_named(tmp_path
     (tmp_path / "README.md").write_text(f"---\nconfigs:\n{''.join(listed)}---\n")
     (row,) = hub(f"{tmp_path}@train", config="socratic", columns=Columns(image_key=None)).open()
     assert row.answer == "2"
-    with pytest.raises(ValueError, match="several configurations: set `config` to one of main, socratic"):
+    several = "several configurations: set `config` to one of main, socratic"
+    with pytest.raises(ValueError, match=several):
         hub(f"{tmp_path}@train").open()
+    with pytest.raises(ValueError, match=several):
+        hub(f"{tmp_path}@train").glance()  # as a plan does
+    with pytest.raises(ValueError, match="has no configuration 'sokratic': set `config` to one of main, socratic"):
+        hub(f"{tmp_path}@train", config="sokratic").glance()
+    assert hub(f"{tmp_path}@train", config="socratic").glance().problem is None
     assert config_names(str(tmp_path)) == ["main", "socratic"]
     assert split_names(str(tmp_path), "main") == ["train"]
