@@ -1,6 +1,7 @@
 """The attention implementations of the policy, registered with transformers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,14 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from rl_core.config.model import ModelConfig
 from rl_core.families.registry import vision_of
-from rl_core.models.attention_rules import Mask, attention_name, attention_names, read_mask, rules_of
+from rl_core.models.attention_rules import (
+    AttentionRules,
+    Mask,
+    attention_name,
+    attention_names,
+    read_mask,
+    rules_of,
+)
 from rl_core.models.sequence_parallel import SequenceParallel
 from rl_core.models.tree_attention import tree_sdpa, tree_varlen
 from rl_core.models.tree_layout import TreeLayout
@@ -48,13 +56,14 @@ def attend_varlen(
     max_seqlen_k: int,
     softmax_scale: float,
     causal: bool,
+    window_size: tuple[int, int] = (-1, -1),
 ) -> torch.Tensor:
     """Attention within runs, with the arguments of `flash_attn.flash_attn_varlen_func`: query [Q, H, D] and key and
     value [K, G, D], bfloat16 or float16 on a GPU, D <= 256 -> [Q, H, D]. Bounds are [runs + 1] int32.
 
     PyTorch's own kernels, which need no further package, are those of FlashAttention-2, with gradients, for NVIDIA GPUs
     from compute capability 8.0 on. A causal mask is aligned to the bottom right, as flash-attn's is: the last query of
-    a run attends to the last key.
+    a run attends to the last key. A window is given as the numbers of keys before and after, -1 for all of them.
     """
     size = query.shape[-1]
     missing = -size % _HEAD_SIZE_MULTIPLE
@@ -69,7 +78,7 @@ def attend_varlen(
         max_q=max_seqlen_q,
         max_k=max_seqlen_k,
         scale=softmax_scale,
-        window_size=(-1, 0) if causal else (-1, -1),
+        window_size=(window_size[0], 0) if causal else window_size,
         enable_gqa=query.shape[1] != key.shape[1],
     )
     assert isinstance(out, torch.Tensor), "no log-sum-exp was asked for"
@@ -184,11 +193,29 @@ def tree_function(attend: TreeAttention) -> AttentionFunction:
             dropout=dropout,
             others=others,
         )
-        rules.only()
+        if rules.mask is not None:
+            rules = replace(rules, mask=rules.mask.within(tree_layout.longest))
+        width = value.shape[-1]
+        if width < query.shape[-1]:  # zeros, which are cut off again
+            value = pad(value, (0, query.shape[-1] - width))
         states = [part[0].transpose(0, 1) for part in (query, key, value)]
-        over_trees = partial(attend, layout=tree_layout, scale=scaling)
         if sequence_parallel is None:
-            return over_trees(*states)[None], None
-        return sequence_parallel.attend(*states, length=tree_layout.num_tokens, attend=over_trees)[None], None
+            out = attend(*states, layout=tree_layout, scale=scaling, rules=rules)
+        else:
+            over_trees = partial(
+                attend, layout=tree_layout, scale=scaling, rules=_of_own_heads(rules, sequence_parallel)
+            )
+            out = sequence_parallel.attend(*states, length=tree_layout.num_tokens, attend=over_trees)
+        return out[None, ..., :width], None
 
     return attention
+
+
+def _of_own_heads(rules: AttentionRules, parallel: SequenceParallel) -> AttentionRules:
+    """The rules for the share of the heads that this rank computes over the whole sequence."""
+    if rules.mask is not None and rules.mask.blocks is not None:  # they were made of a slice of the tokens
+        raise ValueError(
+            f"{rules.layer} asks for attention in both directions within images, which sequence parallelism has not: "
+            f"set cluster.sequence_parallel_size=1"
+        )
+    return rules if rules.sinks is None else replace(rules, sinks=parallel.own_heads(rules.sinks))

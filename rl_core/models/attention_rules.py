@@ -41,7 +41,7 @@ class Mask(NamedTuple):
 class AttentionRules:
     """What one layer asks for."""
 
-    layer: str  # Names the layer in errors
+    layer: str = "a layer"  # Its name, for errors
     mask: Mask | None = None  # None if each token sees all tokens before it
     softcap: float | None = None  # Scores are softcap * tanh(scores / softcap)
     sinks: torch.Tensor | None = None  # [H] the score of one more key of each head, whose value is 0
@@ -51,7 +51,18 @@ class AttentionRules:
         given = (self.mask or Mask())._asdict() | {"softcap": self.softcap, "sinks": self.sinks}
         for name, words in _WORDS.items():
             if given[name] is not None and name not in known:
-                raise ValueError(f"{self.layer} asks for {words}, which tree attention has not")
+                raise ValueError(
+                    f"{self.layer} asks for {words}, which the kernels of packed sequences do not have: set "
+                    f"model.attention=sdpa"
+                )
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether the weights are not the softmax of the products alone."""
+        return self.softcap is not None or self.sinks is not None
+
+
+NO_RULES: Final = AttentionRules()
 
 
 _WORDS: Final = {

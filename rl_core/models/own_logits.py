@@ -61,7 +61,8 @@ class _Body:
         return _BodyOutput([self._hidden])
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._body, name)
+        value = getattr(self._body, name)
+        return _Body(value, self._hidden) if isinstance(value, nn.Module) else value  # OPT calls its decoder
 
 
 class _BodyOutput(tuple[torch.Tensor, ...]):

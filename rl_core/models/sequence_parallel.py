@@ -76,6 +76,10 @@ class SequenceParallel:
         returned = self._exchanged(padded.view(self.size, width, heads[0], -1))
         return returned.transpose(0, 1).flatten(1, 2)
 
+    def own_heads(self, of_heads: torch.Tensor) -> torch.Tensor:
+        """Of one number for each query head, [H], those of the heads that this rank computes in `attend`."""
+        return of_heads.view(self.size, -1)[self.rank]
+
     def _with_enough_heads(self, states: torch.Tensor) -> torch.Tensor:
         """[T / S, G, D] -> the same with each key/value head repeated, if there are fewer of them than ranks."""
         copies = max(1, self.size // states.shape[1])

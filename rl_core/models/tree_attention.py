@@ -10,21 +10,31 @@ Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), 
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from rl_core.models.attention_rules import NO_RULES, AttentionRules, Mask
 from rl_core.models.row_moves import copy_rows, pad, unpad
-from rl_core.models.tree_layout import TreeLayout
+from rl_core.models.seen_slots import SeenSlots, seen_slots
+from rl_core.models.tree_layout import PaddedIndex, TreeLayout
 
 VarlenAttention = Callable[..., torch.Tensor]
 
 
 def tree_sdpa(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    layout: TreeLayout,
+    scale: float,
+    rules: AttentionRules = NO_RULES,
 ) -> torch.Tensor:
     """Tree attention with PyTorch's scaled dot product on padded prompts and padded responses: query [T, H, D], key and
-    value [T, G, D] -> [T, H, D]. `scale` multiplies the scores."""
+    value [T, G, D] -> [T, H, D]. `scale` multiplies the scores. Its calls give no soft cap and no sinks, for which the
+    scores are computed here."""
     index = layout.padded
     num_prompt_slots = math.prod(layout.prompt_shape)
 
@@ -41,11 +51,16 @@ def tree_sdpa(
 
     queries, keys, values = blocks(query), blocks(key), blocks(value)
     # Padding comes after the tokens of a prompt, so the causal mask hides it.
-    outputs = [_attend(queries[0], keys[0], values[0], scale=scale, mask=None)]
+    prompt_mask, response_mask = None, index.response_mask
+    attend = _attend
+    if rules.mask is not None or rules.changes_scores:
+        seen = seen_slots(layout, rules.mask or Mask())
+        prompt_mask, response_mask = seen.prompts[:, None], _response_mask(seen, index)
+    if rules.changes_scores:
+        attend = partial(_attend_by_scores, rules=rules)
+    outputs = [attend(queries[0], keys[0], values[0], scale=scale, mask=prompt_mask)]
     if layout.has_responses:
-        outputs.append(
-            _attend(queries[1], with_prompt(*keys), with_prompt(*values), scale=scale, mask=index.response_mask)
-        )
+        outputs.append(attend(queries[1], with_prompt(*keys), with_prompt(*values), scale=scale, mask=response_mask))
     return unpad(torch.cat(outputs), row_slot=index.token_slot)
 
 
@@ -67,6 +82,38 @@ def _attend(
     return out.transpose(1, 2).flatten(0, 1)
 
 
+def _response_mask(seen: SeenSlots, index: PaddedIndex) -> torch.Tensor:
+    """[M, 1, R, P + R] bool."""
+    owner = index.prompt_copies.rows
+    own = seen.responses if len(seen.responses) > 1 else seen.responses.expand(len(seen.shared), -1, -1)
+    return torch.cat([seen.shared.index_select(0, owner), own.index_select(0, owner)], dim=-1)[:, None]
+
+
+def _attend_by_scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scale: float,
+    mask: torch.Tensor,
+    rules: AttentionRules,
+) -> torch.Tensor:
+    """As `_attend` with a mask, [1 or N, 1, Q, K] bool; keeps every score, in float32 at least."""
+    precision = torch.promote_types(query.dtype, torch.float32)
+    together = query.shape[2] // key.shape[2]
+    queries = query.to(precision).transpose(1, 2)
+    keys, values = (part.to(precision).repeat_interleave(together, dim=2).transpose(1, 2) for part in (key, value))
+    scores = queries @ keys.mT * scale
+    if rules.softcap is not None:
+        scores = (scores / rules.softcap).tanh() * rules.softcap
+    scores = scores.masked_fill(~mask, float("-inf"))
+    if rules.sinks is not None:
+        sinks = rules.sinks.to(precision).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, sinks], dim=-1)
+    weights = scores.softmax(dim=-1)[..., : key.shape[1]]
+    return (weights @ values).to(query.dtype).transpose(1, 2).flatten(0, 1)
+
+
 def _needs_every_head(query: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether keys must be repeated for each query head. On CUDA the only kernel that takes a mask and fewer key heads
     than query heads stores every score in float32."""
@@ -81,9 +128,14 @@ def tree_varlen(
     layout: TreeLayout,
     scale: float,
     attend: VarlenAttention,
+    rules: AttentionRules = NO_RULES,
 ) -> torch.Tensor:
     """Tree attention without padding, by `flash_attn.flash_attn_varlen_func` or a function with the same arguments
-    (causal masks are aligned to the bottom right); other arguments and result as `tree_sdpa`."""
+    (causal masks are aligned to the bottom right); other arguments and result as `tree_sdpa`. Raises ValueError for
+    rules that these functions do not have."""
+    rules.only("window")
+    if rules.mask is not None and rules.mask.window is not None:  # theirs is without the token itself
+        attend = partial(attend, window_size=(rules.mask.window - 1, 0))
     index = layout.ragged
     (_, prompt_width), (_, response_width) = layout.prompt_shape, layout.response_shape
 

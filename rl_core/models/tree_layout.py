@@ -89,6 +89,17 @@ class TreeLayout:
         self._device = device
 
     @property
+    def device(self) -> torch.device:
+        """Where the index tensors are."""
+        return self._device
+
+    @cached_property
+    def longest(self) -> int:
+        """The most tokens of a prompt with one of its responses."""
+        lengths, owner = self.prompts[1], self.response_prompt
+        return int(max(lengths.max(), (lengths[owner] + self.responses[1]).max(initial=0)))
+
+    @property
     def prompt_shape(self) -> tuple[int, int]:
         """(B, P)."""
         return len(self.prompts[1]), int(self.prompts[1].max())

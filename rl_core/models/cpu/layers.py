@@ -18,7 +18,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_
 from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
 
 from rl_core.models.attention import register_tree_function, set_attention
-from rl_core.models.attention_rules import attention_name
+from rl_core.models.attention_rules import NO_RULES, AttentionRules, attention_name
 from rl_core.models.cpu.shared_prompt import tree_shared_prompt
 from rl_core.models.cpu.short_tree import is_short, tree_products
 from rl_core.models.tree_layout import TreeLayout
@@ -186,13 +186,16 @@ def _turned(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, direc
     return turned
 
 
-def attend_trees(query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float) -> torch.Tensor:
+def attend_trees(
+    query: torch.Tensor, *states: torch.Tensor, layout: TreeLayout, scale: float, rules: AttentionRules = NO_RULES
+) -> torch.Tensor:
     """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`. In float32 at least: in
-    bfloat16 the kernel's backward pass takes four times as long where rows have tens of tokens."""
+    bfloat16 the kernel's backward pass takes four times as long where rows have tens of tokens. The kernel has no soft
+    cap."""
     precision = torch.promote_types(query.dtype, torch.float32)
-    form = tree_products if is_short(layout) else tree_shared_prompt
+    form = tree_products if is_short(layout) or rules.softcap is not None else tree_shared_prompt
     exact = (part.to(precision) for part in (query, *states))
-    return form(*exact, layout=layout, scale=scale).to(query.dtype)
+    return form(*exact, layout=layout, scale=scale, rules=rules).to(query.dtype)
 
 
 def attend_patches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float) -> torch.Tensor:

@@ -10,20 +10,55 @@ Letters as in rl_core.models.tree_attention; N is the largest number of response
 the work by whole heads, so equal inputs give equal bits with any number of threads.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 
+from rl_core.models.attention_rules import NO_RULES, AttentionRules, Mask
 from rl_core.models.cpu.slots import SharedPromptIndex, shared_prompts
+from rl_core.models.seen_slots import added, seen_slots
 from rl_core.models.tree_layout import TreeLayout
 
 
 def tree_shared_prompt(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    layout: TreeLayout,
+    scale: float,
+    rules: AttentionRules = NO_RULES,
 ) -> torch.Tensor:
-    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`."""
-    out: torch.Tensor = _SharedPrompt.apply(query, key, value, shared_prompts(layout), scale)  # type: ignore[no-untyped-call]
+    """Arguments and result are those of `rl_core.models.tree_attention.tree_sdpa`, but without a soft cap, which the
+    kernel has not."""
+    sinks = None if rules.sinks is None else rules.sinks.to(torch.promote_types(query.dtype, torch.float32))
+    masks = None if rules.mask is None else _masks(layout, rules.mask)
+    out: torch.Tensor = _SharedPrompt.apply(  # type: ignore[no-untyped-call]
+        query, key, value, sinks, shared_prompts(layout), scale, masks
+    )
     return out
+
+
+class _Masks(NamedTuple):
+    """What is added to scores where a layer masks more than later tokens: 0 or -inf."""
+
+    prompts: torch.Tensor  # [1 or B, 1, P, P] float32
+    responses: torch.Tensor  # [1 or B * N, 1, R, R] float32
+    shared: torch.Tensor  # [B, 1, N * R, P] float32
+    blind: torch.Tensor  # [B, 1, N * R] bool, where a response sees nothing of its prompt
+
+
+@lru_cache(maxsize=2)
+def _masks(layout: TreeLayout, mask: Mask) -> _Masks:
+    """Cached, because a model has few kinds of layers."""
+    seen, index = seen_slots(layout, mask), shared_prompts(layout)
+    (num_prompts, width), (num_responses, response_width) = index.prompt_shape, index.response_shape
+    each = num_responses // num_prompts
+    own = seen.responses.repeat_interleave(each, dim=0) if len(seen.responses) > 1 else seen.responses
+    shared = seen.shared[:, None].expand(-1, each, -1, -1).reshape(num_prompts, 1, each * response_width, width)
+    prompts, responses = (added(part[:, None]) for part in (seen.prompts, own))
+    return _Masks(prompts, responses, added(shared), blind=~shared.any(dim=-1))
 
 
 class _Blocks(NamedTuple):
@@ -47,20 +82,28 @@ class _Blocks(NamedTuple):
 class _SharedPrompt(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, index: SharedPromptIndex, scale: float
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        sinks: torch.Tensor | None,
+        index: SharedPromptIndex,
+        scale: float,
+        masks: _Masks | None,
     ) -> torch.Tensor:
         slots = [states.index_select(0, index.slot_tokens) for states in (query, key, value)]
         q, k, v = (_Blocks.of(states, index) for states in slots)
-        causal = _Kernel(is_causal=True, mask=None, scale=scale)
-        to_prompt = _Kernel(is_causal=False, mask=index.prompt_mask, scale=scale)
-        parts = [causal.forward(q.prompts, k.prompts, v.prompts)]
+        prompts, responses, to_prompt = _kernels(index, masks, scale)
+        parts = [prompts.forward(q.prompts, k.prompts, v.prompts)]
         if index.has_responses:
-            own = causal.forward(q.responses, k.responses, v.responses)
+            own = responses.forward(q.responses, k.responses, v.responses)
             shared = to_prompt.forward(q.by_prompt, k.prompts, v.prompts)
             parts.append(_merged(own, shared))
         out, lse = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
-        ctx.save_for_backward(*slots, out, lse)
-        ctx.index, ctx.calls = index, (causal, to_prompt)
+        if sinks is not None:  # One more key, whose value is 0: the second set of keys is this one.
+            out, lse = _merged((out, lse), (torch.zeros_like(out), sinks.to(lse.dtype).expand_as(lse)))
+        ctx.save_for_backward(*slots, out, lse, *([] if sinks is None else [sinks]))
+        ctx.index, ctx.calls = index, (prompts, responses, to_prompt)
         return out.index_select(0, index.token_slot)
 
     @staticmethod
@@ -68,19 +111,35 @@ class _SharedPrompt(torch.autograd.Function):
         index: SharedPromptIndex = ctx.index
         # Unused slots hold copies of a token; without a gradient they add nothing to keys and values.
         slot_grad = grad.index_select(0, index.slot_tokens).index_fill_(0, index.unused_slots, 0.0)
-        q, k, v, out, lse, g = (_Blocks.of(part, index) for part in (*ctx.saved_tensors, slot_grad))
-        causal, to_prompt = ctx.calls
-        dq, dk, dv = causal.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
+        *saved, sinks = ctx.saved_tensors if ctx.needs_input_grad[3] else (*ctx.saved_tensors[:5], None)
+        q, k, v, out, lse, g = (_Blocks.of(part, index) for part in (*saved, slot_grad))
+        prompts, responses, to_prompt = ctx.calls
+        dq, dk, dv = prompts.backward(g.prompts, q.prompts, k.prompts, v.prompts, out.prompts, lse.prompts)
         parts = [(dq, dk, dv)]
         if index.has_responses:
-            own = causal.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
+            own = responses.backward(g.responses, q.responses, k.responses, v.responses, out.responses, lse.responses)
             shared = to_prompt.backward(g.by_prompt, q.by_prompt, k.prompts, v.prompts, out.by_prompt, lse.by_prompt)
             own[0].add_(shared[0])
             dk.add_(shared[1])
             dv.add_(shared[2])
             parts.append(own)
         grads = (torch.cat(pieces).index_select(0, index.token_slot) for pieces in zip(*parts, strict=True))
-        return *grads, None, None
+        return *grads, None if sinks is None else _sink_gradient(sinks, slot_grad, *saved[3:]), None, None, None
+
+
+def _sink_gradient(sinks: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
+    """[H]. As for any score, it is weight * (grad * (value - out)), where the value is 0."""
+    weights = (sinks - lse).exp()
+    return -(weights * (grad * out).sum(dim=-1)).sum(dim=0).to(sinks.dtype)
+
+
+def _kernels(index: SharedPromptIndex, masks: _Masks | None, scale: float) -> "tuple[_Kernel, _Kernel, _Kernel]":
+    """For prompts, responses with themselves, and responses with their prompts."""
+    if masks is None:
+        causal = _Kernel(is_causal=True, mask=None, scale=scale)
+        return causal, causal, _Kernel(is_causal=False, mask=index.prompt_mask, scale=scale)
+    prompts, responses = (_Kernel(is_causal=False, mask=mask, scale=scale) for mask in masks[:2])
+    return prompts, responses, _Kernel(is_causal=False, mask=masks.shared, scale=scale, blind=masks.blind)
 
 
 class _Kernel(NamedTuple):
@@ -90,6 +149,7 @@ class _Kernel(NamedTuple):
     is_causal: bool
     mask: torch.Tensor | None
     scale: float
+    blind: torch.Tensor | None = None  # The queries that see no key
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """[slots, H, D] the output, and [slots, H] its log-sum-exp."""
@@ -97,6 +157,8 @@ class _Kernel(NamedTuple):
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             *states, 0.0, self.is_causal, attn_mask=self._mask(query.dtype), scale=self.scale
         )
+        if self.blind is not None:  # for which the kernel says 0
+            lse = lse.masked_fill(self.blind, float("-inf"))
         return out.transpose(1, 2).flatten(0, 1), lse.transpose(1, 2).flatten(0, 1)
 
     def backward(self, *parts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 import torch
 
+from rl_core.models.attention_rules import NO_RULES, AttentionRules, Mask
 from rl_core.models.cpu.slots import SharedPromptIndex, shared_prompts
 from rl_core.models.row_moves import pad, unpad
+from rl_core.models.seen_slots import added, seen_slots
 from rl_core.models.tree_layout import TreeLayout
 
 _LONGEST_PROMPT, _LONGEST_RESPONSE = 128, 32
@@ -32,23 +34,44 @@ def is_short(layout: TreeLayout) -> bool:
 
 
 def tree_products(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, layout: TreeLayout, scale: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    layout: TreeLayout,
+    scale: float,
+    rules: AttentionRules = NO_RULES,
 ) -> torch.Tensor:
     """Tree attention by products of matrices; arguments and result are those of
     `rl_core.models.tree_attention.tree_sdpa`."""
     index = _index(layout, query.shape[1], key.shape[1])
-    later_in_prompt, later_in_response, unused = (mask.to(query.dtype) for mask in index.masks)
+    masks = index.masks if rules.mask is None else _masks(layout, query.shape[1], key.shape[1], rules.mask)
+    in_prompts, in_responses, of_prompts = (mask.to(query.dtype) for mask in masks)
+    prompt_sinks, sinks = (None, None) if rules.sinks is None else index.query.sinks(rules.sinks.to(query.dtype))
     queries = index.query.slots(query * scale)
     keys, values = (index.key.slots(states) for states in (key, value))
 
-    in_prompt = torch.baddbmm(later_in_prompt, queries.prompts, keys.prompts.mT).softmax(-1)
-    to_prompt = torch.baddbmm(unused, queries.responses, keys.prompts.mT)
-    to_itself = torch.baddbmm(later_in_response, queries.by_response, keys.by_response.mT)
-    weights = torch.cat([to_prompt, _grouped_as(to_prompt, to_itself)], dim=-1).softmax(-1)
+    in_prompt = _weights(_scores(in_prompts, queries.prompts, keys.prompts, rules.softcap), prompt_sinks)
+    to_prompt = _scores(of_prompts, queries.responses, keys.prompts, rules.softcap)
+    to_itself = _scores(in_responses, queries.by_response, keys.by_response, rules.softcap)
+    weights = _weights(torch.cat([to_prompt, _grouped_as(to_prompt, to_itself)], dim=-1), sinks)
     to_prompt, to_itself = torch.split(weights, [to_prompt.shape[-1], to_itself.shape[-1]], dim=-1)
     from_prompt = _grouped_as(queries.by_response, torch.bmm(to_prompt, values.prompts))
     responses = torch.baddbmm(from_prompt, _grouped_as(queries.by_response, to_itself), values.by_response)
     return index.query.tokens(torch.bmm(in_prompt, values.prompts), responses)
+
+
+def _scores(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    if softcap is None:
+        return torch.baddbmm(mask, query, key.mT)
+    return (torch.bmm(query, key.mT) / softcap).tanh() * softcap + mask
+
+
+def _weights(scores: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:
+    """[X, Y, Z] -> the same; `sinks` [X, Y, 1] are the scores of one more key."""
+    if sinks is None:
+        return scores.softmax(-1)
+    return torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1]
 
 
 def _grouped_as(other: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -73,6 +96,7 @@ class _HeadIndex:
     prompts: tuple[int, int]  # (B * G, k * P)
     responses: tuple[int, int]  # (B * G * N, k * R)
     heads: int  # H for queries, G for keys and values
+    num_prompts: int  # B
 
     @classmethod
     def of(cls, index: SharedPromptIndex, heads: int, key_heads: int) -> "_HeadIndex":
@@ -94,6 +118,7 @@ class _HeadIndex:
             prompts=(num_prompts * key_heads, heads // key_heads * width),
             responses=(num_responses * key_heads, heads // key_heads * response_width),
             heads=heads,
+            num_prompts=num_prompts,
         )
 
     def slots(self, states: torch.Tensor) -> _Slots:
@@ -108,6 +133,17 @@ class _HeadIndex:
             responses.view(*self.responses, size),
         )
 
+    def sinks(self, of_heads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[H] -> [B * G, m * P, 1] and [B * G, N * m * R, 1], the number of each row's head."""
+        (rows, width), (response_rows, response_width) = self.prompts, self.responses
+        key_heads = rows // self.num_prompts
+        together = self.heads // key_heads
+        each = response_rows // rows
+        by_key = of_heads.view(1, key_heads, 1, together, 1)
+        prompts = by_key.expand(self.num_prompts, -1, 1, -1, width // together)
+        responses = by_key.expand(self.num_prompts, -1, each, -1, response_width // together)
+        return prompts.reshape(rows, width, 1), responses.reshape(rows, each * response_width, 1)
+
     def tokens(self, prompts: torch.Tensor, by_response: torch.Tensor) -> torch.Tensor:
         """The inverse of `slots` -> [T, heads, D]."""
         rows = torch.cat([prompts.flatten(0, 1), by_response.flatten(0, 1)])
@@ -117,9 +153,9 @@ class _HeadIndex:
 class _Masks(NamedTuple):
     """What is added to scores: 0 for keys that a query attends to, and -inf for others."""
 
-    later_in_prompt: torch.Tensor  # [m * P, P]
-    later_in_response: torch.Tensor  # [m * R, R]
-    unused: torch.Tensor  # [B * G, 1, P] the slots after the end of a prompt
+    in_prompts: torch.Tensor  # [m * P, P], or [B * G, m * P, P]
+    in_responses: torch.Tensor  # [m * R, R], or [B * G * N, m * R, R]
+    of_prompts: torch.Tensor  # [B * G, 1, P] the slots after the end of a prompt, or [B * G, N * m * R, P]
 
 
 class _Index(NamedTuple):
@@ -142,6 +178,30 @@ def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
             _later(response_width).repeat(together, 1),
             unused.repeat_interleave(key_heads, dim=0),
         ),
+    )
+
+
+@lru_cache(maxsize=2)
+def _masks(layout: TreeLayout, heads: int, key_heads: int, mask: Mask) -> _Masks:
+    """Where a layer masks more than later tokens. Cached, because a model has few kinds of layers."""
+    index, together = shared_prompts(layout), heads // key_heads
+    (num_prompts, width), (num_responses, response_width) = index.prompt_shape, index.response_shape
+    each = num_responses // num_prompts
+    prompts, responses, shared = (added(part) for part in seen_slots(layout, mask))
+
+    def of_heads(part: torch.Tensor, each: int) -> torch.Tensor:
+        """[B, Y, Z] -> [B, G, each, m, Y, Z]."""
+        return part[:, None, None, None].expand(num_prompts, key_heads, each, together, -1, -1)
+
+    rows, response_rows = num_prompts * key_heads, together * response_width
+    return _Masks(
+        of_heads(prompts, 1).reshape(rows, together * width, width)
+        if len(prompts) > 1
+        else prompts[0].repeat(together, 1),
+        of_heads(responses, each).reshape(rows * each, response_rows, response_width)
+        if len(responses) > 1
+        else responses[0].repeat(together, 1),
+        of_heads(shared, each).reshape(rows, each * response_rows, width),
     )
 
 

@@ -181,8 +181,10 @@ def varlen_attention(
     max_seqlen_k: int,
     softmax_scale: float,
     causal: bool,
+    window_size: tuple[int, int] = (-1, -1),
 ) -> torch.Tensor:
-    """What flash_attn_varlen_func is documented to compute; a causal mask is aligned to the bottom right."""
+    """What flash_attn_varlen_func is documented to compute; a causal mask is aligned to the bottom right, and a window
+    is (keys before, keys after) the query's own place there."""
     assert cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
     lengths_q, lengths_k = cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()
     assert max(lengths_q) <= max_seqlen_q and max(lengths_k) <= max_seqlen_k
@@ -191,6 +193,7 @@ def varlen_attention(
     for q, k, v in runs:
         mask = torch.ones(len(q), len(k), dtype=torch.bool)
         mask = mask.tril(len(k) - len(q)) if causal else mask
+        mask = mask.triu(len(k) - len(q) - window_size[0]) if window_size[0] >= 0 else mask
         q, k, v = (tensor.transpose(0, 1)[None] for tensor in (q, k, v))
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale, enable_gqa=True)
         outputs.append(out[0].transpose(0, 1))

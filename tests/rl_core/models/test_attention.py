@@ -100,23 +100,35 @@ def test_a_forward_without_trees_is_refused(model_folder):
         model(input_ids=torch.arange(4)[None])
 
 
-def test_a_sliding_window_is_refused(model_folder):
+def test_a_window_that_only_the_layer_names_is_obeyed(model_folder):
     bench = Bench.load(model_folder("qwen2_5"))
     packed = bench.pack([bench.tree([3], [], [2])])
-    bench.policy.model.base_model.layers[0].self_attn.sliding_window = 2
-    with pytest.raises(ValueError, match="sliding window"):
-        bench.policy(packed, temperature=1.0)
+    before = bench.policy(packed, temperature=1.0).log_probs
+    for window, differs in ((4, False), (2, True)):
+        bench.policy.model.base_model.layers[0].self_attn.sliding_window = window
+        assert torch.equal(bench.policy(packed, temperature=1.0).log_probs, before) != differs
 
 
 @pytest.mark.parametrize(
     ("family", "words"),
     [
-        ("gemma2", r"Gemma2Attention of layer 0 asks for .*\(softcap\)"),
+        ("gemma2", r"Gemma2Attention of layer 0 asks for .*\(softcap\).*model\.attention=sdpa"),
+        ("gpt_oss", r"GptOssAttention of layer 0 asks for .*\(s_aux\)"),
         ("llama4_text", r"Llama4TextAttention of layer 0 asks for .*\(attention_chunk_size\)"),
     ],
 )
-def test_what_a_layer_asks_for_is_refused_by_name(family, words, tmp_path):
-    fields = {"layer_types": ["full_attention"] * 2} if family == "gemma2" else {}
-    policy = policy_of(write_text_model(tmp_path, family, **fields))
+def test_what_the_kernels_of_a_gpu_do_not_have_is_refused_by_layer_and_argument(family, words, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
+    policy = policy_of(write_text_model(tmp_path, family))
+    use_tree_attention(policy.model, "flash")
     with pytest.raises(ValueError, match=words):
         packed_log_probs(policy, [tree(20, [4])])
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text", "cohere2"])
+def test_the_flash_form_obeys_windows(family, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
+    policy, trees = policy_of(write_text_model(tmp_path, family)), [tree(20, [4, 1, 9]), tree(3, [12], seed=1)]
+    expected = packed_log_probs(policy, trees)
+    use_tree_attention(policy.model, "flash")
+    torch.testing.assert_close(packed_log_probs(policy, trees), expected, rtol=1e-5, atol=1e-5)

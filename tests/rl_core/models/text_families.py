@@ -15,7 +15,7 @@ from rl_core.models.policy import PolicyModel
 from rl_core.types import Prompt
 from tests.rl_core.models.builders import RenderedImages, model_config
 
-WINDOW = 16
+WINDOW = 6
 _SIZES = {
     "vocab_size": 320,
     "hidden_size": 32,
@@ -124,7 +124,7 @@ def untouched(folder: Path) -> PreTrainedModel:
 
 def policy_of(folder: Path, **fields: object) -> PolicyModel:
     model = load_model(folder, model_config(folder, **fields))
-    return PolicyModel(model, banned_token_ids=(), chunk_tokens=16)
+    return PolicyModel(model, banned_token_ids=(), chunk_tokens=64)
 
 
 def tree(prompt_length: int, response_lengths: Sequence[int], *, seed: int = 0) -> TreeInput:
