@@ -39,7 +39,7 @@ model, in every family."""
 
 def find_family(fields: Mapping[str, Any]) -> Family | None:
     """The family of a config.json with these fields. None where Sightline does not train it."""
-    return _BY_TYPE.get(fields.get("model_type", ""))
+    return _BY_TYPE.get(f"{fields.get('model_type')}")
 
 
 def vision_of(model_type: str) -> Vision | None:
@@ -64,7 +64,7 @@ def vision_token_ids(fields: Mapping[str, Any]) -> dict[str, int]:
 
 def family_of(fields: Mapping[str, Any]) -> Family:
     """The family of a config.json with these fields. Raises ValueError where Sightline does not train it."""
-    return family_named(fields.get("model_type", "without a model_type"))
+    return family_named(f"{fields.get('model_type')}")
 
 
 def family_named(model_type: str) -> Family:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.families.refused import REASONS
-from rl_core.families.registry import FAMILIES, VISION_MODULES, family_named
+from rl_core.families.registry import FAMILIES, VISION_MODULES, family_named, family_of, find_family
 from rl_core.planning.model_sizes import check_architecture
 
 SOURCES = Path(__file__).parents[3]
@@ -34,6 +34,13 @@ def test_what_cannot_be_trained_is_refused_with_its_reason(model_type, tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     with pytest.raises(ValueError, match=f"{model_type}.*{re.escape(REASONS[model_type])}"):
         check_architecture(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("fields", [{}, {"model_type": None}, {"model_type": ["llama"]}, {"model_type": {}}])
+def test_a_config_that_names_none_is_refused(fields):
+    assert find_family(fields) is None
+    with pytest.raises(ValueError, match="is none of"):
+        family_of(fields)
 
 
 def test_an_unknown_architecture_is_told_the_known_ones():
