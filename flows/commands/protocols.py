@@ -204,8 +204,8 @@ def _show_protocol_result(result: ProtocolResult, folder: Path, request: Protoco
 
 
 def _print_protocol_result(result: ProtocolResult, console: Console) -> None:
-    console.print(_figures(result.name, result.result))
-    if result.result.categories:
+    console.print(_figures(result))
+    if result.result.categories and not result.is_none:
         console.print(category_table(result.result, title="by category"))
     for remark in result.remarks:
         console.print(f"  {escape(remark)}", highlight=False, soft_wrap=True)
@@ -227,17 +227,24 @@ def print_comparison(comparison: Comparison, against: str, console: Console) -> 
     )
 
 
-def _figures(name: str, result: EvaluationResult) -> Table:
+def _figures(found: ProtocolResult) -> Table:
+    table, result = table_of(title=found.name), found.result
+    if found.is_none:
+        table.add_row("accuracy", "no result")
+    else:
+        _add_accuracies(table, result)
+    table.add_row("no answer read", shown_share(result.parse_failure_rate))
+    table.add_row("cut at the limit", shown_share(result.truncation_rate))
+    if result.failed_rewards:
+        table.add_row("not scored", f"{result.failed_rewards} responses, left out")
+    return table
+
+
+def _add_accuracies(table: Table, result: EvaluationResult) -> None:
     counted = f"  ({round(result.accuracy * result.samples)}/{result.samples} responses right)"
-    table = table_of(title=name)
     table.add_row("accuracy", f"{result.accuracy:.2%}{'' if result.failed_rewards else counted}")
     for name, interval in (("95 % interval", result.ci95), ("by bootstrap", result.bootstrap95)):
         table.add_row(name, f"{interval[0]:.1%} to {interval[1]:.1%}")
     for name, pairs in (("pass", result.pass_at), ("majority", result.majority_at)):
         if pairs:
             table.add_row(f"{name}@k", ", ".join(f"{k}: {share:.1%}" for k, share in pairs))
-    table.add_row("no answer read", shown_share(result.parse_failure_rate))
-    table.add_row("cut at the limit", shown_share(result.truncation_rate))
-    if result.failed_rewards:
-        table.add_row("not scored", f"{result.failed_rewards} responses, left out")
-    return table

@@ -18,6 +18,9 @@ from rl_core.files import atomic_write_json, committed_folder
 RESULT_FILE = "verdict.json"
 
 
+_NO_RESULT = "no result:"
+
+
 class ProtocolResult(BaseModel, frozen=True):
     """The result of a protocol (its `Protocol.record`) on a subject, a model with its items and the versions of the
     engine's packages, or a file of responses with its hash. The remarks say why the accuracy may differ from a
@@ -32,6 +35,11 @@ class ProtocolResult(BaseModel, frozen=True):
     def name(self) -> str:
         """Name of the protocol."""
         return str(self.protocol["name"])
+
+    @property
+    def is_none(self) -> bool:
+        """Whether too many responses have no score, so that the numbers of the others are no result."""
+        return any(remark.startswith(_NO_RESULT) for remark in self.remarks)
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property
@@ -78,7 +86,10 @@ def compare_protocol_results(
 ) -> Comparison:
     """Compare two results of one protocol, item by item. The interval is found by resampling; the p-value is McNemar's
     exact one where each item has one response. Raises ValueError when the protocols differ (the message names the parts
-    that do), or the items."""
+    that do), or the items, or one of them is no result."""
+    for result, _ in (first, second):
+        if result.is_none:
+            raise ValueError(f"not comparable: {next(one for one in result.remarks if one.startswith(_NO_RESULT))}")
     if differing := _differing_parts(first[0], second[0]):
         raise ValueError(f"not comparable: the two results differ in {', '.join(differing)} of their protocols")
     try:
@@ -107,7 +118,7 @@ def _failure_remarks(protocol: Protocol, failed: int, total: int) -> list[str]:
     if failed <= allowed * total:
         return []
     return [
-        f"no result: the reward failed for {failed} of {total} responses, more than reward.max_failed_share = "
+        f"{_NO_RESULT} the reward failed for {failed} of {total} responses, more than reward.max_failed_share = "
         f"{allowed}, so the accuracy is that of a part of the items"
     ]
 

@@ -68,3 +68,11 @@ def test_what_does_not_compare_is_refused():
         compare_protocol_results((result_on(items), items), (result_on(items, other_words), items))
     with pytest.raises(ValueError, match="not comparable: the items differ: 2 and 3 items"):
         compare_protocol_results((result_on(items), items), (result_on(make_items("+-+")), make_items("+-+")))
+
+
+def test_a_result_of_which_too_much_has_no_score_is_none_and_compares_with_nothing():
+    scored, half = make_items("+-+-"), make_items("+-??")
+    assert not result_on(scored).is_none and result_on(half).is_none
+    for pair in ((scored, half), (half, scored)):
+        with pytest.raises(ValueError, match="not comparable: no result: the reward failed for 2 of 4 responses"):
+            compare_protocol_results(*((result_on(items), items) for items in pair))
