@@ -3,7 +3,7 @@ or `sightline doctor` marks it."""
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from flows.printing import cause_of
+from rl_core.config.key_kinds import OPERATION, is_of
 from rl_core.config.loading import load_config
 from rl_core.redaction import redact
 from rl_core.run_directory import RunDirectory
@@ -42,10 +43,11 @@ def planned_start(flow_run: FlowRun) -> datetime:
     return start
 
 
-def flow_run_name(what: str, start: datetime, *which: str) -> str:
+def flow_run_name(what: str, start: datetime, *which: str, overrides: Sequence[str] = ()) -> str:
     """A name that distinguishes flow runs even where its end is cut off: what it works on, its planned start (UTC, to
-    the minute), and further details, such as overrides."""
-    return redact(" ".join([what, f"{start.astimezone(UTC):%Y-%m-%d %H:%M}Z", *filter(None, which)]))
+    the minute), the overrides but for those that only say how a run is carried out, and further details."""
+    telling = [text for text in overrides if not is_of(OPERATION, text.partition("=")[0])]
+    return redact(" ".join([what, f"{start.astimezone(UTC):%Y-%m-%d %H:%M}Z", *telling, *filter(None, which)]))
 
 
 def waiting_name(parameters: Mapping[str, Any], start: datetime) -> str | None:
@@ -59,7 +61,7 @@ def waiting_name(parameters: Mapping[str, Any], start: datetime) -> str | None:
         with suppress(ValueError):  # the flow itself says what is wrong with it
             what = load_config(Path(config), overrides).experiment
     seeds = parameters.get("seeds")
-    return flow_run_name(what, start, f"seeds {seeds}" if seeds else "", *overrides)
+    return flow_run_name(what, start, f"seeds {seeds}" if seeds else "", overrides=overrides)
 
 
 class WaitingRuns:

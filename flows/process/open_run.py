@@ -53,9 +53,10 @@ def name_of_run() -> str:
         resolved = request.resolved(start())
     except ValueError:
         what = f"{request.resume or request.config}"
-        return flow_run_name(what, start(), *request.overrides)  # the flow itself says what is wrong
+        return flow_run_name(what, start(), overrides=request.overrides)  # the flow itself says what is wrong
     experiment = resolved.config.experiment
-    return flow_run_name(experiment, start(), *request.overrides, resolved.run.name.removeprefix(f"{experiment}-"))
+    rest = resolved.run.name.removeprefix(f"{experiment}-")
+    return flow_run_name(experiment, start(), rest, overrides=request.overrides)
 
 
 def in_run(

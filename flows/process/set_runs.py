@@ -198,7 +198,7 @@ def name_of_set(kind: type[RunSet], what: str) -> Callable[[], str]:
             which = kind.of_parameters(parameters, start()).name
         except ValueError:
             which = ""  # the flow itself says what is wrong
-        return flow_run_name(what, start(), which, *parameters["overrides"])
+        return flow_run_name(what, start(), which, overrides=parameters["overrides"])
 
     return name
 

@@ -6,11 +6,14 @@ written here a second time: it is the forward method of the class, behind a body
 """
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+
+_Head = Callable[[torch.Tensor], torch.Tensor]
 
 
 def is_head_alone(model: PreTrainedModel) -> bool:
@@ -34,7 +37,7 @@ def body_of(model: PreTrainedModel) -> PreTrainedModel:
     return body
 
 
-def _forward(model: PreTrainedModel, hidden: torch.Tensor, *, head: nn.Module) -> torch.Tensor:
+def _forward(model: PreTrainedModel, hidden: torch.Tensor, *, head: _Head) -> torch.Tensor:
     method = inspect.unwrap(type(model).forward)
     logits: torch.Tensor = method(_ModelBehind(model, hidden[None], head)).logits[0]
     return logits
@@ -43,7 +46,7 @@ def _forward(model: PreTrainedModel, hidden: torch.Tensor, *, head: nn.Module) -
 class _ModelBehind:
     """A model whose body has already computed these hidden states, [1, K, width]."""
 
-    def __init__(self, model: PreTrainedModel, hidden: torch.Tensor, head: nn.Module) -> None:
+    def __init__(self, model: PreTrainedModel, hidden: torch.Tensor, head: _Head) -> None:
         self._model, self._hidden, self._head = model, hidden, head
 
     def __getattr__(self, name: str) -> Any:
@@ -78,16 +81,15 @@ class _BodyOutput(tuple[torch.Tensor, ...]):
         return None
 
 
-class _ProbedHead(nn.Module):
+class _ProbedHead:
     """Keeps what it gets, and returns logits of all sizes."""
 
     def __init__(self, weight: nn.Parameter) -> None:
-        super().__init__()
         self.weight = weight
         self.received: torch.Tensor | None = None
         self.returned = torch.linspace(-60.0, 60.0, 2 * len(weight)).view(2, -1)
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """[1, 2, width] -> [1, 2, V]."""
         self.received = hidden
         return self.returned[None]

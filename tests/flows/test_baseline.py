@@ -101,7 +101,8 @@ def test_flow_and_task_runs_have_names_that_a_person_understands(finished: tuple
     state, run = finished
     with get_client(sync_client=True) as client:
         flow_run = client.read_flow_run(state.state_details.flow_run_id)
-    assert flow_run.name == f"small {flow_run.expected_start_time:%Y-%m-%d %H:%M}Z {run.name.removeprefix('small-')}"
+    started = f"{flow_run.expected_start_time:%Y-%m-%d %H:%M}Z"
+    assert flow_run.name == f"small {started} trainer.max_steps=2 {run.name.removeprefix('small-')}"
     assert states_of(state) == {
         "small: prepare data and model": "Completed",
         "small: cold start": "Completed",

@@ -112,7 +112,10 @@ def test_a_killed_flow_run_has_noted_no_end(run: RunDirectory) -> None:
     ("parameters", "name"),
     [
         (
-            {"config": "tests/e2e/configs/small.yaml", "overrides": ["seed=7", "trainer.max_steps=2"]},
+            {
+                "config": "tests/e2e/configs/small.yaml",
+                "overrides": ["seed=7", "tracking.mlflow_uri=null", "trainer.max_steps=2"],
+            },
             "small {} seed=7 trainer.max_steps=2",
         ),
         ({"config": "tests/e2e/configs/small.yaml", "overrides": ["experiment=mine"]}, "mine {} experiment=mine"),
