@@ -52,7 +52,7 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     if the folder has no loadable checkpoint."""
     architecture = load_architecture(folder)
     _say_noise(tuple(_without_noise(architecture)))
-    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    factory = model_class(architecture)
     dtype = getattr(torch, config.dtype)
     if with_weights:
         model = _with_weights(factory, folder, architecture, dtype)
@@ -123,6 +123,11 @@ def load_architecture(folder: Path) -> PreTrainedConfig:
     # Without an explicit False, transformers asks at the terminal whether to run the model's own code.
     architecture: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return architecture
+
+
+def model_class(architecture: PreTrainedConfig) -> Any:
+    """transformers' class that makes the model of a config."""
+    return AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
 
 
 def has_vision(architecture: PreTrainedConfig) -> bool:

@@ -10,8 +10,6 @@ import torch
 from safetensors.torch import save_file
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -20,7 +18,7 @@ from transformers import (
 
 from rl_core.families.family import Family
 from rl_core.families.registry import family_of
-from rl_core.models.loading import has_vision
+from rl_core.models.loading import model_class
 from rl_core.models.tiny import named_token_ids, save_processor
 from rl_core.models.tiny_tokenizer import train_tokenizer
 
@@ -43,7 +41,7 @@ def write_random_checkpoint(
     config = AutoConfig.for_model(**_with_rope(family, fields))
     tokenizer = _tokenizer(config, corpus, family)
     _name_tokens(config, tokenizer, family)
-    factory = AutoModelForImageTextToText if has_vision(config) else AutoModelForCausalLM
+    factory = model_class(config)
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(config, dtype=dtype, trust_remote_code=False)
     model.config.architectures = [type(model).__name__]

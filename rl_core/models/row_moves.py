@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from rl_core.families.vision import moved
 from rl_core.types import Int64Array
 
 
@@ -38,8 +39,7 @@ class Copies:
 
 def sent(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
     """The array as a tensor on the device. The host does not wait for a GPU: the copy starts from pinned memory."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    return moved(torch.from_numpy(array), device)
 
 
 def pad(rows: torch.Tensor, *, slot_rows: torch.Tensor, row_slot: torch.Tensor) -> torch.Tensor:

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -18,7 +16,8 @@ from transformers import (
 
 from rl_core.config.model import TinyModel
 from rl_core.families.family import Family
-from rl_core.families.registry import FAMILIES, vision_of
+from rl_core.families.registry import FAMILIES
+from rl_core.models.loading import model_class
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.randomness import keyed_seed
 
@@ -77,8 +76,7 @@ def named_token_ids(family: Family, tokenizer: Qwen2Tokenizer) -> dict[str, Any]
 
 def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) -> PreTrainedModel:
     """A model with transformers' own initialisation. The random state of the process does not change."""
-    has_vision = vision_of(config.model_type) is not None
-    factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
+    factory = model_class(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(seed, "initialise", config.model_type))
         # Initialised in float32 and then rounded, so that every number format starts from the same model.

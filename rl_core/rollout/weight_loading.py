@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import PreTrainedModel
 
 from rl_core.config.model import LoraConfig
-from rl_core.models.loading import has_vision, load_architecture
+from rl_core.models.loading import load_architecture, model_class
 from rl_core.models.named_weights import ADAPTER, plain_name
 from rl_core.models.trained_part import attach_lora
 
@@ -35,7 +35,7 @@ def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[st
 
 def _model(model_folder: Path) -> PreTrainedModel:
     architecture = load_architecture(model_folder)
-    factory = AutoModelForImageTextToText if has_vision(architecture) else AutoModelForCausalLM
+    factory = model_class(architecture)
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(architecture)
     return model
