@@ -17,7 +17,7 @@ _QUESTION_NAMES = (
 )
 VIDEO_NAMES = ("videos", "video", "video_path", "video_paths", "clip")
 _VIDEO_ENDINGS = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v")
-_ANSWER_NAMES = (
+ANSWER_NAMES = (
     "reward_model.ground_truth",  # verl
     *("answer", "solution", "label", "ground_truth", "target", "final_answer", "gold", "gt", "answers"),
     *("correct_answer", "answerkey", "answer_key", "answer_index", "answer_idx", "correct_option", "correct"),
@@ -105,7 +105,7 @@ class _Guesses:
 
     def why_not(self, question: str | None, answer: str | None) -> str:
         """Why the first row does not fit a column with a usual name; empty where there is no such column."""
-        tried = [*(_QUESTION_NAMES if question is None else ()), *(_ANSWER_NAMES if answer is None else ())]
+        tried = [*(_QUESTION_NAMES if question is None else ()), *(ANSWER_NAMES if answer is None else ())]
         for name in self.names:
             if name.lower() in tried and self.sample:
                 reader = read_conversation if name.lower() in _QUESTION_NAMES else read_answer
@@ -151,7 +151,7 @@ def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[Conve
     if any(conversation.answer is not None for conversation in asked):
         guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
         return question
-    return guesses.find("answer_key", _ANSWER_NAMES, _is_answer)
+    return guesses.find("answer_key", ANSWER_NAMES, _is_answer)
 
 
 def _puts_media_first(

@@ -3,7 +3,7 @@
 import os
 import random
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from rl_core.data.answer_guesses import told_classes
-from rl_core.data.column_guesses import VIDEO_NAMES, NamedColumns, Values, guess_columns
+from rl_core.data.column_guesses import ANSWER_NAMES, VIDEO_NAMES, NamedColumns, Values, guess_columns
 from rl_core.data.pixels import read_image
 from rl_core.files import is_regular, lies_below
 from rl_core.sources.columns import Columns
@@ -24,6 +24,7 @@ from rl_core.sources.media import (
     USUAL_SERIES,
     images_in,
     is_image_name,
+    is_of_words,
     media_items,
     path_named,
     place_in_series,
@@ -38,6 +39,7 @@ _TRIED_PATHS = 20
 _TRIED_FOLDERS = 100
 _TRIED = 20
 _SHOWN = 60
+_ID_NAMES = ("id", "ids", "uid", "idx", "index", "key")
 
 
 class Pictures(NamedTuple):
@@ -58,26 +60,64 @@ def find_pictures(
     names: Sequence[str], sample: Sequence[dict[str, Any]], *, folders: Sequence[Path], chosen: Sequence[str] = ()
 ) -> Pictures:
     """Find the images among the columns `names`, of which a person may have `chosen` some. Columns whose names differ
-    in a number, or in being plural, are used together. Relative paths are tried from each of `folders`."""
+    in a number, in being plural, or in a word are used together; words leave them in the order of the table. Relative
+    paths are tried from each of `folders`."""
     names = sorted(names, key=place_in_series)
     usual = [name for series in USUAL_SERIES for name in names if series_of(name) == series]
     others = [name for name in names if not is_image_name(name)]
     items = {name: list(_items(sample, name)) for name in names}
     shown = [name for name in usual if _shows(items[name], folders)]
-    shown += [name for name in others if _shows([item for item in items[name] if _is_alike(item)], folders)]
+    shown += _shown_by_content(others, items, folders)
     alike = [name for name in usual if any(map(_is_alike, items[name]))]
     empty = [name for name in usual if not items[name]]  # rows outside the sample may have images
     first = next(iter([*shown, *alike, *empty]), None)
     series = [name for name in names if first and series_of(name) == series_of(first)]
-    series = [name for name in series if name in shown or not items[name] or any(map(_is_alike, items[name]))]
+    series = [
+        name
+        for name in series
+        if name in shown
+        or any(map(_is_alike, items[name]))
+        or (not items[name] and (name in usual or not is_of_words(series_of(name))))
+    ]
+    if first and is_of_words(series_of(first)):
+        places = [name for values in sample for name in values]
+        series.sort(key=lambda name: places.index(name) if name in places else len(places))
     columns = tuple(chosen) or _without_copies(series, sample)
     read = [name for name in columns if items.get(name)]
+    read_files = _files((item for name in read for row in sample for item in media_items(row.get(name))), folders)
     unused = [
         _why_unused(name, items[name][0], folders, shows=name in shown, read=read)
         for name in dict.fromkeys([*usual, *shown])
         if name not in columns and items[name]
+        # An id may be the name of the file whose path another column has.
+        if name in usual or any(map(_is_alike, items[name])) or not _files(items[name], folders) <= read_files
     ]
     return Pictures(columns, is_usual=set(columns) <= set(usual), unused=tuple(unused))
+
+
+def _shown_by_content(names: Sequence[str], items: Mapping[str, Sequence[Any]], folders: Sequence[Path]) -> list[str]:
+    """The columns of any name that hold images, the likeliest first: an id, or a number, may be the name of a file by
+    chance. An answer is none."""
+
+    def is_tried(name: str, item: Any) -> bool:
+        return _is_alike(item) or (name.lower() not in ANSWER_NAMES and bool(_files([item], folders)))
+
+    def doubt(name: str) -> tuple[int, int]:
+        if any(map(_is_alike, items[name])):
+            return 0, 0
+        texts = {*map(str, items[name])}
+        rank = 1 if any("/" in text for text in texts) else 3 if name.lower() in _ID_NAMES else 2
+        return rank, -len(texts)
+
+    found = [name for name in names if _shows([item for item in items[name] if is_tried(name, item)], folders)]
+    return sorted(found, key=doubt)
+
+
+def _files(items: Iterable[Any], folders: Sequence[Path]) -> set[str]:
+    """The files that these values name."""
+    paths = [path for item in items if (path := path_named(item)) is not None]
+    found = (next((folder / path for folder in folders if _number_there([path], folder)), None) for path in paths)
+    return {os.path.realpath(file) for file in found if file is not None}
 
 
 def _without_copies(series: Sequence[str], sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ MEDIUM_KEYS: Final = ("bytes", "path", "url", "base64", "image", "image_url", "v
 """Keys of a mapping that may hold an image or a video, or a mapping that does."""
 
 _NUMBER: Final = re.compile(r"[_ -]?[0-9]+|[_ -][a-z]$")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_COUNT: Final = r"(?:num|n|number[_ -]of|total|has|is|no|with|without)"
 _DEEPEST = 8
 _SHOWN = 60
 _SHORTEST_BASE64 = 32  # the smallest image has more
@@ -59,14 +61,26 @@ _ENCODED: Final = re.compile(
 
 
 def is_image_name(column: str) -> bool:
-    """Whether a column has one of the usual names, which may be numbered."""
+    """Whether a column has one of the usual names, which may be numbered, or have a word before it (`left_image`)."""
     return series_of(column) in USUAL_SERIES
 
 
 def series_of(column: str) -> str:
-    """What the names of columns have in common that hold the images of a row in order: `image_1` and `image_2`, `image`
-    and `image2`, `image_a` and `image_b`, `image` and `images`."""
-    return _NUMBER.sub("", column.lower()).removesuffix("s")
+    """What the names of columns have in common that hold the images of a row: `image_1` and `image_2`, `image` and
+    `image2`, `image_a` and `image_b`, `image` and `images`, `left_image` and `right_image`, `image_left` and
+    `image_right`."""
+    name = _stem(column)
+    if name in _STEMS:
+        return name
+    if last := _WORD_FIRST.fullmatch(name):
+        return f"{_WORD} {last[1]}"
+    first = _WORD_LAST.fullmatch(name)
+    return f"{first[1]} {_WORD}" if first else name
+
+
+def is_of_words(series: str) -> bool:
+    """Whether the columns of a series are told apart by words, which do not say their order."""
+    return _WORD in series
 
 
 def place_in_series(column: str) -> tuple[str | int, ...]:
@@ -74,8 +88,19 @@ def place_in_series(column: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", column.lower()))
 
 
-USUAL_SERIES: Final = tuple(dict.fromkeys(map(series_of, IMAGE_NAMES)))
-"""The series of the usual names, in the order in which they are preferred."""
+def _stem(column: str) -> str:
+    return _NUMBER.sub("", _HUMP.sub("_", column).lower()).removesuffix("s")
+
+
+_WORD: Final = "..."
+_STEMS: Final = tuple(dict.fromkeys(map(_stem, IMAGE_NAMES)))
+_PICTURES: Final = tuple(stem for stem in _STEMS if stem != "file_name")  # audio_file_name
+_WORD_FIRST: Final = re.compile(rf"(?!{_COUNT}[_ -]).+?[_ -]({'|'.join(_PICTURES)})")
+_WORD_LAST: Final = re.compile(rf"({'|'.join(_PICTURES)})[_ -].+")
+
+USUAL_SERIES: Final = (*_STEMS, *(f"{_WORD} {stem}" for stem in _PICTURES))
+"""The series of the usual names, in the order in which they are preferred. A word behind one (`image_left`) may as well
+say that the column describes an image."""
 
 
 def media_items(cell: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rl_core.data.column_guesses import NamedColumns
 from rl_core.data.inspection import Inspection, inspect_data
+from rl_core.sources.options import columns_named
 from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import local, png_bytes
 
@@ -46,6 +48,14 @@ def look(write_jsonl, tmp_path):
         ({"image": "", "images": None}, ("image", "images")),  # other rows may have some
         ({"image": 7, "file_name": "00"}, "file_name"),
         ({"video": PACKED}, None),
+        ({"left_image": "00"}, "left_image"),
+        ({"scan": "00"}, "scan"),  # no usual name, and no ending
+        ({"view": ["00", "00"]}, "view"),
+        ({"scan": "rows.jsonl"}, None),  # a file that is no image
+        ({"scan": "00", "mask": PACKED}, "mask"),
+        ({"id": "00", "scan": "00"}, "scan"),
+        ({"answer": "00"}, None),
+        ({"image_size": "00x00", "num_images": 1, "has_image": True}, None),
     ],
 )
 def test_the_column_with_images_is_found(look, row, column):
@@ -72,6 +82,8 @@ def test_the_column_with_images_is_found(look, row, column):
             "all: --image-key image,image_path)",
         ),
         ({"image": PACKED, "images": [PACKED, "00"]}, "column 'image' holds images too, and only 'images' is read"),
+        ({"left_image": "a dog"}, "'left_image' has the name of a column with images, and its first value 'a dog'"),
+        ({"front": "00", "back": PACKED}, "column 'front' holds images too, and only 'back' is read"),
     ],
 )
 def test_a_column_that_is_not_used_is_named_with_its_first_value(look, row, words):
@@ -129,7 +141,7 @@ def test_the_columns_of_a_series_are_used_in_order_and_an_empty_cell_is_no_image
     assert [row.question.count("<image>") for row in read] == list(map(len, shown))
 
 
-@pytest.mark.parametrize("names", [("left_image", "right_image"), ("image", "image_path"), ("image", "scan")])
+@pytest.mark.parametrize("names", [("image", "image_path"), ("image", "scan"), ("image", "mask_image")])
 def test_columns_whose_order_nobody_says_are_used_together_where_a_person_names_them(look, tmp_path, names):
     for name in ("00.png", "01.png"):
         (tmp_path / name).write_bytes(png_bytes())
@@ -145,6 +157,63 @@ def test_columns_whose_order_nobody_says_are_used_together_where_a_person_names_
     assert read.images == (tmp_path / "01.png", tmp_path / "00.png")
     with pytest.raises(ValueError, match=r"no column 'scann' \(--image-key\); did you mean"):
         look({"scan": "00"}, image_key=("scan", "scann"))
+
+
+IN_ORDER = (
+    ("left_image", "right_image"),
+    ("before_img", "after_img"),  # the order of the table, not that of the alphabet
+    ("image_query", "image_key", "image_choice"),
+    ("leftImage", "rightImage"),
+    ("Source Photo", "Target Photo"),
+    ("front_image_path", "back_image_path"),
+    ("img_a", "img_b"),
+    ("scan",),
+)
+WRITTEN = {"one": str, "list": lambda path: [path], "text": lambda path: json.dumps([path])}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    names=st.sampled_from(IN_ORDER),
+    folder=st.sampled_from(["", "media", "deep/er", "absolute"]),
+    ending=st.sampled_from(["", ".v2", ".0"]),
+    form=st.sampled_from(sorted(WRITTEN)),
+    full=st.lists(st.booleans(), min_size=3, max_size=12),
+)
+def test_paths_without_a_known_ending_are_images_by_what_they_lead_to(
+    tmp_path_factory: pytest.TempPathFactory,
+    names: tuple[str, ...],
+    folder: str,
+    ending: str,
+    form: str,
+    full: list[bool],
+) -> None:
+    """In a folder that the rows name, that they do not name, or that they name from the root; beside ids and answers
+    that are names of such files too."""
+    root = tmp_path_factory.mktemp("paths")
+    place = root / folder
+    place.mkdir(parents=True, exist_ok=True)
+    named = {"": "", "media": "", "deep/er": "deep/er/", "absolute": f"{place}/"}[folder]
+    lines, expected = [], []
+    for row, is_full in enumerate([True, *full]):
+        line: dict[str, Any] = {"id": f"{row * len(names)}{ending}", "problem": "?", "answer": str(row)}
+        shown = []
+        for column, name in enumerate(names):
+            file = f"{row * len(names) + column}{ending}"
+            line[name] = ""
+            if is_full or column % 2:
+                line[name] = WRITTEN[form](named + file)
+                shown.append(png_bytes((1, 1), (row, column, 0)))
+                (place / file).write_bytes(shown[-1])
+        lines.append(line)
+        expected.append(shown)
+    path = root / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = inspect_data(local(path))
+    assert (columns_named(found.source.columns.image_key), found.unused) == (names, ())
+    assert found.source.columns.answer_key == "answer"
+    read = [row for row in found.source.open() if isinstance(row, Row)]
+    assert [[Path(str(image)).read_bytes() for image in row.images] for row in read] == expected
 
 
 def test_a_column_that_repeats_the_images_of_another_is_not_read_twice(look):

@@ -145,13 +145,16 @@ def test_a_users_function_is_not_called_to_be_looked_at(config: RunConfig, tmp_p
     assert known_rows(own, RunDirectory(tmp_path / "run"), stage_digests(own), glances["data.train"]) is None
 
 
+@pytest.mark.parametrize("column", ["picture", "right_img", "sourcePhoto"])
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
-def test_a_column_with_the_name_of_images_that_no_key_names_is_a_warning(tmp_path: Path, name: str) -> None:
-    train = write_rows(tmp_path, name, 9, picture="a.png")
+def test_a_column_with_the_name_of_images_that_no_key_names_is_a_warning(
+    tmp_path: Path, name: str, column: str
+) -> None:
+    train = write_rows(tmp_path, name, 9, **{column: "a.png"})
     config = config_of(train, write_rows(tmp_path, "held.parquet", 5))
-    said = "not used: 'picture', by the name a column with images"
+    said = f"not used: {column!r}, by the name a column with images"
     assert told(config) == [("data.train.columns.image_key", said, False)]
-    named = config_of(train, tmp_path / "held.parquet", "data.train.columns.image_key=picture")
+    named = config_of(train, tmp_path / "held.parquet", f"data.train.columns.image_key={column}")
     assert told(named) == []
 
 
