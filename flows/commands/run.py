@@ -20,6 +20,7 @@ from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
 from rl_core.config.loading import ConfigError
 from rl_core.files import read_json
+from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, hub_problems
 from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
@@ -71,9 +72,11 @@ def _look_at(resolved: ResolvedRun) -> None:
     run, files = resolved.run, resolved.files()
     if resolved.is_continued or read_manifest(run, "report") is not None:
         return
-    located = located_config(resolved.config, files)
-    glances = glance_at(located) if read_manifest(run, "prepare") is None else {}
-    raise_if_fatal([*first_problems(located, glances), *files.problems()])
+    located, is_prepared = located_config(resolved.config, files), read_manifest(run, "prepare") is not None
+    glances = {} if is_prepared else glance_at(located)
+    # What the cache has is used where the hub is not there, so it need not be asked for that.
+    answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN, if_cached=False)
+    raise_if_fatal([*first_problems(located, glances), *files.problems(), *hub_problems(answers)])
 
 
 def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tuple[RunRequest, ResolvedRun]:

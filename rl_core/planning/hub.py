@@ -20,7 +20,7 @@ from rl_core.sources.hub import why_no_config
 from rl_core.wording import shortened
 
 SECONDS_OF_PLAN: Final = 1.5
-"""`sightline plan` should be quick, and says what it could not find out."""
+"""`sightline plan`, and the first look of a run, should be quick; a plan says what it could not find out."""
 
 SECONDS_OF_RUN: Final = 10.0
 """A run needs the answer, so it waits longer."""
@@ -123,9 +123,10 @@ class HubAnswer(NamedTuple):
     has_answered: bool = True
 
 
-def ask_hub(config: RunConfig, *, seconds: float) -> list[HubAnswer]:
-    """Ask the hub for every name whose commit is not known from the cache; nothing while HF_HUB_OFFLINE is set."""
-    names = [name for name in hub_names(config) if name.may_have_changed]
+def ask_hub(config: RunConfig, *, seconds: float, if_cached: bool = True) -> list[HubAnswer]:
+    """Ask the hub for every name whose commit is not known from the cache or, unless `if_cached`, of which the cache
+    has nothing; for none while HF_HUB_OFFLINE is set. Nothing is fetched."""
+    names = [name for name in hub_names(config) if name.may_have_changed and (if_cached or not name.is_cached)]
     return [] if constants.HF_HUB_OFFLINE else _asked(names, seconds)
 
 

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from rich.console import Console
 
 from flows.commands.run import carry_out
@@ -15,6 +18,7 @@ from flows.request import RunRequest
 from rl_core.config.loading import ConfigError
 from rl_core.problem import PlanError
 from tests.rl_core.data.samples import png_bytes
+from tests.servers import answering, free_port
 
 SUMS = {"train": range(16), "held": range(16, 20)}
 
@@ -78,6 +82,74 @@ def test_all_mistakes_are_named_at_once(asked: Callable[..., RunRequest]) -> Non
 def test_a_key_with_a_slip_is_refused_first(asked: Callable[..., RunRequest]) -> None:
     with pytest.raises(ConfigError, match="did you mean `max_steps`"):
         carry_out("baseline", asked("trainer.max_stepps=3", "data.train.path=gone"), Console(file=StringIO()))
+
+
+FROM_THE_HUB = (
+    "data.train={type: hub, name: owner/rows@train}",
+    "data.validation={type: mixture, sources: {a: {type: hub, name: owner/held@test}}}",
+    "model.source={type: pretrained, path: owner/model}",
+)
+NAMED = ["model.source.path", "data.train.name", "data.validation.sources.a.name"]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """`hub(address)`: where it is, with an empty cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return lambda address: monkeypatch.setattr(constants, "ENDPOINT", address)
+
+
+def refused(request: RunRequest) -> list[str]:
+    """The keys of what `run` names at once."""
+    with pytest.raises(PlanError) as told:
+        carry_out("baseline", request, Console(file=StringIO()))
+    return [problem.where for problem in told.value.problems]
+
+
+def test_what_no_hub_gives_is_named(asked: Callable[..., RunRequest], hub: Callable[[str], None]) -> None:
+    hub(f"http://127.0.0.1:{free_port()}")
+    assert refused(asked(*FROM_THE_HUB)) == NAMED
+
+
+def test_what_is_in_the_cache_is_not_asked_for(
+    asked: Callable[..., RunRequest], hub: Callable[[str], None], tmp_path: Path
+) -> None:
+    hub(f"http://127.0.0.1:{free_port()}")
+    for folder in ("datasets--owner--rows", "models--owner--model"):
+        (tmp_path / "cache" / folder).mkdir(parents=True)
+    assert refused(asked(*FROM_THE_HUB)) == NAMED[-1:]
+
+
+def test_what_the_hub_has_is_asked_for_once_and_not_fetched(
+    asked: Callable[..., RunRequest], hub: Callable[[str], None]
+) -> None:
+    paths = []
+
+    def answer(path: str, _: bytes) -> tuple[int, object]:
+        paths.append(path.partition("?")[0])
+        return (404, {}) if "held" in path else (200, {"id": "owner/rows", "sha": "0" * 40, "siblings": []})
+
+    with answering(answer) as address:
+        hub(address)
+        assert refused(asked(*FROM_THE_HUB)) == NAMED[-1:]
+    asked_of = [f"/api/datasets/owner/{name}" for name in ("held", "rows")]
+    assert sorted(paths) == [*asked_of, "/api/models/owner/model"]
+
+
+def test_a_silent_hub_is_not_waited_for(asked: Callable[..., RunRequest], hub: Callable[[str], None]) -> None:
+    ended = threading.Event()
+
+    def answer(_: str, __: bytes) -> tuple[int, object]:
+        ended.wait(60.0)
+        return 404, {}
+
+    with answering(answer) as address:
+        hub(address)
+        begun = time.monotonic()
+        assert refused(asked(*FROM_THE_HUB, "actor.global_batch_size=3")) == ["data.rollout_batch_size"]
+        ended.set()
+    assert time.monotonic() - begun < 30.0
 
 
 @pytest.mark.parametrize("arguments", [["data.train.path=gone"], ["data.train.path=gone", "--seeds", "1-2"]])
