@@ -1,7 +1,7 @@
 """Loads the trainer's weights into vLLM by their names: an engine that misses one would silently sample from another
 policy."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from rl_core.config.model import LoraConfig
 from rl_core.models.loading import load_architecture, model_class
 from rl_core.models.named_weights import ADAPTER, plain_name
 from rl_core.models.trained_part import attach_lora
+from rl_core.rollout.copy_recorder import CopyRecorder
 
 if TYPE_CHECKING:
     from vllm import LLMEngine
@@ -62,11 +63,6 @@ class StrictWeights:
                 self._seen.add(name)
                 yield name, weight
 
-    @property
-    def are_complete(self) -> bool:
-        """Whether every expected weight has come once, and no other."""
-        return self._seen == self._expected and not self._unknown and not self._repeated
-
     def check(self) -> None:
         """Raises ValueError with the names of the weights that are missing, unknown, or came twice."""
         problems = {
@@ -88,31 +84,69 @@ def _shown(names: list[str]) -> str:
 
 
 class WeightLoader:
-    """Loads all weights of the expected names, through vLLM's own loaders."""
+    """Loads all weights of the expected names, through vLLM's own loaders. The first load is watched: a loader drops a
+    weight without a word where its layer has no place for it."""
 
     def __init__(self, engine: "LLMEngine", *, expected: frozenset[str]) -> None:
         self._engine = engine
         self._expected = expected
+        self._is_whole_here = engine.vllm_config.parallel_config.tensor_parallel_size == 1
+        self._all_arrive = False
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Raises ValueError if a weight is missing, unknown or came twice."""
+        """Raises ValueError if a weight is missing, unknown or came twice, or vLLM does not take all of its numbers."""
         strict = StrictWeights(weights, expected=self._expected)
-        self._hand_over(strict)
-        self._engine.apply_model(_refresh_output_heads)
+        if self._all_arrive:
+            self._hand_over(iter(strict))
+            self._engine.apply_model(_prepare_kernels)
+            strict.check()
+            return
+        with CopyRecorder(self._model()) as recorder:
+            self._reload(recorder.watch(strict))
+        self._engine.apply_model(_prepare_kernels)
         strict.check()
+        self._check_arrival(recorder.arrived_in_part())
+        self._all_arrive = True
+        self._learn(recorder)
 
-    def _hand_over(self, weights: StrictWeights) -> None:
-        self._reload(iter(weights))
+    def _hand_over(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
+        """Load again what was loaded before."""
+        self._reload(weights)
+
+    def _learn(self, recorder: CopyRecorder) -> None:
+        """Take from a whole load what makes later ones faster."""
+
+    def _check_arrival(self, shares: Mapping[str, float]) -> None:
+        """A rank with a part of the model takes a part of each weight."""
+        lost = sorted(name for name, share in shares.items() if self._is_whole_here or share == 0.0)
+        if lost:
+            raise ValueError(
+                f"vLLM takes {_shown(lost)} not at all or in part, {len(lost)} of the model's {len(self._expected)} "
+                "weights, and would sample from another policy than the trainer's: look whether the model's "
+                "config.json says of its layers what the weights have, such as attention_bias"
+            )
+
+    def _model(self) -> torch.nn.Module:
+        model: torch.nn.Module
+        (model,) = self._engine.apply_model(lambda model: model)
+        return model
 
     def _reload(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
 
 
-def _refresh_output_heads(model: torch.nn.Module) -> None:
-    """vLLM's reload skips an output head that is tied to the embedding. On a CPU the head multiplies with a packed copy
-    of the matrix, which would keep the first weights."""
+def _prepare_kernels(model: torch.nn.Module) -> None:
+    """vLLM's reload skips an output head that is tied to the embedding, and packs experts at their first load alone. On
+    a CPU both multiply with a packed copy of their matrices, which would keep the first weights."""
+    from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
+    from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
     for module in model.modules():
+        method = getattr(module, "quant_method", None)
         if isinstance(module, ParallelLMHead):
-            module.quant_method.process_weights_after_loading(module)
+            method.process_weights_after_loading(module)
+        elif isinstance(method, UnquantizedFusedMoEMethod):
+            experts = method.moe_kernel.fused_experts
+            if isinstance(experts, CPUUnquantizedExperts):
+                experts.process_weights_after_loading(module)

@@ -6,103 +6,18 @@ layer after its load is known. Otherwise weights go the ordinary way. For a smal
 the time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 from vllm import LLMEngine
 from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from rl_core.rollout.weight_loading import StrictWeights, WeightLoader
-
-Slot = tuple[str, str]
-"""The name of a layer in vLLM's model, and of one of its parameters."""
-
-
-class View(NamedTuple):
-    """A part of a contiguous tensor: what `torch.as_strided` takes, with the offset from the tensor's first number."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    @classmethod
-    def of(cls, part: torch.Tensor, whole: torch.Tensor) -> "View":
-        """`part` as a view of `whole`, which has the same storage."""
-        offset = part.storage_offset() - whole.storage_offset()
-        return cls(tuple(part.shape), part.stride(), int(offset))
-
-    @property
-    def is_expanded(self) -> bool:
-        """Whether it has numbers of the tensor several times."""
-        return any(size > 1 and stride == 0 for size, stride in zip(self.size, self.stride, strict=True))
-
-    def within(self, whole: torch.Tensor) -> torch.Tensor:
-        """This part of a tensor."""
-        return whole.as_strided(self.size, self.stride, int(whole.storage_offset()) + self.offset)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Copy:
-    """A copy of a part of a weight into a part of a parameter (`slot`), which has this shape during the load, before a
-    kernel repacks it."""
-
-    source: View
-    slot: Slot
-    shape: tuple[int, ...]
-    target: View
-
-
-class CopyRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every copy of a given weight into a parameter of `model` while it is active."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._model = model
-        self._weights: dict[int, tuple[str, torch.Tensor]] = {}  # held, so that no other tensor gets their storage
-        self.copies: dict[str, list[Copy]] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
-
-    def watch(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Pass weights on to a loader, and recognise them when it copies them."""
-        for name, weight in weights:
-            if weight.is_contiguous():
-                self._weights[weight.untyped_storage().data_ptr()] = (name, weight)
-            self.copies[name], self.shapes[name] = [], tuple(weight.shape)
-            yield name, weight
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.copy_.default and not args[0].is_meta:
-            self._note(target=args[0], source=args[1])
-        return result
-
-    def _note(self, *, target: torch.Tensor, source: torch.Tensor) -> None:
-        known = self._weights.get(source.untyped_storage().data_ptr())
-        if known is None or source.shape != target.shape:
-            return
-        name, weight = known
-        for slot, parameter in _slots_of(self._model, target.untyped_storage().data_ptr()):
-            shape, part = tuple(parameter.shape), View.of(target, parameter)
-            copy = Copy(source=View.of(source, weight), slot=slot, shape=shape, target=part)
-            if copy not in self.copies[name]:  # vLLM copies a bias once more to count its numbers
-                self.copies[name].append(copy)
-
-
-def _slots_of(model: nn.Module, storage: int) -> Iterator[tuple[Slot, nn.Parameter]]:
-    """The first parameter of the model with this storage, if there is one; a tied head shares the embedding's."""
-    for layer_name, layer in model.named_modules():
-        for name, parameter in layer.named_parameters(recurse=False):
-            if not parameter.is_meta and parameter.untyped_storage().data_ptr() == storage:
-                yield (layer_name, name), parameter
-                return
+from rl_core.rollout.copy_recorder import Copy, CopyRecorder, covers_once
+from rl_core.rollout.weight_loading import WeightLoader
 
 
 class CopyingLoader(WeightLoader):
@@ -117,18 +32,15 @@ class CopyingLoader(WeightLoader):
         self.places: WeightPlaces | None = None
 
     @override
-    def _hand_over(self, weights: StrictWeights) -> None:
+    def _hand_over(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         if self.places is None:
-            self.places = self._watched(weights)
+            super()._hand_over(weights)
         else:
             self.places.fill(weights)
 
-    def _watched(self, weights: StrictWeights) -> "WeightPlaces | None":
-        """Load the ordinary way, and return where the weights went; None if not all have come."""
-        (model,) = self._engine.apply_model(lambda model: model)
-        with CopyRecorder(model) as recorder:
-            self._reload(recorder.watch(weights))
-        return WeightPlaces.proven(model, recorder) if weights.are_complete else None
+    @override
+    def _learn(self, recorder: CopyRecorder) -> None:
+        self.places = WeightPlaces.proven(self._model(), recorder)
 
 
 class WeightPlaces:
@@ -147,7 +59,7 @@ class WeightPlaces:
         alone would not repeat: a weight was converted or taken only in part, a parameter was filled from elsewhere too,
         or a layer is repacked in a way that is not known here."""
         copies, shapes = recorder.copies, recorder.shapes
-        taken = all(_covers_once([copy.source for copy in copies[name]], shapes[name]) for name in shapes)
+        taken = all(covers_once([copy.source for copy in copies[name]], shapes[name]) for name in shapes)
         if not taken or not all(map(_is_known, model.modules())):
             return None
         places = cls(model, copies=copies, shapes=shapes)
@@ -221,17 +133,7 @@ class _Layer:
 
     def _is_whole(self, name: str, shape: tuple[int, ...]) -> bool:
         is_dropped = self._packs and getattr(self._module, name).numel() == 0
-        return is_dropped and _covers_once([copy.target for copy in self._copies if copy.slot[1] == name], shape)
-
-
-def _covers_once(parts: Sequence[View], shape: tuple[int, ...]) -> bool:
-    """Whether the parts of a tensor of this shape have each of its numbers, and none of them twice."""
-    if any(part.is_expanded for part in parts):
-        return False
-    is_covered = torch.zeros(shape, dtype=torch.bool)
-    for part in parts:
-        part.within(is_covered).fill_(True)
-    return sum(prod(part.size) for part in parts) == is_covered.numel() and bool(is_covered.all())
+        return is_dropped and covers_once([copy.target for copy in self._copies if copy.slot[1] == name], shape)
 
 
 def _all(copies: dict[str, list[Copy]]) -> Iterator[Copy]:

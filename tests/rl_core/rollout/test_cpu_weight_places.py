@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from rl_core.models.named_weights import named_hf_weights
-from rl_core.rollout.cpu.weight_places import CopyRecorder, WeightPlaces
+from rl_core.rollout.copy_recorder import CopyRecorder
+from rl_core.rollout.cpu.weight_places import WeightPlaces
 from rl_core.rollout.weight_loading import WeightLoader, expected_weight_names
 from tests.rl_core.rollout.engines import Running, perturbed
 
