@@ -127,11 +127,12 @@ class CopyRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._remember(result, known.name)
 
     def _remember(self, tensor: torch.Tensor, name: str, *, offset: int | None = None) -> None:
-        self._known[_place(tensor)] = _Known(name, offset, StorageWeakRef(tensor.untyped_storage()))
+        storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        self._known[_place(tensor)] = _Known(name, offset, storage)
 
     def _known_as(self, tensor: torch.Tensor) -> _Known | None:
         known = self._known.get(_place(tensor))
-        return None if known is None or known.storage.expired() else known
+        return None if known is None or known.storage.expired() else known  # type: ignore[no-untyped-call]
 
     def _slot_at(self, place: int) -> Slot | None:
         """The first parameter or buffer of the model at this place; a tied head shares the embedding's. vLLM gives a

@@ -145,7 +145,7 @@ def _prepare_kernels(model: torch.nn.Module) -> None:
     for module in model.modules():
         method = getattr(module, "quant_method", None)
         if isinstance(module, ParallelLMHead):
-            method.process_weights_after_loading(module)
+            module.quant_method.process_weights_after_loading(module)
         elif isinstance(method, UnquantizedFusedMoEMethod):
             experts = method.moe_kernel.fused_experts
             if isinstance(experts, CPUUnquantizedExperts):

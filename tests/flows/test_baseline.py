@@ -285,6 +285,10 @@ def _manifest(run: RunDirectory) -> Path:
     return run.stage_manifest("evaluate-base")
 
 
+def _is_evaluated(run: RunDirectory) -> bool:
+    return _manifest(run).exists()
+
+
 def test_the_base_model_is_asked_and_judged_once(place: Place, tmp_path: Path) -> None:
     """In the validation before the first step or in its evaluation, whichever comes first, and of another run too; the
     numbers are those of a run without such a validation."""
@@ -297,8 +301,8 @@ def test_the_base_model_is_asked_and_judged_once(place: Place, tmp_path: Path) -
         assert state.is_completed(), state
         assert bill.read_text().splitlines().count("0") == before
         # Results that are taken over keep the time at which they were made.
-        evaluated = [run for folder in place.runs_dir.glob("small-*") if _manifest(run := RunDirectory(folder)).exists()]
-        newest = max(evaluated, key=lambda run: _manifest(run).stat().st_mtime_ns)
+        runs = map(RunDirectory, place.runs_dir.glob("small-*"))
+        newest = max(filter(_is_evaluated, runs), key=lambda run: _manifest(run).stat().st_mtime_ns)
         return (newest.evaluation("base") / "items.parquet").read_bytes(), newest
 
     asked, first = answers("trainer.val_freq=1", before=10)
