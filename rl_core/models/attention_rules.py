@@ -138,13 +138,19 @@ def _sees_all_before(model: PreTrainedModel) -> bool:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     fields = ("sliding_window", "attention_chunk_size")
-    if kinds - {"full_attention"} or any(getattr(config, name, None) is not None for name in fields):
+    if kinds - _UNMASKED_LAYERS or any(getattr(config, name, None) is not None for name in fields):
         return False
     called = {name for module in model.modules() for name in _names_in(type(module).forward)}
     makers = {name for name in called if name.startswith("create_") and "mask" in name}
-    return makers <= {"create_causal_mask", "create_sliding_window_causal_mask"} and not called & _CHANGES_OF_A_MASK
+    return makers <= _OF_LATER_TOKENS and not called & _CHANGES_OF_A_MASK
 
 
+_UNMASKED_LAYERS: Final = {"full_attention", "linear_attention"}
+_OF_LATER_TOKENS: Final = {
+    "create_causal_mask",
+    "create_sliding_window_causal_mask",
+    "create_recurrent_attention_mask",  # of padding, for layers that carry a state
+}
 _CHANGES_OF_A_MASK: Final = {"or_mask_function", "and_mask_function", "block_sequence_ids"}
 
 

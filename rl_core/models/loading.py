@@ -28,6 +28,7 @@ from rl_core.families.registry import reserved_tokens, vision_of, vision_token_i
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
+from rl_core.models.tree_recurrence import use_tree_recurrence
 from rl_core.planning.model_tokens import ModelTokens
 
 _logger = logging.getLogger(__name__)
@@ -48,8 +49,8 @@ _PROCESSOR_FILES = (
 
 def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) -> PreTrainedModel:
     """Load a model in `config.dtype`, on the CPU, with tree attention and activation checkpointing set up; without
-    weights, their memory is not touched. Raises ValueError if the configured attention does not run here, and OSError
-    if the folder has no loadable checkpoint."""
+    weights, their memory is not touched. Raises ValueError if the configured attention does not run here, or a layer
+    carries a state that is not known to branch, and OSError if the folder has no loadable checkpoint."""
     architecture = load_architecture(folder)
     _say_noise(tuple(_without_noise(architecture)))
     factory = model_class(architecture)
@@ -59,6 +60,7 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     else:
         model = _without_weights(factory, architecture, dtype)
     use_tree_attention(model, attention_backend(config))
+    use_tree_recurrence(model)
     use_patch_projections(model)
     use_float32_logits(model)
     if (vision := vision_of(architecture.model_type)) is not None:

@@ -25,7 +25,8 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
 
-from rl_core.planning.model_sizes import why_not_shared
+from rl_core.models.tree_recurrence import carries_state
+from rl_core.planning.model_sizes import NO_SHARED_STATE, why_not_shared
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -92,11 +93,13 @@ class SequenceParallel:
 
 def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) -> None:
     """Have the language model compute this rank's slice of each sequence; its last hidden state is that of the whole
-    sequence again. Raises ValueError if the heads cannot be shared equally."""
+    sequence again. Raises ValueError if the heads cannot be shared equally, or layers carry a state."""
     config = model.config.get_text_config()
     problem = why_not_shared(config.num_attention_heads, config.num_key_value_heads, parallel.size)
     if problem is not None:
         raise ValueError(f"cluster.sequence_parallel_size: {problem}; choose another size")
+    if carries_state(model):
+        raise ValueError(f"cluster.sequence_parallel_size: {NO_SHARED_STATE}; set it to 1")
     language = getattr(model.base_model, "language_model", model.base_model)
     language.register_forward_pre_hook(partial(_slice_inputs, parallel), with_kwargs=True)
     language.register_forward_hook(partial(_gather_states, parallel), with_kwargs=True)

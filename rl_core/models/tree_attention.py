@@ -8,7 +8,6 @@ rl_core.models.row_moves moves tokens into slots and back, with gradients that a
 Letters: T packed tokens, H query heads, G key/value heads (H a multiple of G), D head size.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -36,22 +35,14 @@ def tree_sdpa(
     value [T, G, D] -> [T, H, D]. `scale` multiplies the scores. Its calls give no soft cap and no sinks, for which the
     scores are computed here."""
     index = layout.padded
-    num_prompt_slots = math.prod(layout.prompt_shape)
-
-    def blocks(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[T, N, D] -> prompts [B, P, N, D] and responses [M, R, N, D]."""
-        slots = pad(states, slot_rows=index.slot_tokens, row_slot=index.token_slot)
-        prompts, responses = slots[:num_prompt_slots], slots[num_prompt_slots:]
-        heads = states.shape[1:]
-        return prompts.view(*layout.prompt_shape, *heads), responses.view(*layout.response_shape, *heads)
 
     def with_prompt(prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         """[M, P + R, G, D]: the states of a response's prompt, then its own."""
         return torch.cat([copy_rows(prompts, index.prompt_copies), responses], dim=1)
 
-    queries, keys, values = blocks(query), blocks(key), blocks(value)
+    queries, keys, values = layout.blocks(query), layout.blocks(key), layout.blocks(value)
     # Padding comes after the tokens of a prompt, so the causal mask hides it.
-    prompt_mask, response_mask = None, index.response_mask
+    prompt_mask, response_mask = None, layout.response_mask
     attend = _attend
     if rules.mask is not None or rules.changes_scores:
         seen = seen_slots(layout, rules.mask or Mask())
@@ -61,7 +52,7 @@ def tree_sdpa(
     outputs = [attend(queries[0], keys[0], values[0], scale=scale, mask=prompt_mask)]
     if layout.has_responses:
         outputs.append(attend(queries[1], with_prompt(*keys), with_prompt(*values), scale=scale, mask=response_mask))
-    return unpad(torch.cat(outputs), row_slot=index.token_slot)
+    return layout.tokens(outputs)
 
 
 def _attend(

@@ -6,12 +6,13 @@ Letters: T packed tokens; B prompts of at most P tokens; M responses of at most 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from rl_core.models.row_moves import Copies, sent
+from rl_core.models.row_moves import Copies, pad, sent, unpad
 from rl_core.types import Int64Array
 
 
@@ -22,9 +23,6 @@ class PaddedIndex:
     slot_tokens: torch.Tensor  # [B * P + M * R] int64 packed token of each slot; unused slots have packed token 0
     token_slot: torch.Tensor  # [T] int64 slot of each packed token
     prompt_copies: Copies  # The prompt of each of the M responses, as copies of the B prompts
-    # [M, 1, R, P + R] bool, True where a response slot attends to a slot of its prompt, or of its response up to
-    # itself. Every row has a True, so that unused slots stay finite
-    response_mask: torch.Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,8 +124,18 @@ class TreeLayout:
             slot_tokens=self._tensor(np.concatenate([prompt_tokens.ravel(), response_tokens.ravel()])),
             token_slot=self._tensor(token_slot),
             prompt_copies=Copies.of(self.response_prompt, device=self._device),
-            response_mask=self._response_mask(),
         )
+
+    def blocks(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[T, ...] of the packed tokens -> prompts [B, P, ...] and responses [M, R, ...], padded."""
+        slots = pad(rows, slot_rows=self.padded.slot_tokens, row_slot=self.padded.token_slot)
+        prompts, responses = torch.split(slots, [prod(self.prompt_shape), prod(self.response_shape)])
+        return prompts.view(*self.prompt_shape, *rows.shape[1:]), responses.view(*self.response_shape, *rows.shape[1:])
+
+    def tokens(self, blocks: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The inverse of `blocks`, with slots in one dimension: [B * P, ...] and, if any response has an input,
+        [M * R, ...] -> [T, ...]."""
+        return unpad(torch.cat(list(blocks)), row_slot=self.padded.token_slot)
 
     @cached_property
     def ragged(self) -> RaggedIndex:
@@ -147,8 +155,11 @@ class TreeLayout:
             key_bounds=self._bounds(prompt_lengths[owner] + lengths),
         )
 
-    def _response_mask(self) -> torch.Tensor:
-        """[M, 1, R, P + R], made on the device, because it is much larger than the lengths that it follows from."""
+    @cached_property
+    def response_mask(self) -> torch.Tensor:
+        """[M, 1, R, P + R] bool, True where a slot of a response attends to a slot of its prompt, or of its response up
+        to itself; every row has a True, so that unused slots stay finite. It is made on the device, because it is much
+        larger than the lengths that it follows from."""
         (_, prompt_width), (num_responses, response_width) = self.prompt_shape, self.response_shape
         lengths = self._tensor(self.prompts[1][self.response_prompt])
         in_prompt = torch.arange(prompt_width, device=self._device) < lengths[:, None]

@@ -95,6 +95,11 @@ class ModelSizes:
         return self.why_heads_not_shared(ranks)
 
 
+NO_SHARED_STATE: Final = (
+    "layers of the model carry a state from token to token, which ranks with a slice of the tokens each do not have"
+)
+
+
 def why_not_shared(heads: int, key_value_heads: int, ranks: int) -> str | None:
     """Why the attention heads of a model cannot be shared by this many ranks, in words; None if they can."""
     if heads % ranks:

@@ -15,6 +15,7 @@ from rl_core.models.cpu import layers
 from rl_core.models.loading import load_model
 from rl_core.models.packing import TreeInput
 from rl_core.models.policy import PolicyModel
+from rl_core.models.tree_recurrence import carries_state
 from tests.rl_core.models.builders import model_config
 from tests.rl_core.models.text_families import (
     FAMILIES,
@@ -36,7 +37,9 @@ LONG = [*SHORT, tree(2 * WINDOW, [1, 40, 2], seed=2)]  # of more than 32 tokens:
 
 
 def assert_equal_passes(policy: PolicyModel, reference: torch.nn.Module, trees: list[TreeInput]) -> None:
-    """Log-probs to 2e-5 nats, and the gradient of each weight to 2e-5 of its norm, or of 0.1 where it cancels out."""
+    """Log-probs to 2e-5 nats, and the gradient of each weight to 2e-5 of its norm, or of 0.1 where it cancels out. The
+    rule of a state adds logarithms of decays over up to 64 tokens, and loses a digit more."""
+    share = 1e-4 if carries_state(policy.model) else 2e-5
     count = sum(len(response) for part in trees for response in part.responses)
     weight = torch.randn(count, generator=torch.Generator().manual_seed(0))
     found = {}
@@ -51,7 +54,7 @@ def assert_equal_passes(policy: PolicyModel, reference: torch.nn.Module, trees: 
     used = {name for name, gradient in theirs.items() if gradient.abs().sum() > 0}
     assert used <= mine.keys()
     for name in used:
-        assert (mine[name] - theirs[name]).norm() < 2e-5 * max(0.1, float(theirs[name].norm())), name
+        assert (mine[name] - theirs[name]).norm() < share * max(0.1, float(theirs[name].norm())), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -62,7 +65,7 @@ def test_packed_trees_are_single_sequences(family, tmp_path):
         assert_equal_passes(policy, reference, trees)
 
 
-@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "llama4_text", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "llama4_text", "deepseek_v3", "qwen3_5_text"])
 def test_packed_trees_are_single_sequences_where_activations_are_recomputed(family, tmp_path):
     folder = write_text_model(tmp_path, family)
     assert_equal_passes(policy_of(folder, gradient_checkpointing=True), untouched(folder), SHORT)

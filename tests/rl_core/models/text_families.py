@@ -56,6 +56,16 @@ _GEMMA_4 = {
     "final_logit_softcapping": 3.0,
 }
 
+_DELTA_RULE = {
+    "num_hidden_layers": 5,
+    "layer_types": [*["linear_attention"] * 3, "full_attention", "linear_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "linear_conv_kernel_dim": 4,
+}
+
 FIELDS: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen2": {},
@@ -92,6 +102,9 @@ FIELDS: dict[str, dict[str, Any]] = {
     "smollm3": {"no_rope_layer_interval": 2},
     "starcoder2": {"sliding_window": WINDOW},
     "nanochat": {"final_logit_softcapping": 3.0},
+    "qwen3_5_text": {"head_dim": 16, **_DELTA_RULE},
+    "qwen3_next": {"head_dim": 16, **_DELTA_RULE, **_EXPERTS, "shared_expert_intermediate_size": 32},
+    "olmo_hybrid": {**_DELTA_RULE, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
 }
 FAMILIES = tuple(FIELDS)
 
@@ -102,13 +115,16 @@ def tiny_config(family: str, **fields: Any) -> PreTrainedConfig:
 
 
 def write_text_model(folder: Path, family: str, **fields: Any) -> Path:
-    """Weights of a size at which attention and distributions are far from uniform, and nothing is zero."""
+    """Weights of a size at which attention and distributions are far from uniform, nothing is zero, and a state is kept
+    over many tokens."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(tiny_config(family, **fields), dtype=torch.float32)
         with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.ndim > 1:
+            for name, parameter in model.named_parameters():
+                if name.endswith(".A_log"):
+                    parameter.uniform_(-4.0, -1.0)
+                elif parameter.ndim > 1:
                     parameter.normal_(0.0, 1.3 / parameter.shape[-1] ** 0.5)
                 else:
                     parameter.add_(torch.randn_like(parameter), alpha=0.2)
