@@ -38,8 +38,6 @@ def room() -> dict[int | str, int]:
 
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
     """[item][token] log-probs, with the model class that transformers chooses for the folder."""
-    from inspect import signature
-
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
 
@@ -52,34 +50,42 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     ).eval()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
 
-    takes = signature(model.forward).parameters
-
     def log_probs(item: Item) -> list[float]:
-        tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
-        inputs = {"input_ids": tokens}
-        length = len(item["response_ids"])
-        if processor is not None and item["images"]:
-            places = processor.image_token * len(item["images"])
-            made = processor(text=[places], images=item["images"], return_tensors="pt").to(device)
-            of_tokens = {"mm_token_type_ids": (tokens == model.config.image_token_id).int()}
-            given = {name: made[name] for name in made if name not in _OF_TEXT} | of_tokens
-            inputs |= {name: value for name, value in given.items() if name in takes}
-        if processor is not None and item["videos"]:
-            frames, times = zip(*item["videos"], strict=True)
-            pixels = processor.video_processor(
-                videos=list(frames), video_metadata=list(times), do_sample_frames=False, return_tensors="pt"
-            ).to(device)
-            inputs |= {name: pixels[name] for name in pixels if name in takes}
-            # The positions of transformers would let the text after a video begin before the video's last step.
-            prompt = torch.tensor(item["position_ids"], device=device)
-            response = (prompt.max() + 1 + torch.arange(length, device=device)).expand(3, -1)
-            inputs["position_ids"] = torch.cat([prompt, response], dim=1)[:, None]
+        inputs, length = sequence_inputs(model, processor, item, device), len(item["response_ids"])
         with torch.no_grad():
             logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
-        targets = tokens[0, -length:, None]
+        targets = inputs["input_ids"][0, -length:, None]
         return torch.log_softmax(logits, dim=-1).gather(1, targets)[:, 0].tolist()
 
     return [log_probs(item) for item in items]
+
+
+def sequence_inputs(model: Any, processor: Any, item: Item, device: str) -> dict[str, Any]:
+    """What the model's forward pass takes for the prompt and the response of an item, as one sequence."""
+    from inspect import signature
+
+    import torch
+
+    takes = signature(model.forward).parameters
+    tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
+    inputs = {"input_ids": tokens}
+    if item["images"]:
+        places = processor.image_token * len(item["images"])
+        made = processor(text=[places], images=item["images"], return_tensors="pt").to(device)
+        of_tokens = {"mm_token_type_ids": (tokens == model.config.image_token_id).int()}
+        given = {name: made[name] for name in made if name not in _OF_TEXT} | of_tokens
+        inputs |= {name: value for name, value in given.items() if name in takes}
+    if item["videos"]:
+        frames, times = zip(*item["videos"], strict=True)
+        pixels = processor.video_processor(
+            videos=list(frames), video_metadata=list(times), do_sample_frames=False, return_tensors="pt"
+        ).to(device)
+        inputs |= {name: pixels[name] for name in pixels if name in takes}
+        # The positions of transformers would let the text after a video begin before the video's last step.
+        prompt = torch.tensor(item["position_ids"], device=device)
+        response = prompt.max() + 1 + torch.arange(len(item["response_ids"]), device=device)
+        inputs["position_ids"] = torch.cat([prompt, response.expand(3, -1)], dim=1)[:, None]
+    return inputs
 
 
 def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:

@@ -59,11 +59,12 @@ _SECONDS = 600.0
 class Setting:
     """What a check is given: an empty folder of its own, on how many devices it may compute (GPUs of this machine, or
     without GPUs processes), and the config whose model is checked, with every default, as a YAML file; None in the
-    checks of the tiny model."""
+    checks of the tiny model, or of `model`, the folder of another small one."""
 
     folder: Path
     devices: int = 1
     config: Path | None = None
+    model: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

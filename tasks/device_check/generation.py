@@ -31,7 +31,7 @@ _MOST_LEFT = 0.1
 
 def agreement_findings(setting: Setting, dtype: Dtype) -> Iterator[Finding]:
     """Whether generator and trainer compute the same log-probs in a number format."""
-    trial = prepare_trial(setting.folder / "run", dtype)
+    trial = prepare_trial(setting, dtype)
     with trial.workers() as workers:
         yield agreement(f"generator and trainer agree in {dtype}", workers, sampled_once(workers, trial), trial)
 
@@ -69,7 +69,7 @@ def restart_findings(setting: Setting) -> Iterator[Finding]:
 
 
 def _trial(setting: Setting) -> Trial:
-    return prepare_trial(setting.folder / "run", "float32")
+    return prepare_trial(setting, "float32")
 
 
 def _repeated(event: str, workers: WorkerGroup, trial: Trial, first: list[Group]) -> Finding:

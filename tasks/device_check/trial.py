@@ -1,5 +1,5 @@
-"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes, its rollouts, how
-far generator and trainer differ on them, and steps on them."""
+"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes, or another model with
+rows for it, its rollouts, how far generator and trainer differ on them, and steps on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,8 @@ from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
-from tasks.device_check.check import Finding, compared
+from tasks.device_check.check import Finding, Setting, compared
+from tasks.device_check.model_rows import model_sections
 from tasks.preparation import prepare_run
 
 Dtype = Literal["float32", "bfloat16"]
@@ -79,25 +80,26 @@ class Trial:
             workers.close()
 
 
-def prepare_trial(folder: Path, dtype: Dtype, **sections: Mapping[str, Any]) -> Trial:
-    """Write the tiny model and the rows into a new folder."""
-    trial = Trial(config=_trial_config(dtype), run=RunDirectory(folder)).with_sections(**sections)
+def prepare_trial(setting: Setting, dtype: Dtype, *, name: str = "run", **sections: Mapping[str, Any]) -> Trial:
+    """Write the model and the rows into a new folder of this name: those of `setting.model`, or the tiny ones."""
+    config = _trial_config(_tiny_sections() if setting.model is None else model_sections(setting), dtype)
+    trial = Trial(config=config, run=RunDirectory(setting.folder / name)).with_sections(**sections)
     prepare_run(trial.config, trial.run, progress=SilentProgress())
     return trial
 
 
-def _trial_config(dtype: Dtype) -> RunConfig:
+def _tiny_sections() -> Mapping[str, Any]:
     scenes = {"type": "counting", "size": STEPS * PROMPTS, "object_size": [0.13, 0.13], "lighting": [1.0, 1.0]}
+    rows = {"train": scenes | {"scene_seed": 1}, "validation": scenes | {"scene_seed": 2, "size": PROMPTS}}
+    return {"data": rows | {"max_prompt_length": 64}, "model": {"source": {"type": "tiny"}}}
+
+
+def _trial_config(sections: Mapping[str, Any], dtype: Dtype) -> RunConfig:
     return RunConfig.model_validate(
         {
             "experiment": "device-check",
-            "data": {
-                "train": scenes | {"scene_seed": 1},
-                "validation": scenes | {"scene_seed": 2, "size": PROMPTS},
-                "max_prompt_length": 64,
-                "rollout_batch_size": PROMPTS,
-            },
-            "model": {"source": {"type": "tiny"}, "dtype": dtype},
+            "data": sections["data"] | {"rollout_batch_size": PROMPTS},
+            "model": sections["model"] | {"dtype": dtype},
             "reward": {"function": "length", "kwargs": {"target_length": 2, "max_length": LONGEST_RESPONSE}},
             "rollout": {"n": RESPONSES, "max_response_length": LONGEST_RESPONSE},
             "actor": {"global_batch_size": PROMPTS // 2},
@@ -116,19 +118,20 @@ UPDATES = 2
 """Steps that are compared: the numbers of the second one depend on the weights that the first one has made."""
 
 
-def made_groups(trial: Trial, response: int) -> list[Group]:
-    """A group for each prompt of a step, with random responses of this many tokens, none of them banned."""
+def made_groups(trial: Trial, *lengths: int) -> list[Group]:
+    """A group for each prompt of a step, with random responses of these many tokens in turn, none of them banned."""
     folder = trial.run.initial_model
     vocabulary = np.arange(load_architecture(folder).get_text_config().vocab_size)
     allowed = np.setdiff1d(vocabulary, banned_token_ids(folder))
-    draw = np.random.default_rng(response)
+    draw = np.random.default_rng(lengths)
 
     def rollout(prompt: Prompt, index: int) -> Rollout:
+        length = lengths[index % len(lengths)]
         return Rollout(
             prompt_uid=prompt.uid,
             sample_index=index,
-            response_ids=draw.choice(allowed, response).astype(np.int32),
-            log_probs=np.zeros(response, np.float32),  # `learn_from` puts the trainer's in their place
+            response_ids=draw.choice(allowed, length).astype(np.int32),
+            log_probs=np.zeros(length, np.float32),  # `learn_from` puts the trainer's in their place
             text="",
             finish_reason="stop",  # algorithm.overlong_filtering leaves none of them out
             policy_version=0,

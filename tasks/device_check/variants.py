@@ -27,7 +27,7 @@ from tasks.device_check.trial import (
 
 def training_findings(setting: Setting) -> Iterator[Finding]:
     """Whether three steps run, and whether the third one comes out the same after a resume."""
-    trial = prepare_trial(setting.folder / "run", "float32")
+    trial = prepare_trial(setting, "float32")
     unbroken = _last_record(trial)
     gradient, gap = unbroken["actor/grad_norm"], unbroken["agreement/log_prob_gap_max"]
     yield compared(
@@ -87,7 +87,7 @@ the size of the micro-batches, changes it by a quarter of a percent, so a GPU is
 def lora_findings(setting: Setting, weights: str) -> Iterator[Finding]:
     """Whether two steps train adapters that the generator gets "merged" into its weights, or "separate"."""
     trial = prepare_trial(
-        setting.folder / "run",
+        setting,
         "bfloat16",
         model={"lora": {"rank": 8, "alpha": 16.0, "generator_weights": weights}},
         algorithm={"kl": {"coef": 0.01}},
@@ -109,7 +109,7 @@ def lora_findings(setting: Setting, weights: str) -> Iterator[Finding]:
 def offload_findings(setting: Setting) -> Iterator[Finding]:
     """Whether each choice of `trainer.offload` gives the gradients of `none`."""
     trial = prepare_trial(
-        setting.folder / "run",
+        setting,
         "bfloat16",
         algorithm={"kl": {"coef": 0.01}},
         actor={"optim": {"lr": _OFFLOAD_RATE}},
@@ -130,7 +130,7 @@ def offload_findings(setting: Setting) -> Iterator[Finding]:
 
 def tensor_parallel_findings(setting: Setting) -> Iterator[Finding]:
     """Whether two devices that hold one generator agree with the trainer as one does."""
-    trial = prepare_trial(setting.folder / "run", "float32", cluster={"devices": 2, "tensor_parallel_size": 2})
+    trial = prepare_trial(setting, "float32", cluster={"devices": 2, "tensor_parallel_size": 2})
     with trial.workers() as workers:
         yield agreement("a generator of two devices agrees", workers, sampled_once(workers, trial), trial)
 
@@ -138,7 +138,7 @@ def tensor_parallel_findings(setting: Setting) -> Iterator[Finding]:
 def sharding_findings(setting: Setting) -> Iterator[Finding]:
     """Whether weights that are spread over all devices have the gradients of one device, in each number format."""
     for dtype, bound in _SPREAD_BOUNDS.items():
-        alone = prepare_trial(setting.folder / dtype, dtype)
+        alone = prepare_trial(setting, dtype, name=dtype)
         groups = made_groups(alone, LONGEST_RESPONSE)
         spread = alone.with_sections(cluster={"devices": setting.devices})
         yield _equal_norms(

@@ -22,6 +22,7 @@ from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Sampling
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_worker import LocalWorker
+from tasks.device_check.check import Setting
 from tasks.device_check.trial import Trial, prepare_trial
 
 UNDEFINED_BYTE = 0xCB
@@ -30,7 +31,7 @@ ROUNDS, TOKENS = 3, 4
 
 def witness(folder: Path, *, dtype: str, eager: bool) -> dict[str, Any]:
     """What was chosen at the start, and what each of three rounds of sleep, wake and generation found."""
-    trial = prepare_trial(folder, dtype)  # type: ignore[arg-type]
+    trial = prepare_trial(Setting(folder=folder), dtype)  # type: ignore[arg-type]
     config = _config(trial.config, eager=eager)
     trial = Trial(config=config, run=trial.run)
     folders = WorkerFolders.of_run(config, trial.run, PreparedDataset.open_all(trial.run.data))

@@ -1,0 +1,117 @@
+"""A model of few layers with everything else of a real one: its widths, flags, tokenizer and processor, and random
+weights, none of which is trivial."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from rl_core.files import link_or_copy
+from rl_core.models.loading import model_class
+
+_VISION_BLOCKS: Final = 2
+_DEPTHS: Final = ("num_hidden_layers", "depth", "n_layers", "num_layers")
+"""Names of the number of layers in configs of transformers."""
+
+_WIDENED: Final = 25.0
+"""Matrices of hidden size H are drawn sqrt(H) times narrower than this, but never narrower than transformers draws
+them: far enough from zero that a layer shows in the log-probs."""
+
+_NOISE: Final = 0.1
+"""Standard deviation of what is added to norms, biases and other vectors, which begin at 0 or 1."""
+
+
+def write_shrunk(folder: Path, out: Path, *, dtype: torch.dtype) -> PreTrainedConfig:
+    """Write the model of the config.json of `folder` with few layers and random weights to `out`, with the tokenizer
+    and processor of `folder`. Returns its config. Raises ValueError where transformers cannot build it."""
+    config = shrunk(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+    out.mkdir(parents=True)
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name != "config.json" and not _holds_weights(path):
+            link_or_copy(path.resolve(), out / path.name)
+    _random_model(config, dtype).save_pretrained(out)
+    return config
+
+
+def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:
+    """The config with one period of its kinds of layers and one layer more, and two blocks of the vision tower. A list
+    with an entry for each layer is cut like the layers; one with numbers of layers names those that are left."""
+    fields = config.to_dict()
+    text = fields if config.get_text_config() is config else fields[_name_of(config, config.get_text_config())]
+    _cut(text, kept_layers(text))
+    if "vision_config" in fields:
+        _cut(fields["vision_config"], _VISION_BLOCKS)
+    return type(config).from_dict(fields)
+
+
+def kept_layers(text: dict[str, Any]) -> int:
+    """How many layers of a language model show all of its kinds."""
+    kinds = _kinds_of_layers(text)
+    start = next((k for k in range(len(kinds)) if kinds[k:] and _period(kinds[k:]) <= len(kinds[k:]) // 2), 0)
+    return min(len(kinds), start + _period(kinds[start:]) + 1)
+
+
+def _kinds_of_layers(text: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """What the config says of each layer."""
+    layers: int = text[_depth_name(text)]
+    lists = [value for value in text.values() if isinstance(value, list | tuple) and len(value) == layers]
+    dense = text.get("first_k_dense_replace") or 0
+    return [(number < dense, *(one[number] for one in lists)) for number in range(layers)]
+
+
+def _period(kinds: Sequence[object]) -> int:
+    """Smallest step after which the kinds repeat; all of them where they never do."""
+    return next(
+        step for step in range(1, len(kinds) + 1) if all(kinds[k] == kinds[k - step] for k in range(step, len(kinds)))
+    )
+
+
+def _cut(fields: dict[str, Any], kept: int) -> None:
+    name = _depth_name(fields)
+    layers = fields[name]
+    if kept >= layers:
+        return
+    fields[name] = kept
+    for key, value in fields.items():
+        if isinstance(value, list | tuple) and len(value) == layers:
+            fields[key] = value[:kept]
+        elif key.endswith("_indexes") and value:
+            fields[key] = sorted({min(number, kept - 1) for number in value})
+        elif key == "num_kv_shared_layers" and value:
+            fields[key] = min(value, kept - 1)
+
+
+def _depth_name(fields: dict[str, Any]) -> str:
+    found = next((name for name in _DEPTHS if isinstance(fields.get(name), int)), None)
+    if found is None:
+        raise ValueError(f"the config names its number of layers by none of {', '.join(_DEPTHS)}")
+    return found
+
+
+def _name_of(config: PreTrainedConfig, part: PreTrainedConfig) -> str:
+    return next(name for name in config.sub_configs if getattr(config, name, None) is part)
+
+
+def _random_model(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: PreTrainedModel = model_class(config).from_config(config, dtype=torch.float32, trust_remote_code=False)
+        roughen(model, width=config.get_text_config().hidden_size)
+    return torch.nn.Module.to(model, dtype)
+
+
+@torch.no_grad()
+def roughen(model: torch.nn.Module, *, width: int) -> None:
+    """Make every weight of a model of this hidden size matter."""
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.mul_(max(1.0, _WIDENED / math.sqrt(width)))
+        else:
+            parameter.add_(torch.randn_like(parameter), alpha=_NOISE)
+
+
+def _holds_weights(path: Path) -> bool:
+    return path.suffix in {".safetensors", ".bin", ".pth", ".gguf", ".pt"} or path.name.endswith(".index.json")
