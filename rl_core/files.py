@@ -18,6 +18,12 @@ from typing import Any
 
 _GIB = 1 << 30
 
+
+def cache_folder(name: str) -> Path:
+    """`$XDG_CACHE_HOME/sightline/NAME` (`~/.cache/sightline/NAME`), whose files may be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sightline" / name
+
+
 NOTHING_THERE = "nothing is there"
 """The usual reason why there is no file."""
 

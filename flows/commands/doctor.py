@@ -1,4 +1,4 @@
-"""`sightline doctor`: corrects what Prefect says about runs whose process was killed, or checks the device."""
+"""`sightline doctor`: corrects what Prefect says of runs whose process was killed, or checks a device or a model."""
 
 import json
 import tempfile
@@ -14,12 +14,16 @@ from flows.printing import say, table_of
 from flows.request import resume_command
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
+from rl_core.families.registry import family_of
+from rl_core.files import read_json
+from rl_core.planning.certificates import Certificate, keep_certificate
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked, lock_owner
 from tasks.cache.software import versions_of
 from tasks.device_check.check import Check, Finding, Verdict
 from tasks.device_check.checks import SOFTWARE, device_checks, device_findings
 from tasks.housekeeping.overview import runs_below
+from tasks.model_check.checks import described_folder, dtype_of, model_findings
 
 
 def examine(runs_dir: Path, console: Console) -> None:
@@ -79,21 +83,58 @@ def check_device(output: Path | None, console: Console, *, config: RunConfig | N
     """Make every check, also of the model of `config` (with paths as they can be read from here), on so many devices
     (None: all GPUs, or one process on a CPU). Show each finding when it is made and all of them as a table, and write
     them to `output` as JSON. Returns the exit status: 1 if a check fails."""
-    found: list[tuple[Check, Finding]] = []
     with tempfile.TemporaryDirectory() as folder, console.status("checking the device") as status:
         file = None if config is None else Path(folder, "config.yaml")
         if file is not None and config is not None:
             file.write_text(dump_config(config))
-        checks = device_checks(config)
-        for check, finding in device_findings(
-            checks, devices=devices, config=file, show=lambda name: status.update(f"checking: {name}")
-        ):
-            found.append((check, finding))
-            say(console, f"{finding.check}: {finding.verdict}")
-            if output is not None:  # what was found is there, however this command ends
-                records = [{"process": check.name} | asdict(finding) for check, finding in found]
-                written = {"format": _FORMAT} | _facts(found) | {"findings": records}
-                output.write_text(json.dumps(written, indent=1) + "\n")
+        made = device_findings(
+            device_checks(config), devices=devices, config=file, show=lambda name: status.update(f"checking: {name}")
+        )
+        found = [*_written(made, output, console)]
+    return _show(found, output, console)
+
+
+def check_model(path: str, output: Path | None, console: Console, *, devices: int | None) -> int:
+    """Make the certificate of the model of a folder, or of the hub: every check of it with few layers and random
+    weights, the first that fails of those without which nothing is trained being the last. Shows and writes them as
+    `check_device`, keeps the certificate, and returns the exit status. Raises ValueError where there is no such model,
+    or Sightline does not train its kind at all."""
+    folder = described_folder(path)
+    fields = read_json(folder / "config.json")
+    family_of(fields)
+    with tempfile.TemporaryDirectory() as scratch, console.status("checking the model") as status:
+        made = model_findings(
+            folder, Path(scratch, "model"), devices=devices, show=lambda name: status.update(f"checking: {name}")
+        )
+        found = [*_written(made, output, console)]
+    findings = [finding for _, finding in found]
+    code = _show(found, output, console)
+    certificate = Certificate(
+        model_type=fields["model_type"],
+        device=str(_facts(found).get("device", "unknown")),
+        dtype=dtype_of(findings),
+        verdicts={finding.check: finding.verdict for finding in findings},
+    )
+    say(console, f"certificate: {keep_certificate(fields, certificate)}")
+    return code
+
+
+def _written(
+    made: Iterator[tuple[Check, Finding]], output: Path | None, console: Console
+) -> Iterator[tuple[Check, Finding]]:
+    """Say and write each finding when it is made: what was found is there, however this command ends."""
+    found: list[tuple[Check, Finding]] = []
+    for check, finding in made:
+        found.append((check, finding))
+        say(console, f"{finding.check}: {finding.verdict}")
+        if output is not None:
+            records = [{"process": check.name} | asdict(finding) for check, finding in found]
+            written = {"format": _FORMAT} | _facts(found) | {"findings": records}
+            output.write_text(json.dumps(written, indent=1) + "\n")
+        yield check, finding
+
+
+def _show(found: Sequence[tuple[Check, Finding]], output: Path | None, console: Console) -> int:
     findings = [finding for _, finding in found]
     console.print(_table(findings))
     say(console, ", ".join(f"{name} {value}" for name, value in _facts(found).items()))

@@ -98,14 +98,32 @@ def doctor(
     ] = None,
     devices: Annotated[
         int | None,
-        typer.Option(min=1, help="With --device: how many GPUs, or processes on a CPU; all GPUs if not given."),
+        typer.Option(min=1, help="With --device or --model: how many GPUs, or processes on a CPU; all GPUs if none."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="With --device: write the findings to this JSON file.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Make the certificate of a model instead, a folder or a name of the hub: it is checked with its "
+            "widths, few layers and random weights; takes some minutes.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --device or --model: write the findings to this JSON file.")
+    ] = None,
 ) -> None:
     """Find runs whose process is gone, correct their state in Prefect, and say how to continue them; or check the
-    device."""
-    if not device and (config or devices or output):
-        raise ValueError("--config, --devices and --output say how to check the device: add --device")
+    device, or a model."""
+    if device and model:
+        raise ValueError("--device and --model are two commands")
+    if config and not device:
+        raise ValueError("--config says how to check the device: add --device")
+    if not (device or model) and (devices or output):
+        raise ValueError("--devices and --output say how to check the device or a model: add --device or --model MODEL")
+    if model:
+        from flows.commands.doctor import check_model
+
+        raise typer.Exit(check_model(model, output, Console(), devices=devices))
     if device:
         from flows.commands.doctor import check_device
         from rl_core.config.loading import load_config

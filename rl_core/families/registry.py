@@ -29,6 +29,9 @@ _BY_TYPE: Final = {family.model_type: family for family in FAMILIES.values()}
 PUBLISHED: Final = {name: fields for family in FAMILIES.values() for name, fields in family.published.items()}
 """[name on the hub] -> what its config.json says of its layers, for plans that wait for no download."""
 
+_OTHER_SENSES: Final = frozenset({"vision_config", "audio_config"})
+"""Sections of the config.json of models that take more than text."""
+
 _VISIONS: Final = [family.vision for family in FAMILIES.values() if family.vision is not None]
 _SEEING = "|".join(sorted({place for vision in _VISIONS for place in vision.places}))
 _ALL_RESERVED: Final = tuple(dict.fromkeys(token for vision in _VISIONS for token in vision.special_tokens))
@@ -63,14 +66,25 @@ def vision_token_ids(fields: Mapping[str, Any]) -> dict[str, int]:
 
 
 def family_of(fields: Mapping[str, Any]) -> Family:
-    """The family of a config.json with these fields. Raises ValueError where Sightline does not train it."""
-    return family_named(f"{fields.get('model_type')}")
-
-
-def family_named(model_type: str) -> Family:
-    """The family with this `model_type`. Raises ValueError where Sightline does not train it."""
+    """The family of a config.json with these fields; a text model of transformers without a file here is all generic
+    path. Raises ValueError where Sightline does not train it."""
+    model_type = f"{fields.get('model_type')}"
     if model_type in _BY_TYPE:
         return _BY_TYPE[model_type]
     if model_type in REASONS:
         raise ValueError(f"architecture {model_type!r} is not trained: {REASONS[model_type]}")
-    raise ValueError(f"architecture {shortened(repr(model_type))} is none of {', '.join(_BY_TYPE)}")
+    if not _is_known_to_transformers(model_type):
+        raise ValueError(f"architecture {shortened(repr(model_type))} is none of {', '.join(_BY_TYPE)}")
+    if others := sorted(fields.keys() & _OTHER_SENSES):
+        raise ValueError(
+            f"architecture {model_type!r} has a {others[0]}, and no family here says how it sees: the families that do "
+            f"are {', '.join(name for name, family in _BY_TYPE.items() if family.vision is not None)}"
+        )
+    return Family(name=model_type, model_type=model_type)
+
+
+def _is_known_to_transformers(model_type: str) -> bool:
+    # Imported here, because it takes a second and families of this package do not need it.
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return model_type in CONFIG_MAPPING_NAMES

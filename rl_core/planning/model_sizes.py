@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from rl_core.config.model import ModelSource, PretrainedModel, TinyModel
 from rl_core.families.registry import FAMILIES, PUBLISHED, family_of
-from rl_core.files import atomic_write_bytes, read_json
+from rl_core.files import atomic_write_bytes, cache_folder, read_json
 from rl_core.planning.hub import is_folder, is_hub_path
 from rl_core.wording import exit_words, shortened
 
@@ -203,8 +202,7 @@ def describe_model(fields: Fields, *, places: Sequence[str]) -> Mapping[str, Any
 
 @lru_cache(maxsize=16)
 def _described(asked: str) -> Mapping[str, Any] | None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    file = cache / "sightline" / "models" / f"{_digest(asked)}.json"
+    file = cache_folder("models") / f"{_digest(asked)}.json"
     if (remembered := _read(file)) is not None:
         return remembered
     described = _built_here(asked) if "torch" in sys.modules else _built_elsewhere(asked)

@@ -13,6 +13,7 @@ from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_
 from rl_core.environment import usable_memory
 from rl_core.families.registry import VISION_MODULES
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
+from rl_core.planning.certificates import certificate_problem
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.hub import offline_problems
 from rl_core.planning.machine_rules import file_problems, machine_problems
@@ -77,8 +78,11 @@ def value_problems(config: RunConfig) -> list[Problem]:
 def _source_problems(source: ModelSource) -> Iterator[Problem]:
     try:
         check_source(source)
+        problem = certificate_problem(source)
     except ValueError as error:
-        yield _no_checkpoint(error)
+        problem = _no_checkpoint(error)
+    if problem is not None:
+        yield problem
 
 
 def _no_checkpoint(error: ValueError) -> Problem:

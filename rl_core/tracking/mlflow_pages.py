@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from rl_core.files import atomic_write_text
+from rl_core.files import atomic_write_text, cache_folder
 from rl_core.redaction import redact_addresses
 
 PAGES_VARIABLE: Final = "SIGHTLINE_MLFLOW_PAGES"
@@ -65,5 +65,4 @@ def _pages_of(store: str) -> str:
 
 
 def _note_of(store: str) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return cache / "sightline" / "mlflow" / sha256(redact_addresses(store).encode()).hexdigest()
+    return cache_folder("mlflow") / sha256(redact_addresses(store).encode()).hexdigest()

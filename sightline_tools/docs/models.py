@@ -17,9 +17,19 @@ _INTRODUCTION = """\
 (`{type: tiny, family: NAME}`). Each family is one file of `rl_core/families`, and
 [CONTRIBUTING](../CONTRIBUTING.md#a-model-family) shows how to add another.
 
-For each family, tests compare on a CPU: packed trees with single sequences of transformers, log-probs and gradients,
-stored and recomputed; vLLM with transformers, before and after new weights, in float32; the merged model, loaded by
-transformers and by vLLM, with the trainer. A plan refuses an architecture that is not in the table.
+The tests make the certificate of each family on a CPU. `sightline doctor --model MODEL` makes that of any model, from a
+folder or from the hub, which gives its config, tokenizer and processor alone. It takes the model's widths and flags,
+one period of its kinds of layers and one layer more, two blocks of its vision tower, and random weights, so that a
+model of 27 billion is checked on a laptop. The first failure is told with its number, weight or token. Checked are:
+
+- packed trees against single sequences in transformers: log-probs, gradients with recomputed activations, equal passes;
+- the generator: every number of every weight arrives, nothing in the trainer changes when vLLM starts, log-probs are
+  the trainer's with three sets of weights, in which each weight moves, a cached prompt gives the same responses, and no
+  token that stands for an image is sampled;
+- three steps and a resume, the merged model in transformers and vLLM, LoRA in both forms, two ranks (`--devices 2`).
+
+A text model of transformers that is not in the table needs no file: the generic path trains it. A run refuses it until
+its certificate is there, which is kept on the machine by the digest of its config.json and of the versions.
 """
 
 

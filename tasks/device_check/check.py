@@ -90,7 +90,7 @@ class Check:
     @property
     def name(self) -> str:
         """The function's name with its argument, such as `agreement float32`."""
-        return " ".join(self.function.split(":")[1:]).replace("_findings", "")
+        return " ".join(self.function.split(":", 2)[1:]).replace("_findings", "")
 
 
 TOLERANCE: Final = 0.1

@@ -149,10 +149,16 @@ def device_checks(config: RunConfig | None) -> tuple[Check, ...]:
 
 
 def device_findings(
-    checks: tuple[Check, ...], *, devices: int | None, config: Path | None, show: Callable[[str], None]
+    checks: tuple[Check, ...],
+    *,
+    devices: int | None,
+    config: Path | None = None,
+    model: Path | None = None,
+    show: Callable[[str], None],
 ) -> Iterator[tuple[Check, Finding]]:
     """Make `SOFTWARE` and the checks on the device on which a training would run here, on so many devices (None: all
-    GPUs, or one process on a CPU). `show` is called with the name of each check before it is made."""
+    GPUs, or one process on a CPU), with this config or model in their settings. `show` is called with the name of each
+    check before it is made."""
     show(SOFTWARE.name)
     first = _made(SOFTWARE, config=config)
     yield from ((SOFTWARE, finding) for finding in first)
@@ -162,13 +168,13 @@ def device_findings(
             yield from ((check, not_checked(holds, _lacking(check, there))) for holds in check.holds)
             continue
         show(check.name)
-        yield from ((check, finding) for finding in _made(check, devices=min(asked, there), config=config))
+        yield from ((check, finding) for finding in _made(check, devices=min(asked, there), config=config, model=model))
 
 
-def _made(check: Check, *, devices: int = 1, config: Path | None = None) -> list[Finding]:
+def _made(check: Check, *, devices: int = 1, config: Path | None = None, model: Path | None = None) -> list[Finding]:
     """What a check finds, in a folder that is removed after it: a model of some gigabytes may lie there."""
     with tempfile.TemporaryDirectory(prefix="sightline-device-check-", ignore_cleanup_errors=True) as folder:
-        return [*findings_of(check, Setting(folder=Path(folder), devices=devices, config=config))]
+        return [*findings_of(check, Setting(folder=Path(folder), devices=devices, config=config, model=model))]
 
 
 def _devices(asked: int | None, facts: Figures) -> tuple[int, int]:

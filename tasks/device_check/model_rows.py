@@ -39,11 +39,12 @@ _LONGEST_PROMPT: Final = 4096
 def model_sections(setting: Setting) -> Mapping[str, Any]:
     """The sections `data` and `model` of a run of `setting.model`, with rows that are written to `setting.folder`."""
     assert setting.model is not None, "a check of a given model without one"
-    sees = "vision_config" in read_json(setting.model / "config.json")
+    fields = read_json(setting.model / "config.json")
+    sees = "vision_config" in fields
     rows = {split: _source(setting.folder / split, split, sees=sees) for split in ("train", "validation")}
     return {
         "data": rows | {"max_prompt_length": _LONGEST_PROMPT, "max_bad_share": 1.0},
-        "model": {"source": {"type": "pretrained", "path": str(setting.model)}},
+        "model": {"source": {"type": "pretrained", "path": str(setting.model)}, "dtype": fields["dtype"]},
     }
 
 

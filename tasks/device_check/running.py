@@ -147,7 +147,7 @@ def _broken(check: Check, findings: list[Finding], *, why: str, log: Path) -> It
 
 def _make_findings(function: str, setting: Setting, findings: Path) -> None:
     """Call the function and write what it finds. Raises what the function raises."""
-    module, name, *arguments = function.split(":")
+    module, name, *arguments = function.split(":", 2)
     with findings.open("a") as file:
 
         def write(line: dict[str, object]) -> None:

@@ -1,10 +1,9 @@
-"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes, or another model with
-rows for it, its rollouts, how far generator and trainer differ on them, and steps on them."""
+"""The small training that the checks run: a tiny Qwen2.5-VL that counts objects in rendered scenes, or a given model
+with rows for it. Its rollouts, how far generator and trainer differ on them, and steps on them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -81,25 +80,27 @@ class Trial:
 
 
 def prepare_trial(setting: Setting, dtype: Dtype, *, name: str = "run", **sections: Mapping[str, Any]) -> Trial:
-    """Write the model and the rows into a new folder of this name: those of `setting.model`, or the tiny ones."""
-    config = _trial_config(_tiny_sections() if setting.model is None else model_sections(setting), dtype)
+    """Write the model and the rows into a new folder of this name: `setting.model`, in the number format that it has,
+    with rows for it, or the tiny ones."""
+    own = _tiny_sections(dtype) if setting.model is None else model_sections(setting)
+    config = _trial_config(own)
     trial = Trial(config=config, run=RunDirectory(setting.folder / name)).with_sections(**sections)
     prepare_run(trial.config, trial.run, progress=SilentProgress())
     return trial
 
 
-def _tiny_sections() -> Mapping[str, Any]:
+def _tiny_sections(dtype: Dtype) -> Mapping[str, Any]:
     scenes = {"type": "counting", "size": STEPS * PROMPTS, "object_size": [0.13, 0.13], "lighting": [1.0, 1.0]}
     rows = {"train": scenes | {"scene_seed": 1}, "validation": scenes | {"scene_seed": 2, "size": PROMPTS}}
-    return {"data": rows | {"max_prompt_length": 64}, "model": {"source": {"type": "tiny"}}}
+    return {"data": rows | {"max_prompt_length": 64}, "model": {"source": {"type": "tiny"}, "dtype": dtype}}
 
 
-def _trial_config(sections: Mapping[str, Any], dtype: Dtype) -> RunConfig:
+def _trial_config(sections: Mapping[str, Any]) -> RunConfig:
     return RunConfig.model_validate(
         {
             "experiment": "device-check",
             "data": sections["data"] | {"rollout_batch_size": PROMPTS},
-            "model": sections["model"] | {"dtype": dtype},
+            "model": sections["model"],
             "reward": {"function": "length", "kwargs": {"target_length": 2, "max_length": LONGEST_RESPONSE}},
             "rollout": {"n": RESPONSES, "max_response_length": LONGEST_RESPONSE},
             "actor": {"global_batch_size": PROMPTS // 2},

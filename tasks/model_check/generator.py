@@ -13,12 +13,7 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype, Trial, gap_of, made_groups, prepare_trial, some_sampled
-
-ARRIVES: Final = "generator: every number of every weight arrives"
-AGREES: Final = "generator: log-probs are the trainer's, with three sets of weights"
-UNCHANGED: Final = "trainer: nothing changes when the generator starts"
-REPEATED: Final = "generator: a prompt in its cache gives the same responses"
-BANNED: Final = "generator: no token that stands for an image is sampled"
+from tasks.model_check.checks import AGREES, ARRIVES, BANNED, CACHED, UNCHANGED
 
 _RESPONSES: Final = 4
 _TOKENS: Final = 12
@@ -33,9 +28,10 @@ _FLATTENED: Final = 0.01
 """What the output head is multiplied by, so that every token is about as likely as any other."""
 
 
-def generator_findings(setting: Setting, dtype: Dtype) -> Iterator[Finding]:
+def generator_findings(setting: Setting) -> Iterator[Finding]:
     """Whether generator and trainer are one model, with one start of the generator."""
-    trial = replace(prepare_trial(setting, dtype), in_process=True)
+    trial = replace(prepare_trial(setting, "float32"), in_process=True)
+    dtype = trial.config.model.dtype
     made = made_groups(trial, 5, 1)
     with trial.workers() as workers:
         assert isinstance(workers, LocalWorker), "a single worker in this process"
@@ -118,7 +114,7 @@ def _repeated(workers: WorkerGroup, trial: Trial) -> Finding:
         if not (np.array_equal(one.response_ids, other.response_ids) and np.array_equal(one.log_probs, other.log_probs))
     ]
     return compared(
-        REPEATED,
+        CACHED,
         holds=not differing or torch.cuda.is_available(),  # a GPU adds in any order
         measured=f"{len(first) - len(differing)} of {len(first)} responses are equal to the bit",
         advice="vLLM's cache does not hold what the model computes: set rollout.enable_prefix_caching: false",

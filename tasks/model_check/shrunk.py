@@ -2,15 +2,18 @@
 weights, none of which is trivial."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from rl_core.environment import usable_memory
 from rl_core.files import link_or_copy
-from rl_core.models.loading import model_class
+from rl_core.models.loading import load_architecture, model_class
+from tasks.device_check.check import Finding, Setting, compared
+from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
 
 _VISION_BLOCKS: Final = 2
 _DEPTHS: Final = ("num_hidden_layers", "depth", "n_layers", "num_layers")
@@ -22,6 +25,26 @@ them: far enough from zero that a layer shows in the log-probs."""
 
 _NOISE: Final = 0.1
 """Standard deviation of what is added to norms, biases and other vectors, which begin at 0 or 1."""
+
+
+def opening_findings(setting: Setting, folder: str) -> Iterator[Finding]:
+    """Whether transformers makes the model of a folder without code of the checkpoint; writes it to `setting.model`, in
+    bfloat16 where the checks of generator and trainer have no memory for more."""
+    assert setting.model is not None, "where the model is written"
+    config = shrunk(load_architecture(Path(folder)))
+    with torch.device("meta"):
+        parameters = model_class(config).from_config(config, trust_remote_code=False).num_parameters()
+    is_large = parameters * BYTES_OF_CHECKS > usable_memory()
+    write_shrunk(Path(folder), setting.model, dtype=torch.bfloat16 if is_large else torch.float32)
+    kept, text = config.get_text_config(), load_architecture(Path(folder)).get_text_config()
+    yield compared(
+        OPENS,
+        holds=True,
+        measured=f"{kept.num_hidden_layers} of {text.num_hidden_layers} layers, {parameters / 1e6:,.1f} million random "
+        f"weights, {'bfloat16' if is_large else 'float32'}",
+        advice="",
+        figures={"parameters": parameters, "dtype": "bfloat16" if is_large else "float32"},
+    )
 
 
 def write_shrunk(folder: Path, out: Path, *, dtype: torch.dtype) -> PreTrainedConfig:

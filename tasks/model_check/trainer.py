@@ -19,10 +19,7 @@ from rl_core.training.determinism import use_full_float32
 from rl_core.types import Group, Prompt, Rollout
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype, Trial, made_groups, prepare_trial
-
-TREES: Final = "trainer: packed trees have the log-probs of single sequences in transformers"
-GRADIENTS: Final = "trainer: and their gradients, with activations computed again"
-REPEATS: Final = "trainer: two passes are equal to the bit"
+from tasks.model_check.checks import GRADIENTS, REPEATS, TREES
 
 _LENGTHS: Final = (1, 40, 7, 2)
 """Tokens of the responses to each prompt: one, and more than a short window or convolution."""
@@ -32,16 +29,17 @@ _MEAN: Final[dict[Dtype, float]] = {"float32": 5e-6, "bfloat16": 0.03}
 """Bounds on differences of log-probs, nats."""
 
 _GRADIENT: Final = 1e-4
-"""Bound on the norm of a difference of gradients of one weight, as a share of its norm, or of a hundredth of the norm of
-all."""
+"""Bound on the norm of a difference of gradients of a weight, as a share of its norm, or of `_UNEVEN` of the norm of
+all gradients where it is smaller."""
 
 _UNEVEN: Final = 0.01
 
 
-def trainer_findings(setting: Setting, dtype: Dtype) -> Iterator[Finding]:
+def trainer_findings(setting: Setting) -> Iterator[Finding]:
     """Whether the trainer computes what transformers does."""
     use_full_float32()
-    trial = prepare_trial(setting, dtype, model={"gradient_checkpointing": True})
+    trial = prepare_trial(setting, "float32", model={"gradient_checkpointing": True})
+    dtype = trial.config.model.dtype
     groups = made_groups(trial, *_LENGTHS)
     folder = trial.run.initial_model
     images = ImageStore(trial.run.data / IMAGES_FILE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.families.refused import REASONS
-from rl_core.families.registry import FAMILIES, VISION_MODULES, family_named, family_of, find_family
+from rl_core.families.registry import FAMILIES, VISION_MODULES, family_of, find_family
 from rl_core.planning.model_sizes import check_architecture
 
 SOURCES = Path(__file__).parents[3]
@@ -44,5 +44,11 @@ def test_a_config_that_names_none_is_refused(fields):
 
 
 def test_an_unknown_architecture_is_told_the_known_ones():
-    with pytest.raises(ValueError, match=r"'bert' is none of .*internvl.*qwen3_vl"):
-        family_named("bert")
+    with pytest.raises(ValueError, match=r"'brand_new' is none of .*internvl.*qwen3_vl"):
+        family_of({"model_type": "brand_new"})
+
+
+def test_a_text_model_of_transformers_needs_no_file_and_one_that_sees_does():
+    assert family_of({"model_type": "olmo2"}).vision is None
+    with pytest.raises(ValueError, match=r"'idefics3' has a vision_config, and no family here says how it sees"):
+        family_of({"model_type": "idefics3", "vision_config": {}})

@@ -102,7 +102,7 @@ class Bench:
 
     def place(self, kind: str) -> list[int]:
         """The tokens that a chat template writes for an `image` or a `video`."""
-        text = getattr(registry.family_named(self.policy.config.model_type).vision, f"{kind}_text")
+        text = getattr(registry.vision_of(self.policy.config.model_type), f"{kind}_text")
         return self.vision._tokenizer.encode(text, add_special_tokens=False)
 
     def prompt(

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.families.patch_grid import PatchGrid
-from rl_core.families.registry import family_named
+from rl_core.families.registry import vision_of
 from rl_core.models.attention import set_attention
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.packing import TreeInput, prompt_positions
@@ -64,7 +64,7 @@ def plain_inputs(
         positions = prompt_positions(prompt, images, videos, config)
         after = positions.max() + 1 + np.tile(np.arange(len(response)), (3, 1))
         inputs["position_ids"] = torch.from_numpy(np.concatenate([positions, after], axis=1))[:, None]
-    elif images and isinstance(family_named(config.model_type).vision, PatchGrid):
+    elif images and isinstance(vision_of(config.model_type), PatchGrid):
         inputs["mm_token_type_ids"] = (token_ids == config.image_token_id).int()
     return inputs
 

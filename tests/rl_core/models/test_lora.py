@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rl_core.config.model import LoraConfig
-from rl_core.families.registry import family_named
+from rl_core.families.registry import vision_of
 from rl_core.models.loading import load_model, write_hf_folder
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.packing import PackedTrees
@@ -96,7 +96,7 @@ def test_a_frozen_vision_tower_makes_no_backward_pass_when_activations_are_recom
     """Nor does it keep what only such a pass would need."""
     bench = trained(Bench.load(model_folder(family), gradient_checkpointing=True))
     needed = []
-    vision = family_named(bench.policy.config.model_type).vision
+    vision = vision_of(bench.policy.config.model_type)
     tower = torch.nn.Module() if vision is None else bench.policy.model.base_model.get_submodule(vision.tower)
     for block in (block for found in tower.modules() if isinstance(found, torch.nn.ModuleList) for block in found):
         block.register_forward_hook(lambda _module, _inputs, output: needed.append(output.requires_grad))

@@ -1,0 +1,53 @@
+"""The small model of a real config shows every kind of layer, and changes nothing else."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoConfig
+
+from tasks.model_check.shrunk import kept_layers, shrunk
+
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+
+
+@given(
+    period=st.lists(st.sampled_from([FULL, SLIDING, LINEAR]), min_size=1, max_size=6),
+    repeated=st.integers(2, 12),
+    rest=st.integers(0, 5),
+)
+def test_one_period_and_a_layer_more_are_kept(period, repeated, rest):
+    kinds = (period * (repeated + 1))[: len(period) * repeated + min(rest, len(period) - 1)]
+    kept = kept_layers({"num_hidden_layers": len(kinds), "layer_types": kinds})
+    assert kept <= len(period) + 1
+    assert {*kinds[:kept]} == {*kinds}
+    assert {*pairwise(kinds)} == {*pairwise(kinds[:kept])}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "dense", "kept"),
+    [
+        ([FULL] * 64, 0, 2),
+        (([SLIDING] * 5 + [FULL]) * 8, 0, 7),
+        (([LINEAR] * 3 + [FULL]) * 12, 0, 5),
+        ([FULL] * 61, 3, 5),
+        ([FULL], 0, 1),
+        ([FULL, SLIDING, FULL, FULL], 0, 4),
+    ],
+)
+def test_layers_of_published_configs(kinds, dense, kept):
+    text = {"num_hidden_layers": len(kinds), "layer_types": kinds, "first_k_dense_replace": dense}
+    assert kept_layers(text) == kept
+
+
+def test_widths_flags_and_what_names_layers_are_kept():
+    whole = AutoConfig.for_model("qwen2_5_vl")
+    small = shrunk(whole)
+    text, small_text = whole.get_text_config(), small.get_text_config()
+    assert (small_text.num_hidden_layers, small.vision_config.depth) == (2, 2)
+    assert len(small_text.layer_types) == 2
+    assert small.vision_config.fullatt_block_indexes == [1]
+    changed = {name for name, value in text.to_dict().items() if small_text.to_dict()[name] != value}
+    assert changed == {"num_hidden_layers", "layer_types"}
+    assert whole.vision_config.depth == 32, "the given config is left alone"
