@@ -71,11 +71,17 @@ class PolicyOptimizer:
 
     def counters(self) -> dict[str, Any]:
         """For a checkpoint, besides AdamW's own state."""
-        return {"steps": self.steps, "nonfinite_streak": self.nonfinite_streak}
+        return {
+            "steps": self.steps,
+            "steps_at_once": self._steps_at_once,
+            "nonfinite_streak": self.nonfinite_streak,
+        }
 
     def load_counters(self, counters: Mapping[str, Any]) -> None:
-        """What `counters` returned."""
-        self.steps = counters["steps"]
+        """What `counters` returned. Where a training step had another number of optimizer steps there, they are counted
+        as if it had had today's, so that the schedule goes on at the same share of the training steps."""
+        before = counters.get("steps_at_once", self._steps_at_once)  # not in a checkpoint of earlier software
+        self.steps = counters["steps"] * self._steps_at_once // before
         self.nonfinite_streak = counters["nonfinite_streak"]
 
 

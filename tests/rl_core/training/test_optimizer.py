@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from rl_core.config.training import OptimConfig
@@ -78,3 +80,33 @@ def test_float32_parameters_among_bfloat16_ones_move_as_alone():
             optimizer.step()
     assert torch.equal(alone.weight, beside.weight)
     assert mixed[1].weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
+@given(
+    training_steps=st.integers(2, 30),
+    data=st.data(),
+    at_once=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    warmup=st.sampled_from([0.0, 0.2]),
+)
+def test_a_schedule_goes_on_at_its_share_of_the_training_steps_with_other_batches(
+    schedule, training_steps, data, at_once, warmup
+):
+    """A fork or a mended run may have more or fewer optimizer steps in a training step: the rate neither ends before
+    the run does nor stays above its end."""
+    forked_after = data.draw(st.integers(1, training_steps - 1))
+    config = OptimConfig(lr=1.0, lr_scheduler_type=schedule, lr_warmup_ratio=warmup)
+
+    def optimizer(many: int) -> PolicyOptimizer:
+        return PolicyOptimizer(
+            nn.Linear(1, 1), config=config, max_grad_norm=1.0, total_steps=training_steps * many, steps_at_once=many
+        )
+
+    def rates(one: PolicyOptimizer, steps: int, many: int) -> list[float]:
+        return [one.step().lr for _ in range(steps * many)]
+
+    first, other, whole = optimizer(at_once[0]), optimizer(at_once[1]), optimizer(at_once[1])
+    rates(first, forked_after, at_once[0])
+    other.load_counters(first.counters())
+    expected = rates(whole, training_steps, at_once[1])[forked_after * at_once[1] :]
+    assert rates(other, training_steps - forked_after, at_once[1]) == expected

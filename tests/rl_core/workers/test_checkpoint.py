@@ -56,7 +56,7 @@ def test_a_model_only_state_has_no_moments_and_knows_its_place_in_the_schedule(w
     save_state(worker, tmp_path, model_only=True, probe=groups_of(train_groups)[:1])
     assert not (tmp_path / "optimizer").exists()
     counters = json.loads((tmp_path / "counters.json").read_text())
-    assert counters == {"policy_version": 1, "steps": 2, "nonfinite_streak": 0}
+    assert counters == {"policy_version": 1, "steps": 2, "steps_at_once": 2, "nonfinite_streak": 0}
 
 
 def test_a_policy_that_is_evaluated_has_no_optimizer(worker, train_groups, tmp_path):
