@@ -45,6 +45,10 @@ class RunDirectory:
     """One JSON line for each step: wall-clock seconds by phase, tokens per second."""
     events = _Below("events.jsonl")
     """One JSON line for each incident: start, resume, failed reward, skipped step."""
+    losses = _Below("losses")
+    """For each loss of workers a text file: what their threads were doing, or what they have written last."""
+    last_output = _Below("last-output.txt")
+    """What a process of the run has written last that ended without a word, such as a traceback."""
     tensorboard = _Below("tensorboard")
     """TensorBoard's event files."""
     wandb = _Below("wandb")

@@ -1,5 +1,6 @@
 """Values and durations as messages and pages show them."""
 
+import re
 import signal
 from collections.abc import Sequence
 from datetime import timedelta
@@ -7,6 +8,12 @@ from typing import Final
 
 MOST_SHOWN: Final = 120
 """Most characters of a value in a message; its author recognises it by its beginning and end."""
+
+_LONGEST_STATEMENT: Final = 300
+
+_OF_A_STACK: Final = re.compile(
+    r"^\s|^(Traceback|Thread|Current thread|Stack|Extension modules)\b|@ +0x|\(most recent call"
+)
 
 
 def duration(seconds: float) -> str:
@@ -51,6 +58,12 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
         begin = most * 2 // 3
         return f"{_visible(text[:begin])}... {left_out} more characters ...{_visible(text[begin - most :])}"
     return _visible(text)
+
+
+def last_statement(printed: str) -> str:
+    """The last line of what a process has printed that belongs to no stack, for a sentence; empty if there is none."""
+    lines = (line for line in reversed(printed.splitlines()) if line.strip() and not _OF_A_STACK.search(line))
+    return shortened(next(lines, ""), _LONGEST_STATEMENT)
 
 
 def first_of(words: Sequence[str], most: int = 4) -> str:

@@ -5,9 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rl_core.files import atomic_write_text
 from rl_core.records.metrics_log import LOST_EVENT, RunLogs, read, readable_steps
+from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.context import RunContext
 
@@ -54,6 +57,7 @@ def _tell(context: RunContext, stage: str, lost: "LostWorkers", message: str, *,
         saved = max((checkpoint.step for checkpoint in context.session.store.complete()), default=0)
         again = [line for line in read(run.timings) if line["step"] > saved]
     seconds = time.time() - max(begun, written) + sum(line["total_s"] for line in again)
+    kept = _keep(run, lost.stacks) if lost.stacks else None
     logs = RunLogs(run)
     logs.log_event(
         LOST_EVENT,
@@ -64,10 +68,20 @@ def _tell(context: RunContext, stage: str, lost: "LostWorkers", message: str, *,
         step=recorded + is_training,
         steps=len(again),
         seconds=round(seconds, 1),
+        stacks=kept and str(kept.relative_to(run.root)),
     )
     where = f"step {recorded + 1}" if is_training else stage
     cost = f"{len(again)} finished step(s) are done again, and {duration(seconds)} of work were lost"
-    logger.warning("%s: %s %s.%s", where, message, cost, _common_machine(read(run.events)))
+    last = f" What was done last is in {kept}." if kept else ""
+    logger.warning("%s: %s %s.%s%s", where, message, cost, last, _common_machine(read(run.events)))
+
+
+def _keep(run: RunDirectory, stacks: str) -> Path:
+    """The file in which the stacks are kept from now on."""
+    run.losses.mkdir(exist_ok=True)
+    file = run.losses / f"{len([*run.losses.iterdir()]) + 1:03d}.txt"
+    atomic_write_text(file, f"{stacks}\n")
+    return file
 
 
 def _common_machine(events: list[dict[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from rl_core.parent import ended_with_this_process
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLock, RunLocked
 from rl_core.stop import StopRequest
-from rl_core.wording import exit_words
+from rl_core.wording import exit_words, last_statement
 from tasks.attempts import noted
 
 logger = logging.getLogger(__name__)
@@ -95,8 +95,11 @@ def _failure(run: RunDirectory, before: str | None, status: int, lines: list[str
     # The log belongs to this attempt only if the process opened the run.
     where = f"; {run.log} may tell more" if is_opened else " before it opened the run"
     ended = f"its process ended with {exit_words(status)}{where}"
-    # Tables and alarms show the first line only.
-    return "\n".join([f"{ended}; it printed last: {lines[-1]}", *lines]) if lines else ended
+    if not lines:
+        return ended
+    printed = "\n".join([*lines, ""])
+    atomic_write_text(run.last_output, printed)
+    return f"{ended}; it printed last: {last_statement(printed)} ({run.last_output} has more)"
 
 
 def _noted_flow_run(run: RunDirectory) -> str | None:

@@ -15,12 +15,12 @@ from typing import Any
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
 from rl_core.files import plain_path
-from rl_core.wording import exit_words
+from rl_core.wording import exit_words, last_statement
 
 _logger = logging.getLogger(__name__)
 
 ENGINES = ("transformers", "vllm")
-_SHOWN_CHARACTERS = 4000
+_KEPT_CHARACTERS = 4000
 
 
 class MergeNotVerified(RuntimeError):
@@ -88,8 +88,11 @@ def _check_running(
             def result() -> dict[str, Any]:
                 status = process.wait()
                 if not result_file.exists():
-                    end = errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
-                    raise MergeNotVerified(f"{engine} cannot load or run {folder} ({exit_words(status)}):\n{end}")
+                    end = errors.read_text(errors="replace")[-_KEPT_CHARACTERS:]
+                    said = last_statement(end) or "it wrote nothing"
+                    failed = MergeNotVerified(f"{engine} cannot load or run {folder} ({exit_words(status)}): {said}")
+                    failed.add_note(end)  # for a log with its traceback
+                    raise failed
                 found: dict[str, Any] = json.loads(result_file.read_text())
                 if not found["is_equal"]:
                     report = merged_check.report(found)

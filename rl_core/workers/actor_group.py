@@ -25,6 +25,8 @@ wait for ever in an operation of all ranks that the first one has left."""
 
 _START: Final = "start"
 
+_HANG_LIMIT: Final = "cluster.hang_timeout_seconds: raise it if such a call may take so long"
+
 _END_SECONDS: Final = 30.0
 """Ranks that take longer to end their generators are killed."""
 
@@ -93,7 +95,8 @@ class ActorGroup:
         if waiting:
             late = [asked.index(ref) for ref in waiting]
             limit = _start_limit(f"{self._start_seconds:g} s")
-            self._end_late(f"the process of {self._names(late)} did not start within {limit}", late)
+            cause = f"the process of {self._watch.names(late)} did not start within {limit}"
+            self._end(cause, self._watch.lost(late, cause), TookTooLong)
         self._watch.processes = [self._got(ref, rank, _START) for rank, ref in enumerate(asked)]
 
     @property
@@ -167,19 +170,17 @@ class ActorGroup:
             while not (found := ray.wait([*pending], num_returns=1, timeout=_LOOK_SECONDS)[0]):
                 if death := self._watch.look(method):
                     self._end(death.message, death.lost)
-                if deadline is None and self._watch.hangs:
-                    doing = self._watch.stacks(pending.values())
+                if deadline is None and (since := self._watch.hangs_since):
                     self._end_late(
-                        f"no {self._member} has made any progress in {method} for {self._watch.hang_seconds:g} s "
-                        f"(cluster.hang_timeout_seconds)",
+                        f"no {self._member} has made any progress in {method} since {since:%H:%M:%S}, for more than "
+                        f"{self._watch.hang_seconds:g} s ({_HANG_LIMIT})",
                         pending.values(),
-                        doing=f"those that it waits for are doing this:\n{doing}",
+                        waited_for=True,
                     )
                 if deadline is not None and time.monotonic() > deadline:
-                    late, doing = self._names(pending.values()), self._watch.stacks(pending.values())
                     limit = self._limit_of_open if method == _START else f"{seconds:g} s"
-                    why = f"{late} did not end {method} within {limit}"
-                    self._end_late(why, pending.values(), doing=f"what is being done:\n{doing}")
+                    late = self._watch.names(pending.values())
+                    self._end_late(f"{late} did not end {method} within {limit}", pending.values())
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
             raise
@@ -202,9 +203,6 @@ class ActorGroup:
     def _limit_of_open(self) -> str:
         reading = f" and {self._reading_seconds:g} s to read the weights" if self._reading_seconds else ""
         return _start_limit(f"{self._start_seconds:g} s{reading}")
-
-    def _names(self, ranks: Iterable[int]) -> str:
-        return ", ".join(map(self._watch.name, sorted({*ranks})))
 
     def _gathered(self, pending: dict[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
         """The results in the order of the ranks; raises the first error."""
@@ -249,21 +247,16 @@ class ActorGroup:
     def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
         """As `ready`, for a call beside others, which have the watch: a death comes out of a reference, and `seconds`,
         or else the limit on hangs, hold until the next one ends."""
-        limit, key = (self._watch.hang_seconds, " (cluster.hang_timeout_seconds)") if seconds is None else (seconds, "")
+        limit, key = (self._watch.hang_seconds, f" ({_HANG_LIMIT})") if seconds is None else (seconds, "")
         found: list[Any] = ray.wait([*pending], num_returns=1, timeout=limit)[0]
         if not found:
             if death := self._watch.on_lost_machine(pending.values(), method):
                 self._end(death.message, death.lost)
-            doing = self._watch.stacks(pending.values())
-            self._end_late(
-                f"{method} has not ended after {limit:g} s{key}",
-                pending.values(),
-                doing=f"those that it waits for are doing this:\n{doing}",
-            )
+            self._end_late(f"{method} has not ended after {limit:g} s{key}", pending.values(), waited_for=True)
         return found
 
     def _note_ended(self, failed: Mapping[int, BaseException]) -> None:
-        names, error = self._names(failed), next(iter(failed.values()))
+        names, error = self._watch.names(failed), next(iter(failed.values()))
         self._problem, self._lost = f"{names} raised {type(error).__name__}: {error}", None
         error.add_note(f"{names} raised this; the others waited for what it did not do, and have been ended")
 
@@ -276,15 +269,17 @@ class ActorGroup:
     def _got(self, ref: Any, rank: int, method: str) -> Any:
         try:
             return ray.get(ref)
-        except RayTaskError:
-            raise  # a mistake in the actor's own program
+        except RayTaskError as error:  # a mistake in the actor's own program, with a stack in its text
+            raise error.cause from error
         except RayError as error:
             death = self._watch.death(rank, error, method)
             self._end(death.message, death.lost, error=error)
 
-    def _end_late(self, problem: str, ranks: Iterable[int], *, doing: str = "") -> NoReturn:
-        """End all ranks because these took too long."""
-        self._end("; ".join(filter(None, (problem, doing))), self._watch.lost(ranks, problem), TookTooLong)
+    def _end_late(self, cause: str, ranks: Iterable[int], *, waited_for: bool = False) -> NoReturn:
+        """End all ranks because these took too long. They are named as those that were `waited_for` unless the cause
+        names them."""
+        lost = self._watch.lost(ranks, cause, stacks=self._watch.stacks(ranks))
+        self._end(f"{cause}; {lost.names} did not end it" if waited_for else cause, lost, TookTooLong)
 
     def _end(
         self,
@@ -303,7 +298,10 @@ class ActorGroup:
                 self._partner._problem, self._partner._lost = self._problem, self._lost
             self._partner.kill()
         others = " The other workers have been ended." if len(self) > 1 else ""
-        raise kind(f"{self._problem}.{others}", self._lost) from error
+        raised = kind(f"{self._problem}.{others}", self._lost)
+        if self._lost is not None and self._lost.stacks:
+            raised.add_note(self._lost.stacks)  # for a log with its traceback
+        raise raised from error
 
     def kill(self) -> None:
         """End the processes of all ranks at once."""

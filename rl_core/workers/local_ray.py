@@ -20,10 +20,11 @@ from ray._private.authentication.authentication_token_setup import enable_token_
 from rl_core.config.cluster import ClusterConfig
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.redaction import redact
+from rl_core.wording import last_statement
 from rl_core.workers.ray_head import only_loopback
 
-_LAST_WORDS: Final = 30
-"""Lines of a dead worker that are shown."""
+_LAST_WORDS: Final = 200
+"""Lines of a dead worker that are kept."""
 
 _END_SECONDS: Final = 30.0
 """A cluster that takes longer to end is killed."""
@@ -122,7 +123,9 @@ class LocalRay:
                 why = "ended while it started"
                 break
             printed += line
-        raise ConnectionError(f"it {why}: {printed.strip()[-2000:] or 'it printed nothing'}")
+        failed = ConnectionError(f"it {why}: {last_statement(printed) or 'it printed nothing'}")
+        failed.add_note(printed)  # for a log with its traceback
+        raise failed
 
 
 def _variables(*, on_gpu: bool) -> dict[str, str]:

@@ -116,11 +116,14 @@ class LostWorkers:
         names: What they are called in messages, in one text.
         machines: The names of their machines; empty where they were lost before that was known.
         cause: Why, without a full stop.
+        stacks: What their threads were doing, or what they have written last, in many lines, for a file; empty where
+            that is not known.
     """
 
     names: str
     machines: Sequence[str]
     cause: str
+    stacks: str = ""
 
 
 class WorkerDied(RuntimeError):

@@ -4,12 +4,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from rl_core.progress import Tally
+from rl_core.wording import last_statement
 from rl_core.workers.cluster_machines import is_lost
 from rl_core.workers.local_ray import LocalRay
 from rl_core.workers.messages import Process, Pulse
@@ -42,7 +44,7 @@ _SILENT: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Death:
-    """How a rank has died: a message with its last words, and what was lost with it."""
+    """How a rank has died: a message of one sentence, and what was lost with it."""
 
     message: str
     lost: LostWorkers
@@ -81,11 +83,15 @@ class WorkerWatch:
         place = f" (process {self.processes[rank].pid} on {self.processes[rank].host})" if self.processes else ""
         return f"{self._member} {rank} of {len(self._actors)}{place}"
 
-    def lost(self, ranks: Iterable[int], cause: str) -> LostWorkers:
+    def names(self, ranks: Iterable[int]) -> str:
+        """What these ranks are called."""
+        return ", ".join(map(self.name, sorted({*ranks})))
+
+    def lost(self, ranks: Iterable[int], cause: str, *, stacks: str = "") -> LostWorkers:
         """These ranks, lost together."""
-        chosen = sorted({*ranks})
+        chosen = {*ranks}
         machines = sorted({self.processes[rank].host for rank in chosen}) if self.processes else []
-        return LostWorkers(names=", ".join(map(self.name, chosen)), machines=machines, cause=cause)
+        return LostWorkers(names=self.names(chosen), machines=machines, cause=cause, stacks=stacks)
 
     def death(self, rank: int, error: RayError, method: str) -> Death:
         """How a rank has died in `method`."""
@@ -93,9 +99,11 @@ class WorkerWatch:
 
     def _ended(self, rank: int, method: str, cause: str) -> Death:
         words = self._local.last_words(self.processes[rank].pid) if self._local and self.processes else ""
-        last = f"; its last words were:\n{words}\n" if words else ""
-        message = f"{self.name(rank)} ended during {method}: {cause}{last}"
-        return Death(message=message, lost=self.lost(self._beside(rank) if cause.startswith(_GONE) else [rank], cause))
+        last = last_statement(words)
+        wrote = f"; it wrote last: {last}" if last else ""
+        message = f"{self.name(rank)} ended during {method}: {cause}{wrote}"
+        lost = self._beside(rank) if cause.startswith(_GONE) else [rank]
+        return Death(message=message, lost=self.lost(lost, cause, stacks=words))
 
     def _beside(self, rank: int) -> list[int]:
         """The ranks on the machine of a rank."""
@@ -124,9 +132,10 @@ class WorkerWatch:
         return next((self._ended(rank, method, _LOST) for rank in ranks if self._is_lost(rank)), None)
 
     @property
-    def hangs(self) -> bool:
-        """Whether no rank has made any progress for too long."""
-        return time.monotonic() - self._since > self.hang_seconds
+    def hangs_since(self) -> datetime | None:
+        """Since when no rank has made any progress, if that is too long; otherwise None."""
+        seconds = time.monotonic() - self._since
+        return datetime.now() - timedelta(seconds=seconds) if seconds > self.hang_seconds else None
 
     def stacks(self, ranks: Iterable[int]) -> str:
         """What the threads of these ranks are doing, as far as they answer."""

@@ -80,7 +80,9 @@ def test_workers_that_die_or_stop_are_replaced_and_the_results_are_those_of_an_u
     log = (killed.root / "run.log").read_text()
     assert f"{lost['workers']} ended during" in log, "the log names the one that died"
     # In whichever call it was stopped:
-    assert "(cluster.hang_timeout_seconds); those that it waits for are doing this" in log
-    assert "it does not answer" in log
+    assert f"{losses[1]['workers']} did not end it. The other workers have been ended." in log
+    assert "it does not answer" in (killed.root / losses[1]["stacks"]).read_text()
+    assert f"What was done last is in {killed.root / losses[1]['stacks']}" in log
+    assert "it does not answer" not in output, "stacks are no part of a warning"
     assert "The other workers have been ended" not in (unbroken.root / "run.log").read_text()
     assert differences(fingerprint(unbroken), fingerprint(killed)) == []

@@ -27,8 +27,8 @@ def context_of(folder: Path, *, saved: Sequence[int] = ()) -> RunContext:
     return cast(RunContext, SimpleNamespace(run=RunDirectory(folder), session=session))
 
 
-def death(machine: str, cause: str = "SIGKILL") -> WorkerDied:
-    lost = LostWorkers(names=f"worker 1 of 2 (process 7 on {machine})", machines=[machine], cause=cause)
+def death(machine: str, cause: str = "SIGKILL", stacks: str = "") -> WorkerDied:
+    lost = LostWorkers(names=f"worker 1 of 2 (process 7 on {machine})", machines=[machine], cause=cause, stacks=stacks)
     return WorkerDied(f"{lost.names} ended during update: {cause}.", lost)
 
 
@@ -72,6 +72,20 @@ def test_a_loss_elsewhere_names_the_stage(tmp_path: Path, caplog: pytest.LogCapt
     lose(context, error, "evaluate-base")
     assert "evaluate-base: no responses 0 finished" in caplog.text
     assert (events_of(context)[0]["step"], events_of(context)[0]["steps"]) == (0, 0)
+
+
+def test_what_the_threads_did_is_in_a_file_that_the_warning_and_the_event_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = context_of(tmp_path)
+    stacks = ["Thread 1:\n  File mine.py, line 3, in sleeps", "Fatal Python error: Aborted\n  File b.py"]
+    for one in (stacks[0], "", stacks[1]):
+        lose(context, death("a", stacks=one))
+    assert [event["stacks"] for event in events_of(context)] == ["losses/001.txt", None, "losses/002.txt"]
+    assert [(tmp_path / "losses" / f"00{n}.txt").read_text() for n in (1, 2)] == [f"{one}\n" for one in stacks]
+    told = [record.message for record in caplog.records]
+    assert [str(tmp_path / "losses" / "001.txt") in message for message in told] == [True, False, False]
+    assert not any("\n" in message or ".py" in message for message in told)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUDA"), WorkerDied("ended long ago"), KeyboardInterrupt()])

@@ -363,8 +363,11 @@ def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(grou
         if breaks:
             (actor,) = group._workers._actors
             actor.__ray_call__.remote(abort_with_a_child, tmp_path)
-            with pytest.raises(WorkerDied, match=rf"worker 0 of 1 \(process {pids_of(group)[0]} on .*Aborted|SIGABRT"):
+            named = rf"^worker 0 of 1 \(process {pids_of(group)[0]} on .*; it wrote last: .*(Aborted|SIGABRT)"
+            with pytest.raises(WorkerDied, match=named) as died:
                 group.compute("old_log_probs", [groups_of(train_groups)])
+            assert "abort_with_a_child" in died.value.lost.stacks, "its stack is no part of the sentence"
+            assert "\n" not in f"{died.value}"
             with pytest.raises(WorkerDied, match="open new ones"):
                 group.compute("old_log_probs", [groups_of(train_groups)])
             left.append(psutil.Process(int((tmp_path / "child").read_text())))
