@@ -11,7 +11,8 @@ from rl_core.config.tolerances import merge_tolerance
 from rl_core.export.hub import push_to_hub
 from rl_core.export.model_card import CARD_NAME, AccuracyRow, CardFacts, write_model_card
 from rl_core.export.verification import Verification, verify_merged
-from rl_core.files import committed_folder
+from rl_core.files import committed_folder, read_json
+from rl_core.planning.certificates import certificate_words
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.context import RunContext, current_context, named
@@ -82,6 +83,7 @@ def _describe(context: RunContext) -> StageOutcome:
         ],
         verification=Verification(**merged["proof"]),
         versions=environment_facts(),
+        certificate=certificate_words(read_json(run.merged_model / "config.json")),
         hub_name=config.merge.push,
     )
     write_model_card(run.merged_model, card)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
 
+from rl_core.planning.certificates import certificate_problem
+from rl_core.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import StageManifest
 from tasks.cache.reuse import bring_folder
@@ -38,6 +40,8 @@ def _make(context: RunContext) -> StageOutcome:
 
     with context.stop.breaking_off():
         manifest = prepare_run(context.located, run, progress=context.progress, bring=bring)
+        # The plan could not look at a model that had to be downloaded.
+        raise_if_fatal([*filter(None, [certificate_problem(context.located.model.source)])])
     return StageOutcome(outputs=[run.initial_model, run.data], result=manifest.model_dump(mode="json"))
 
 

@@ -37,6 +37,7 @@ class CardFacts:
     accuracy: Sequence[AccuracyRow]
     verification: Verification
     versions: Mapping[str, str]
+    certificate: str
     hub_name: str | None = None
 
 
@@ -77,6 +78,7 @@ Post-trained with reinforcement learning by Sightline.
 | data | {facts.data} (fingerprint {facts.data_fingerprint}) |
 | reward | {facts.reward} |
 | versions | {versions} |
+| certificate | {facts.certificate} |
 
 ## Accuracy on held-out items
 

@@ -34,6 +34,16 @@ class Certificate:
         return [check for check, verdict in self.verdicts.items() if verdict == "fails"]
 
 
+def certificate_words(fields: Mapping[str, Any]) -> str:
+    """By what the model of a config.json with these fields is known to be computed right, for a reader."""
+    certificate, family = certificate_of(fields), find_family(fields)
+    if certificate is not None:
+        holding = sum(verdict == "ok" for verdict in certificate.verdicts.values())
+        fails = f"; {first_of(certificate.failing)} fails" if certificate.failing else ""
+        return f"holds {holding} checks on {certificate.device} in {certificate.dtype}{fails}"
+    return "none" if family is None else f"that of the family {family.name}, made by the tests of Sightline"
+
+
 def keep_certificate(fields: Mapping[str, Any], certificate: Certificate) -> Path:
     """Keep what was found of the model of a config.json with these fields. Returns its file."""
     file = _file(fields)
