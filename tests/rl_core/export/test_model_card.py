@@ -43,7 +43,7 @@ def test_the_card_tells_what_the_run_knows(merged, tmp_path):
     folder = merged("qwen2_5_vl").folder
     card = model_card(folder, FACTS)
     run = ("quickstart-abc, step 64", "tiny qwen2_5_vl, random", "advantage grpo")
-    for fact in (*run, "0123abcd", "torch 2.13.0", "vllm 2.0e-06"):
+    for fact in (*run, "0123abcd", "torch 2.13.0", "holds 10 checks on CPU", "vllm 2.0e-06"):
         assert fact in card
     assert "| trained, greedy | 400 | 0.950 | 0.924 - 0.967 |" in card
     assert f"vllm serve {shlex.quote(str(folder))}" in card

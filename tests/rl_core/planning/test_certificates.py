@@ -1,13 +1,20 @@
 """A model without a family of its own is trained only with a certificate of this machine."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.planning import certificates
-from rl_core.planning.certificates import Certificate, certificate_of, certificate_problem, keep_certificate
+from rl_core.planning.certificates import (
+    Certificate,
+    certificate_of,
+    certificate_problem,
+    certificate_words,
+    keep_certificate,
+)
 
 FIELDS = {"model_type": "olmo2", "hidden_size": 64}
 FOUND = Certificate(
@@ -37,6 +44,15 @@ def test_a_model_that_passes_is_trained(tmp_path: Path) -> None:
     keep_certificate(FIELDS, FOUND)
     assert certificate_of(FIELDS) == FOUND
     assert certificate_problem(source) is None
+
+
+def test_a_reader_is_told_what_holds() -> None:
+    assert certificate_words(FIELDS) == "none"
+    assert certificate_words({"model_type": "llama"}) == "that of the family llama, made by the tests of Sightline"
+    keep_certificate(FIELDS, FOUND)
+    assert certificate_words(FIELDS) == "holds 1 checks on CPU in float32"
+    keep_certificate(FIELDS, replace(FOUND, verdicts={"trees": "fails"}))
+    assert certificate_words(FIELDS).endswith("; trees fails")
 
 
 def test_a_check_that_fails_is_named(tmp_path: Path) -> None:
