@@ -18,6 +18,30 @@ def _nothing(head_size: int) -> Fields:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EngineNeeds:
+    """What of vLLM a family can have.
+
+    Attributes:
+        prefix_caching: Whether the requests of a prompt share what is computed of it. Where layers carry a state, vLLM
+            shares it only between chunks of a prompt, which a seeded request on a CPU cannot be computed in.
+        cpu_dtypes: The number formats in which vLLM computes it on a CPU.
+        why_cpu_dtypes: Why not in others.
+    """
+
+    prefix_caching: bool = True
+    cpu_dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    why_cpu_dtypes: str = ""
+
+
+GATED_DELTA_RULE: Final = EngineNeeds(
+    prefix_caching=False,
+    cpu_dtypes=("bfloat16",),
+    why_cpu_dtypes="vLLM's gated delta rule for a CPU computes in bfloat16 alone",
+)
+"""Of layers with a gated delta rule."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """A model family.
 
@@ -28,6 +52,8 @@ class Family:
         ties_embeddings: Whether the output head of its tiny models is the embedding, as in the smallest published
             model, so that both cases are covered.
         tiny_text: Head size -> further fields of the text config of its tiny models.
+        carries_state: Whether layers carry a state from token to token (`rl_core.models.tree_recurrence`).
+        engine: What of vLLM it can have.
         unused_tokens: Tokens of the tokenizers of a text family that stand for images and videos in other families.
         published: [name on the hub] -> what the config.json of a published model says of its layers.
     """
@@ -37,6 +63,8 @@ class Family:
     vision: Vision | None = None
     ties_embeddings: bool = False
     tiny_text: Callable[[int], Fields] = _nothing
+    carries_state: bool = False
+    engine: EngineNeeds = EngineNeeds()
     unused_tokens: tuple[str, ...] = ()
     published: Mapping[str, Fields] = field(default_factory=dict)
 

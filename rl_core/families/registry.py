@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 import rl_core.families
-from rl_core.families.family import Family
+from rl_core.families.family import GATED_DELTA_RULE, Family
 from rl_core.families.refused import REASONS
 from rl_core.families.vision import Vision
 from rl_core.wording import shortened
@@ -31,6 +31,9 @@ PUBLISHED: Final = {name: fields for family in FAMILIES.values() for name, field
 
 _OTHER_SENSES: Final = frozenset({"vision_config", "audio_config"})
 """Sections of the config.json of models that take more than text."""
+
+_GATED_DELTA_RULE: Final = ("qwen3_5_text", "olmo_hybrid")
+"""Text models without a file, of whose layers some carry a state."""
 
 _VISIONS: Final = [family.vision for family in FAMILIES.values() if family.vision is not None]
 _SEEING = "|".join(sorted({place for vision in _VISIONS for place in vision.places}))
@@ -80,6 +83,8 @@ def family_of(fields: Mapping[str, Any]) -> Family:
             f"architecture {model_type!r} has a {others[0]}, and no family here says how it sees: the families that do "
             f"are {', '.join(name for name, family in _BY_TYPE.items() if family.vision is not None)}"
         )
+    if model_type in _GATED_DELTA_RULE:
+        return Family(name=model_type, model_type=model_type, carries_state=True, engine=GATED_DELTA_RULE)
     return Family(name=model_type, model_type=model_type)
 
 

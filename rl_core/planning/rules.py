@@ -11,7 +11,8 @@ from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
-from rl_core.families.registry import VISION_MODULES
+from rl_core.families.family import Family
+from rl_core.families.registry import VISION_MODULES, family_of
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.certificates import certificate_problem
 from rl_core.planning.gpu import Gpu
@@ -19,7 +20,7 @@ from rl_core.planning.hub import offline_problems
 from rl_core.planning.machine_rules import file_problems, machine_problems
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.memory_rules import memory_problems
-from rl_core.planning.model_sizes import ModelSizes, check_source, model_sizes
+from rl_core.planning.model_sizes import NO_SHARED_STATE, ModelSizes, check_source, model_sizes
 from rl_core.planning.training_state import is_adapted
 from rl_core.problem import Problem
 from rl_core.section import problems_in
@@ -307,6 +308,7 @@ def model_problems(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Ite
         )
     if model.lora is not None:
         yield from adapter_problems(model.lora, sizes)
+    yield from _family_problems(config, family_of({"model_type": sizes.family}), on_gpu=on_gpu)
     yield from _kernel_problems(model, sizes, on_gpu=on_gpu)
     yield from division_problems(config, sizes)
     longest = longest_sequence(config)
@@ -351,6 +353,15 @@ def _targets(lora: LoraConfig) -> str:
 
 def _shown(modules: str | tuple[str, ...]) -> str:
     return repr(shortened(modules)) if isinstance(modules, str) else shortened(str(modules))
+
+
+def _family_problems(config: RunConfig, family: Family, *, on_gpu: bool) -> Iterator[Problem]:
+    """What a model of this family cannot have, in vLLM or over several ranks."""
+    known = family.engine.cpu_dtypes
+    if not on_gpu and config.model.dtype not in known:
+        yield Problem("model.dtype", family.engine.why_cpu_dtypes, f"set it to {' or '.join(known)}, or take a GPU")
+    if family.carries_state and config.cluster.sequence_parallel_size > 1:
+        yield Problem("cluster.sequence_parallel_size", NO_SHARED_STATE, "set it to 1")
 
 
 def _kernel_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig
 
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
-from rl_core.families.registry import vision_of
+from rl_core.families.registry import family_of
 from rl_core.models.loading import banned_token_ids, load_architecture, load_processor
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.adapter_loading import adapter_arguments
@@ -68,6 +68,8 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
     config, folder = spec.rollout, spec.model
     max_model_len = spec.max_prompt_length + config.max_response_length
     tokens_per_forward = max(max_model_len, config.max_num_seqs, _TOKENS_PER_FORWARD)
+    architecture = load_architecture(folder)
+    family = family_of({"model_type": architecture.model_type})
     arguments: dict[str, Any] = {
         "model": str(folder),
         "dtype": spec.dtype,
@@ -79,7 +81,7 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
         "max_num_batched_tokens": tokens_per_forward,
         # On a CPU, a seeded request whose prompt is computed in two chunks fails ("does not use offset").
         "enable_chunked_prefill": False,
-        "enable_prefix_caching": True,
+        "enable_prefix_caching": family.engine.prefix_caching,
         "enforce_eager": config.is_eager(on_gpu=not current_platform.is_cpu()),
         # Log-probs of the distribution that is sampled from, with token ban and temperature.
         "logprobs_mode": "processed_logprobs",
@@ -88,9 +90,7 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    architecture = load_architecture(folder)
-    vision = vision_of(architecture.model_type)
-    if vision is not None:
+    if (vision := family.vision) is not None:
         # At least one image: with zero, vLLM builds no vision tower, and the sync of its weights fails.
         arguments["limit_mm_per_prompt"] = {"image": max(1, spec.images_per_prompt), "video": spec.videos_per_prompt}
         # The vision tower would normalise videos with the mean and deviation of the image processor, and the video
@@ -104,8 +104,10 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
         # As the trainer has it (rl_core.models.replaced_layers): rounded logits are a part of what the two differ by.
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
-        token_bytes = cache_bytes_per_token(architecture.get_text_config(), dtype=spec.dtype, ranks=ranks.size)
-        arguments |= _cpu_arguments(config, max_model_len=max_model_len, token_bytes=token_bytes)
+        needed = cpu_cache_bytes(
+            architecture.get_text_config(), spec.dtype, ranks.size, sequences=config.max_num_seqs, longest=max_model_len
+        )
+        arguments |= _cpu_arguments(config, cache_bytes=needed)
     else:
         arguments |= {"gpu_memory_utilization": config.gpu_share, "enable_sleep_mode": True}
     if banned := banned_token_ids(folder):
@@ -129,19 +131,45 @@ def _tensor_parallel_arguments(ranks: GeneratorRanks) -> dict[str, Any]:
     }
 
 
-def _cpu_arguments(config: RolloutConfig, *, max_model_len: int, token_bytes: int) -> dict[str, Any]:
+def _cpu_arguments(config: RolloutConfig, *, cache_bytes: int) -> dict[str, Any]:
     """A cache no larger than the running sequences can fill, because vLLM fills all of it with zeros at the start."""
-    blocks = 1 + config.max_num_seqs * math.ceil(max_model_len / _CPU_BLOCK_TOKENS)  # one is vLLM's own
     return {
-        "kv_cache_memory_bytes": min(config.cpu_kv_cache_gib * 2**30, blocks * _CPU_BLOCK_TOKENS * token_bytes),
+        "kv_cache_memory_bytes": min(config.cpu_kv_cache_gib * 2**30, cache_bytes),
         "block_size": _CPU_BLOCK_TOKENS,
         "skip_mm_profiling": True,  # the profile would size a GPU's memory
     }
 
 
+def cpu_cache_bytes(text: PreTrainedConfig, dtype: str, ranks: int, *, sequences: int, longest: int) -> int:
+    """Bytes of vLLM's cache on a CPU that so many sequences of `longest` tokens fill."""
+    kinds = list(getattr(text, "layer_types", None) or ["full_attention"] * text.num_hidden_layers)
+    states, attending = kinds.count("linear_attention"), len(kinds) - kinds.count("linear_attention")
+    token_bytes = cache_bytes_per_token(text, dtype=dtype, ranks=ranks)
+    if not states:
+        return token_bytes * _CPU_BLOCK_TOKENS * (1 + sequences * math.ceil(longest / _CPU_BLOCK_TOKENS))
+    # A block has room for a state, too. vLLM gives blocks to groups of equally many layers, as many as the rarer kind
+    # has; a group with fewer layers has as many blocks.
+    token_bytes //= len(kinds)
+    block_tokens = _CPU_BLOCK_TOKENS * math.ceil(_state_bytes(text, dtype, ranks) / (_CPU_BLOCK_TOKENS * token_bytes))
+    together = max(1, min(states, attending))
+    blocks = math.ceil(states / together) + math.ceil(attending / together) * math.ceil(longest / block_tokens)
+    return token_bytes * block_tokens * together * (1 + sequences * blocks)
+
+
+def _state_bytes(text: PreTrainedConfig, dtype: str, ranks: int) -> int:
+    """Bytes that a layer with a gated delta rule keeps of a sequence: the state in float32, and what its convolution
+    still sees."""
+    keys, values = (
+        getattr(text, f"linear_num_{kind}_heads") * getattr(text, f"linear_{kind}_head_dim") // ranks
+        for kind in ("key", "value")
+    )
+    seen = (2 * keys + values) * (text.linear_conv_kernel_dim - 1) * getattr(torch, dtype).itemsize
+    return int(4 * values * text.linear_key_head_dim + seen)
+
+
 def cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str, ranks: int) -> int:
-    """Bytes that a rank of the engine keeps of the keys and values of one token, in all layers. With fewer key/value
-    heads than ranks, several ranks keep the same one."""
+    """Bytes that a rank of the engine keeps of the keys and values of one token, were every layer to attend. With fewer
+    key/value heads than ranks, several ranks keep the same one."""
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     number_bytes: int = getattr(torch, dtype).itemsize
     heads = max(1, text.num_key_value_heads // ranks)

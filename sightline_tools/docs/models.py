@@ -60,9 +60,11 @@ def _summary(family: Family) -> str:
 
 
 def _takes(family: Family) -> str:
-    if family.vision is None:
-        return "text"
-    return "text, images" if family.vision.video_text is None else "text, images, videos"
+    kinds = ["text"]
+    if family.vision is not None:
+        kinds += ["images"] if family.vision.video_text is None else ["images", "videos"]
+    missing = "" if "float32" in family.engine.cpu_dtypes else "; on a CPU in bfloat16 alone"
+    return ", ".join(kinds) + missing + ("; no sequence parallelism" if family.carries_state else "")
 
 
 if __name__ == "__main__":

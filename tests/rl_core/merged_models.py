@@ -9,6 +9,7 @@ import numpy as np
 
 from rl_core.checkpoints.probe import Probe, build_probe, plain_distribution, write_probe
 from rl_core.config.model import TinyModel
+from rl_core.families.registry import FAMILIES
 from rl_core.models.loading import write_hf_folder
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.tiny import build_tiny_model
@@ -34,12 +35,14 @@ GetMerged = Callable[[str], Merged]
 
 
 def make_merged(root: Path, family: str) -> Merged:
+    """In the first number format that vLLM has for the family on a CPU."""
+    dtype = FAMILIES[family].engine.cpu_dtypes[0]
     source = TinyModel.model_validate({"type": "tiny", "family": family, "num_layers": 2, "vision_depth": 2})
     build_tiny_model(source, root / "initial", corpus=CORPUS, seed=1)
-    bench = Bench.load(root / "initial")
+    bench = Bench.load(root / "initial", dtype=dtype)
     write_hf_folder(bench.policy.model, processor_folder=root / "initial", folder=root / "merged")
     groups = probe_groups(bench, family)
-    probe = make_probe(bench, groups)
+    probe = make_probe(bench, groups, dtype=dtype)
     write_probe(root / "probe", probe)
     return Merged(folder=root / "merged", probe_folder=root / "probe", probe=probe, bench=bench, groups=groups)
 
@@ -56,7 +59,7 @@ def probe_groups(bench: Bench, family: str) -> list[Group]:
     return [group_of(tree) for tree in trees]
 
 
-def make_probe(bench: Bench, groups: list[Group]) -> Probe:
+def make_probe(bench: Bench, groups: list[Group], *, dtype: str = "float32") -> Probe:
     with plain_distribution(bench.policy):
         log_probs = compute_log_probs(bench.policy, groups, pixels=bench.pixels, temperature=1.0, token_budget=64)
 
@@ -65,7 +68,7 @@ def make_probe(bench: Bench, groups: list[Group]) -> Probe:
         return prompt_positions(prompt, images, videos, bench.policy.config)
 
     return build_probe(
-        groups, log_probs, dtype="float32", device="CPU", encoded_image=encoded_image, video_positions=positions
+        groups, log_probs, dtype=dtype, device="CPU", encoded_image=encoded_image, video_positions=positions
     )
 
 

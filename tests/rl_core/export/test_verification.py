@@ -18,14 +18,17 @@ from tests.rl_core.merged_models import Merged
 from tests.rl_core.models.builders import FAMILIES
 
 TOLERANCE = Tolerance(largest=1e-4, mean=1e-5)
+ROUNDED = Tolerance(largest=0.3, mean=0.03)
 
 
-def perturbed(merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_proj.weight") -> Path:
-    """A copy of the merged folder with one weight of one layer off by 2 %."""
+def perturbed(
+    merged: Merged, folder: Path, *, ending: str = "layers.1.mlp.down_proj.weight", factor: float = 1.02
+) -> Path:
+    """A copy of the merged folder with one weight of one layer off by 2 %, or by what the factor says."""
     shutil.copytree(merged.folder, folder)
     weights = load_file(folder / "model.safetensors")
     (name,) = [name for name in weights if name.endswith(ending) and "visual" not in name]
-    weights[name] = weights[name] * 1.02
+    weights[name] = weights[name] * factor
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
@@ -136,11 +139,12 @@ def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_differenc
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_proven_and_a_perturbed_layer_refused_by_vllm(merged, tmp_path, family):
     it = merged(family)
-    verified = verify_merged(it.folder, it.probe_folder, TOLERANCE)
-    assert max(verified.largest_difference.values()) < 2e-5
-    folder = perturbed(it, tmp_path / "perturbed")
-    with pytest.raises(MergeNotVerified, match=r"vllm: .* beyond 0\.0001"):
-        verify_merged(folder, it.probe_folder, TOLERANCE, engines=["vllm"])
+    tolerance, usual, factor = (TOLERANCE, 2e-5, 1.02) if it.probe.dtype == "float32" else (ROUNDED, 0.2, -1.0)
+    verified = verify_merged(it.folder, it.probe_folder, tolerance)
+    assert max(verified.largest_difference.values()) < usual
+    folder = perturbed(it, tmp_path / "perturbed", factor=factor)
+    with pytest.raises(MergeNotVerified, match=f"vllm: .* beyond {tolerance.largest:g}"):
+        verify_merged(folder, it.probe_folder, tolerance, engines=["vllm"])
     (folder / "model.safetensors").unlink()
     for engine in ("transformers", "vllm"):
         with pytest.raises(MergeNotVerified, match=f"{engine} cannot load or run "):

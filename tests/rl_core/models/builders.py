@@ -74,12 +74,15 @@ def model_config(folder: Path, **fields: object) -> ModelConfig:
 
 
 def roughen(model: torch.nn.Module, *, seed: int = 0) -> None:
-    """Give every weight a size at which attention is far from uniform and no bias or norm is trivial."""
+    """Give every weight a size at which attention is far from uniform, no bias or norm is trivial, and a state is kept
+    over many tokens."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.ndim > 1:
+            if name.endswith(".A_log"):
+                parameter.copy_(0.5 * noise - 2.5)
+            elif parameter.ndim > 1:
                 parameter.copy_(noise / parameter[0].numel() ** 0.5)
             else:
                 parameter.add_(0.2 * noise)

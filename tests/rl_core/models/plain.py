@@ -14,6 +14,7 @@ from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.models.packing import TreeInput, prompt_positions
 from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel
+from rl_core.models.tree_recurrence import BranchingLayer
 from rl_core.types import Int32Array, Prompt
 
 
@@ -21,6 +22,9 @@ from rl_core.types import Int32Array, Prompt
 def standard_attention(model: PreTrainedModel) -> Iterator[None]:
     """Inside the block the model runs its original forward pass, without trees. Activation checkpointing is off
     (evaluation mode), because it would run the forward pass again after the block."""
+    branching = {module: type(module) for module in model.modules() if isinstance(module, BranchingLayer)}
+    for module, tree_class in branching.items():
+        module.__class__ = tree_class.__bases__[1]
     language = model.config.get_text_config()._attn_implementation
     vision = getattr(model.config, "vision_config", model.config)._attn_implementation
     was_training = model.training
@@ -31,6 +35,8 @@ def standard_attention(model: PreTrainedModel) -> Iterator[None]:
     finally:
         model.train(was_training)
         set_attention(model, language=language, vision=vision)
+        for module, tree_class in branching.items():
+            module.__class__ = tree_class
 
 
 def plain_log_probs(

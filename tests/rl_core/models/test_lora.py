@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rl_core.config.model import LoraConfig
+from rl_core.families.registry import FAMILIES as FAMILY_OF
 from rl_core.families.registry import vision_of
 from rl_core.models.loading import load_model, write_hf_folder
 from rl_core.models.named_weights import named_hf_weights
@@ -15,6 +16,16 @@ from rl_core.models.trained_part import UnadaptedPolicy, adapters_off, attach_lo
 from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients, trained_parameters
 
 LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+OF_A_STATE = {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"}
+
+
+def layers_of(family: str) -> set[str]:
+    return LAYERS | OF_A_STATE if FAMILY_OF[family].carries_state else LAYERS
+
+
+def num_adapted(family: str) -> int:
+    """Of two layers. One of them carries a state in place of its attention, if any does."""
+    return 2 * len(LAYERS) + (len(OF_A_STATE) - 4 if FAMILY_OF[family].carries_state else 0)
 
 
 @pytest.fixture(params=FAMILIES)
@@ -51,12 +62,12 @@ def test_new_adapters_change_nothing(bench):
     assert all(torch.equal(merged[name], weight) for name, weight in weights.items())
 
 
-def test_the_language_models_adapters_alone_get_a_gradient(bench):
+def test_the_language_models_adapters_alone_get_a_gradient(bench, family):
     trained(bench)
     log_probs(bench, bench.two_trees()).sum().backward()
     with_gradient = {name for name, p in bench.policy.model.named_parameters() if p.grad is not None}
     assert with_gradient == {name for name, p in bench.policy.model.named_parameters() if p.requires_grad}
-    assert {name.partition(".lora_")[0].rpartition(".")[2] for name in with_gradient} == LAYERS
+    assert {name.partition(".lora_")[0].rpartition(".")[2] for name in with_gradient} == layers_of(family)
     assert not any("visual" in name for name in with_gradient)
 
 
@@ -71,7 +82,7 @@ def test_merged_weights_compute_what_the_adapters_compute(bench, family, model_f
     assert (before - expected).abs().max() > 1e-2  # the control: the adapters matter
 
 
-def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench):
+def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench, family):
     packed = bench.two_trees()
     before = log_probs(bench, packed).detach()
     trained(bench)
@@ -79,7 +90,7 @@ def test_with_its_adapters_off_a_policy_is_the_model_it_was(bench):
     assert torch.equal(UnadaptedPolicy(bench.policy)(packed, temperature=0.8).log_probs, before)
     assert torch.equal(log_probs(bench, packed), adapted)
     with adapters_off(bench.policy.model):
-        assert len(trained_parameters(bench.policy)) == 2 * len(LAYERS) * 2
+        assert len(trained_parameters(bench.policy)) == 2 * num_adapted(family)
 
 
 def test_recomputed_activations_give_the_same_gradient(family, model_folder):

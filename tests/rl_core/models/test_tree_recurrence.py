@@ -31,7 +31,9 @@ def plain_convolution(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Te
     return silu(conv1d(hidden, weight[:, None], bias, padding=taps - 1, groups=len(weight))[..., : hidden.shape[2]])
 
 
-def plain_rule(query, key, value, *, g, beta, use_qk_l2norm_in_kernel, initial_state=None, output_final_state=False):
+def plain_rule(
+    query, key, value, *, g, beta, use_qk_l2norm_in_kernel, initial_state=None, output_final_state=False, **_
+):
     """Token by token: S = exp(g) S + beta k (v - exp(g) S k), and the output is S q (arXiv:2412.06464, equation 10)."""
     assert use_qk_l2norm_in_kernel
     query, key = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (query, key))

@@ -102,12 +102,27 @@ def test_a_plan_knows_what_vllm_has_no_adapters_for(lora, what):
         (["model.source.hidden_size=48"], "model.source.hidden_size", "no multiple of 8 x num_heads (32)"),
         (["model.source.num_key_value_heads=3"], "model.source.num_key_value_heads", "do not share 3"),
         (["model.source.vision_hidden_size=24"], "model.source.vision_hidden_size", "no multiple of 4 x num_heads"),
+        (["model.source.family=qwen3_5"], "model.dtype", "a CPU computes in bfloat16 alone"),
+        (
+            ["model.source.family=qwen3_5", "cluster={devices: 2, sequence_parallel_size: 2}"],
+            "cluster.sequence_parallel_size",
+            "carry a state from token to token",
+        ),
     ],
 )
 def test_a_contradiction_is_named(configure, overrides, where, what):
     problems = [problem for problem in check_config(configure(*overrides)) if problem.fatal]
     assert where in [problem.where for problem in problems]
     assert any(what in problem.what for problem in problems if problem.where == where)
+
+
+def test_a_number_format_that_vllm_has_not_on_a_cpu_is_there_on_a_gpu(configure):
+    def found(*overrides, gpu):
+        problems = check_config(configure("model.source.family=qwen3_5", *overrides), gpu=gpu)
+        return [problem.fix for problem in problems if problem.where == "model.dtype"]
+
+    assert found(gpu=None) == ["set it to bfloat16, or take a GPU"]
+    assert found("model.dtype=bfloat16", gpu=None) == found(gpu=Gpu(memory_gib=80.0, is_elsewhere=True)) == []
 
 
 def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure):

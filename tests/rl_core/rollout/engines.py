@@ -27,6 +27,7 @@ from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
 
 FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "internvl", "qwen2_5", "qwen3", "llama")
+"""Those that vLLM computes in float32 on a CPU."""
 VISION_FAMILIES = tuple(name for name in FAMILIES if registry.FAMILIES[name].vision is not None)
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
 MAX_PROMPT_LENGTH = 512
@@ -54,7 +55,7 @@ class TinyPolicy:
 
     @property
     def has_vision(self) -> bool:
-        return self.family in VISION_FAMILIES
+        return registry.FAMILIES[self.family].vision is not None
 
     @cached_property
     def processor(self):
