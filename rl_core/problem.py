@@ -9,13 +9,14 @@ from typing import Self
 class Problem:
     """One thing that a person should change before the run starts: the dotted key or the part of the machine, what is
     wrong, with the numbers, and what to do about it. A section names its own keys. If it is not fatal, the run works,
-    but perhaps not as meant."""
+    but perhaps not as meant; if the run may then learn nothing, its pages say so too (`on_pages`)."""
 
     where: str
     what: str
     fix: str
     _: KW_ONLY
     fatal: bool = True
+    on_pages: bool = False
 
     def below(self, key: str) -> Self:
         """The problem of a section as seen from above, where the section has this key; empty for the whole config."""

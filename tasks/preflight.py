@@ -14,7 +14,7 @@ from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import model_sizes
 from rl_core.planning.settings import settle
 from rl_core.problem import Problem, raise_if_fatal
-from rl_core.records.metrics_log import RunLogs
+from rl_core.records.metrics_log import DOUBT_EVENT, RunLogs
 from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import is_recorded
 from tasks.context import current_context, named
@@ -43,6 +43,9 @@ def preflight(run: str) -> list[str]:
         raise_if_fatal(problems)
         problems += node_problems(context.located, context.run)
     raise_if_fatal(problems)
+    for problem in problems:
+        if problem.on_pages:
+            RunLogs(context.run).log_event(DOUBT_EVENT, why=f"{problem.what}")
     warnings = [str(problem) for problem in problems]
     for warning in warnings:
         logger.warning("%s", warning)

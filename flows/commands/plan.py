@@ -35,7 +35,7 @@ from tasks.pages.plan_facts import plan_facts, work_rows, workers_title
 from tasks.planning.problems import glance_at, known_rows, planned_problems, split_glance
 from tasks.planning.stage_status import digests_to_compare, is_prepared_as, stage_statuses
 from tasks.planning.step_times import Forecaster, step_forecaster
-from tasks.planning.trials import answer_problems, may_try_reward, trial_problems, try_reward
+from tasks.planning.trials import answer_problems, hidden_options, may_try_reward, trial_problems, try_reward
 from tasks.results.measured_memory import measured_peaks
 
 _WITHOUT_STEPS = ("cluster", "memory", "rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib")
@@ -74,6 +74,8 @@ def print_plan(
         problems += _print_trial(located, console)
     elif not is_prepared:
         problems += answer_problems(located)
+    if not is_prepared and not any(problem.fatal for problem in problems):
+        problems += hidden_options(located, local_only=True)
     if not any(problem.fatal for problem in problems):
         with no_waiting(answers):
             problems += _print_stages(resolved, files, glances, console, gpu)

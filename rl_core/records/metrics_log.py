@@ -29,6 +29,9 @@ LOST_EVENT: Final = "workers-lost"
 NO_SIGNAL_EVENT: Final = "no-signal"
 """The kind of the event that a run has taught nothing for several steps: `step`, `steps` (how many in a row), `why`."""
 
+DOUBT_EVENT: Final = "doubt"
+"""The kind of the event that a run may learn nothing, as its data show before it starts: `why`."""
+
 RANGE_EVENT: Final = "out-of-range"
 """The kind of the event that entropy or KL has left its range for several steps: `step`, `steps` (how many), `why`."""
 

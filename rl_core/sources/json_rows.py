@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +59,10 @@ class JsonlReader(FileTable):
 
     @override
     def glance(self) -> Glance:
-        return super().glance() if self.count() <= _ROWS_LOOKED_AT else self._glance()  # many lines are only counted
+        if self.count() <= _ROWS_LOOKED_AT:
+            return super().glance()
+        first = (raw.values for raw in islice(self.raw_rows(), _ROWS_LOOKED_AT))  # the others are only counted
+        return self._glance(some={name for values in first if isinstance(values, dict) for name in values})
 
     def _lines(self) -> Iterator[tuple[Path, int, str]]:
         for path in self.files:

@@ -1,7 +1,7 @@
 """Readers of tables, whose rows have named columns, and of folders, in which each file is a row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -154,8 +154,9 @@ class FileTable(TableReader):
         self.check()
         return self._glance(columns=self.column_names())
 
-    def _glance(self, *, columns: set[str] | None = None) -> Glance:
-        there = columns or set()
+    def _glance(self, *, columns: set[str] | None = None, some: Collection[str] = ()) -> Glance:
+        """`columns` are all columns of the table, `some` those of a part of its rows where all are not known."""
+        there = {*some} if columns is None else columns
         read = {series_of(name) for name in columns_named(self.columns.image_key) if name in there}
         named = {name for name in there - self.columns.meanings if is_image_name(name)}
         return Glance(

@@ -190,6 +190,7 @@ def source_problems(config: RunConfig, glances: Mapping[str, Glance]) -> list[Pr
             what=f"not used: {', '.join(map(repr, sorted(glance.unused_images)))}, by the name a column with images",
             fix="name the column here if the questions have images",
             fatal=False,
+            on_pages=True,
         )
         for key, glance in glances.items()
         if glance.unused_images

@@ -17,9 +17,11 @@ from rl_core.config.algorithm import AlgorithmConfig
 from rl_core.config.data import DataConfig
 from rl_core.config.model import TinyModel
 from rl_core.config.run import RunConfig
+from rl_core.data.answer_guesses import guess_options
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import prepare_image
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.data.prompts import PromptTemplate
 from rl_core.image_sizes import ImageSizes
 from rl_core.planning.gpu import find_gpu
 from rl_core.planning.hub import SECONDS_OF_RUN, ask_hub
@@ -28,9 +30,11 @@ from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
 from rl_core.section import problems_in
 from rl_core.sources.local import LocalSource
+from rl_core.sources.options import read_options
 from rl_core.sources.rows import Row
 from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, Score
+from rl_core.wording import shortened
 from tasks.planning.problems import glance_at, has_fatal, planned_problems, text_problems
 
 if TYPE_CHECKING:
@@ -87,6 +91,8 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
     if may_try_reward(problems):
         problems += reward_problems(config)
     problems += _algorithm_problems(config.algorithm)
+    if not is_prepared and not has_fatal(problems, _OF_THE_ROWS):
+        problems += hidden_options(config)
     if not is_prepared and has_fatal(problems) and not has_fatal(problems, _OF_THE_ROWS):
         problems += data_problems(config)
     return problems
@@ -130,6 +136,53 @@ def answer_problems(config: RunConfig) -> list[Problem]:
     except ValueError:  # of a reward, which text_problems reports
         return []
     return [Problem(where="reward", what=what, fix=_OF_ANSWERS, fatal=False) for what in doubts]
+
+
+def hidden_options(config: RunConfig, *, local_only: bool = False) -> list[Problem]:
+    """A warning where the answers of the first rows choose among options that no prompt shows. With `local_only` other
+    sources, which run code of the user or fetch something, are not opened."""
+    sources = {"data.train": config.data.train, "data.validation": config.data.validation}
+    for key, source in sources.items():
+        rows = _asked(source) if not local_only or isinstance(source, LocalSource) else []
+        options = _options(rows)
+        try:
+            hidden = [row for row, texts in zip(rows, options, strict=True) if not _are_shown(row, texts, config.data)]
+        except ValueError:  # of the template, which text_problems reports
+            return []
+        if 2 * len(hidden) > len(rows):
+            named = ", ".join(map(repr, options[rows.index(hidden[0])]))
+            return [
+                Problem(
+                    where="data.prompt_template",
+                    what=f"the answers of {key} choose among options, and the prompts of {len(hidden)} of the first "
+                    f"{len(rows)} rows do not show these ({shortened(named)})",
+                    fix=f"name their column with {key}.columns.options_key, and show `options` in the template; "
+                    "nothing, if the images show them",
+                    fatal=False,
+                    on_pages=True,
+                )
+            ]
+    return []
+
+
+def _options(rows: Sequence[Row]) -> list[list[str]]:
+    """[row] -> the texts of its options: those that are named, or else those that its further columns seem to have."""
+    names = dict.fromkeys(name for row in rows for name in row.extra)
+    found, _ = guess_options([*names], [row.extra for row in rows], [row.answer for row in rows], None)
+
+    def guessed(row: Row) -> list[str]:
+        try:
+            return [] if found is None else [*read_options(row.extra, found.key).values()]
+        except ValueError:
+            return []
+
+    return [[*row.options.values()] or guessed(row) for row in rows]
+
+
+def _are_shown(row: Row, texts: Sequence[str], data: DataConfig) -> bool:
+    shown = PromptTemplate.load(data.prompt_template).render(row.question, row.template_values)
+    prompt = " ".join([data.system_prompt or "", *(turn.content for turn in row.history), shown])
+    return all(text in prompt for text in texts)
 
 
 def try_reward(config: RunConfig) -> "GroundTruthTrial":

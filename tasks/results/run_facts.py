@@ -12,7 +12,7 @@ from rl_core.config.run import RunConfig
 from rl_core.evaluation.comparison import Comparison, Shares, compare_items
 from rl_core.evaluation.items import EvaluationItem, Mode, read_items
 from rl_core.evaluation.result import ITEMS_FILE, EvaluationResult, item_shares, read_evaluation, read_results
-from rl_core.records.metrics_log import LOST_EVENT, NO_SIGNAL_EVENT, RANGE_EVENT, read, step_files
+from rl_core.records.metrics_log import DOUBT_EVENT, LOST_EVENT, NO_SIGNAL_EVENT, RANGE_EVENT, read, step_files
 from rl_core.run_directory import RunDirectory
 from rl_core.types import EvaluatedModel
 from rl_core.wording import duration
@@ -117,14 +117,17 @@ class RunFacts:
 
 
 def silent_steps(run: RunDirectory) -> list[str]:
-    """From which step on a run learned nothing, or entropy or KL was out of range, and why, as it was said while it
-    happened; a sentence for a cause."""
+    """Why a run may have learned nothing, by its data; from which step on it learned nothing, or entropy or KL was out
+    of range, and why, as it was said while it happened; a sentence for a cause."""
     words = {NO_SIGNAL_EVENT: "nothing was learned: ", RANGE_EVENT: ""}
+    events = read(run.events)
+    doubts = dict.fromkeys(event["why"] for event in events if event["kind"] == DOUBT_EVENT)
     first: dict[tuple[str, str], int] = {}
-    for event in read(run.events):
+    for event in events:
         if event["kind"] in words:
             first.setdefault((event["kind"], event["why"]), event["step"] - event["steps"] + 1)
-    return [f"From step {step} on {words[kind]}{why}." for (kind, why), step in first.items()]
+    told = [f"From step {step} on {words[kind]}{why}." for (kind, why), step in first.items()]
+    return [*(f"{why[:1].upper()}{why[1:]}." for why in doubts), *told]
 
 
 def losses_in_words(run: RunDirectory) -> str:

@@ -1,16 +1,17 @@
-"""Runs that cannot teach anything, from the command line. Each says why after two steps, wherever a person looks.
+"""Eight runs that cannot teach anything, from the command line. Each says why, wherever a person looks: before the
+first step or after two; or it does not start."""
 
-Others do not start: with a learning rate of 0, with images that no row shows (tests/tasks/planning/test_problems.py),
-with an end of responses that cannot be sampled (tests/rl_core/planning/test_model_tokens.py)."""
-
+import base64
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from rl_core.records.metrics_log import NO_SIGNAL_EVENT, read
+from rl_core.records.metrics_log import DOUBT_EVENT, NO_SIGNAL_EVENT, read
 from tests.e2e.runs import REPOSITORY, run_arguments, sightline, the_run
+from tests.rl_core.data.samples import png_bytes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -99,3 +100,76 @@ def test_a_run_that_teaches_nothing_says_why(overrides, cause: str, config: Path
     assert "2 steps in a row taught nothing" in done.stdout + done.stderr
     assert cause in " ".join((done.stdout + done.stderr).split())
     assert "From step 1 on nothing was learned" in run.report.read_text()
+
+
+def hidden_options(folder: Path) -> list[str]:
+    """Answers that are letters of options which no prompt shows."""
+    questions = [{"problem": f"Which one is {row['problem']}?", "answer": "B"} for row in sums()]
+    rows = [row | {"choices": ["none", "this", f"{number}"]} for number, row in enumerate(questions)]
+    splits = {"train": rows, "validation": rows[:4]}
+    return [
+        "reward.function=choice",
+        *(f"data.{key}={json.dumps(written(folder / f'{key}.jsonl', split))}" for key, split in splits.items()),
+    ]
+
+
+def lost_pictures(folder: Path) -> list[str]:
+    """Images in a column that no key names."""
+    packed = base64.b64encode(png_bytes()).decode()
+    rows = [row | {"left_image": f"data:image/png;base64,{packed}"} for row in sums()]
+    return [f"data.train={json.dumps(written(folder / 'pictured.jsonl', rows))}"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cause"),
+    [
+        pytest.param(
+            hidden_options, "choose among options, and the prompts of 8 of the first 8 rows", id="options hidden"
+        ),
+        pytest.param(lost_pictures, "by the name a column with images", id="pictures lost"),
+    ],
+)
+def test_a_run_whose_prompts_lack_what_the_answers_need_says_so(
+    overrides, cause: str, config: Path, tmp_path: Path
+) -> None:
+    done = sightline(*run_arguments(tmp_path, config, *overrides(tmp_path)), home=tmp_path, timeout=500)
+    run = the_run(tmp_path / "runs")
+    (event,) = [event for event in read(run.events) if event["kind"] == DOUBT_EVENT]
+    assert cause in event["why"]
+    output = " ".join((done.stdout + done.stderr).split())
+    assert output.index(cause) < output.index("train epoch 1")
+    assert cause in run.report.read_text()
+
+
+def no_learning_rate(folder: Path, config: Path) -> list[str]:
+    return ["actor.optim.lr=0"]
+
+
+def no_end(folder: Path, config: Path) -> list[str]:
+    """A model none of whose files names an end that can be sampled."""
+    sightline("prepare", str(config), "--runs-dir", str(folder / "prepared"), home=folder)
+    model = shutil.copytree(the_run(folder / "prepared").initial_model, folder / "endless")
+    for name, changes in {
+        "config.json": {"eos_token_id": 9999},
+        "generation_config.json": {"eos_token_id": 9999},
+        "tokenizer_config.json": {"eos_token": None},
+    }.items():
+        told = json.loads((model / name).read_text())
+        (model / name).write_text(json.dumps(told | changes))
+    (model / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    return [f"model.source={{type: pretrained, path: {model}}}"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cause"),
+    [
+        pytest.param(no_learning_rate, "actor.optim.lr", id="learning rate 0"),
+        pytest.param(no_end, "no token that can be sampled ends a response", id="wrong end token"),
+    ],
+)
+def test_a_run_that_could_not_learn_does_not_start(overrides, cause: str, config: Path, tmp_path: Path) -> None:
+    changes = overrides(tmp_path, config)
+    done = sightline(*run_arguments(tmp_path, config, *changes), home=tmp_path, check=False)
+    assert done.returncode == 1
+    assert cause in " ".join(done.stderr.split())
+    assert not (tmp_path / "runs").exists()

@@ -70,7 +70,9 @@ def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path:
 
 def test_the_lines_of_a_long_file_are_only_counted(config: RunConfig, tmp_path: Path) -> None:
     glance = glance_at(config_of(write_rows(tmp_path, "long.jsonl", 300), tmp_path / "held.parquet"))["data.train"]
-    assert (glance.rows, glance.columns) == (300, None)
+    assert (glance.rows, glance.columns, glance.unused_images) == (300, None, frozenset())
+    pictured = write_rows(tmp_path, "pictured.jsonl", 300, left_image="a.png", num_images=1)
+    assert glance_at(config_of(pictured, tmp_path / "held.parquet"))["data.train"].unused_images == {"left_image"}
 
 
 def test_the_rows_of_a_mixture_are_those_of_its_parts(config: RunConfig, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
-from tasks.planning.trials import answer_problems, data_problems, find_problems, reward_problems
+from tasks.planning.trials import answer_problems, data_problems, find_problems, hidden_options, reward_problems
 from tests.rl_core.data.samples import png_bytes
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -152,3 +152,55 @@ def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_s
     problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
     assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
     assert told in text_of(problems)
+
+
+ANIMALS = ["a cat", "a dog", "a cow", "a pig"]
+CHOICES: dict[str, dict[str, object]] = {
+    "list": {"choices": ANIMALS, "answer": "B"},
+    "index": {"options": ANIMALS, "answer": 1},
+    "text": {"answer_choices": json.dumps(ANIMALS), "answer": "a dog"},
+    "mapping": {"options": dict(zip("ABCD", ANIMALS, strict=True)), "answer": "b"},
+    "columns": {**dict(zip("ABCD", ANIMALS, strict=True)), "answer": "B"},
+    "arc": {"choices": {"text": ANIMALS, "label": list("ABCD")}, "answer": "B"},
+}
+ASKED = {"problem": "Which animal barks?"}
+NAMED = "data.train.columns.options_key=choices"
+
+
+@pytest.mark.parametrize("columns", CHOICES.values(), ids=CHOICES)
+def test_options_that_no_prompt_shows_are_a_warning_that_the_pages_repeat(
+    tmp_path: Path, columns: dict[str, object]
+) -> None:
+    hidden = training_rows(tmp_path, *([ASKED | columns] * 4))
+    (problem,) = hidden_options(small(hidden, "reward.function=choice"), local_only=True)
+    assert (problem.fatal, problem.on_pages) == (False, True)
+    assert "choose among options, and the prompts of 4 of the first 4 rows do not show these ('a cat', " in problem.what
+    shown = {"problem": f"Which one? {', '.join(ANIMALS)}"}
+    assert hidden_options(small(training_rows(tmp_path, shown | columns))) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "named", "is_told"),
+    [
+        ("{{ content }}", False, True),
+        ("{{ content }}", True, True),  # named, and not shown
+        ("{{ content }} {{ options }}", True, False),
+        ("{{ content }} {{ choices | join(', ') }}", False, False),
+        ("{{ content }} {{ row.choices }}", False, False),
+        ("{{ content }} {{ choices[0] }}", False, True),
+    ],
+)
+def test_options_are_shown_where_the_template_shows_them(
+    tmp_path: Path, template: str, named: bool, is_told: bool
+) -> None:
+    (tmp_path / "mine.jinja").write_text(template)
+    rows = training_rows(tmp_path, *([ASKED | CHOICES["list"]] * 4))
+    config = small(rows, f"data.prompt_template={tmp_path}/mine.jinja", *([NAMED] if named else []))
+    assert bool(hidden_options(config)) == is_told
+
+
+def test_columns_that_are_no_options_and_sources_that_are_not_local_are_left_alone(tmp_path: Path) -> None:
+    for columns in ({"choices": ANIMALS, "answer": "5"}, {"choices": "many", "answer": "A"}, {"answer": "A"}):
+        assert hidden_options(small(training_rows(tmp_path, ASKED | columns))) == []
+    endless = own_source(tmp_path, "while True: pass\ndef rows(): ...\n")
+    assert hidden_options(small(endless, endless.replace("train", "validation")), local_only=True) == []
