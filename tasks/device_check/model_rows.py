@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 from PIL import Image
 
+from rl_core.device import computing_device
+from rl_core.families.registry import family_of
 from rl_core.files import read_json
 from tasks.device_check.check import Setting
 
@@ -44,8 +46,16 @@ def model_sections(setting: Setting) -> Mapping[str, Any]:
     rows = {split: _source(setting.folder / split, split, sees=sees) for split in ("train", "validation")}
     return {
         "data": rows | {"max_prompt_length": _LONGEST_PROMPT, "max_bad_share": 1.0},
-        "model": {"source": {"type": "pretrained", "path": str(setting.model)}, "dtype": fields["dtype"]},
+        "model": {"source": {"type": "pretrained", "path": str(setting.model)}, "dtype": generator_dtype(fields)},
     }
+
+
+def generator_dtype(fields: Mapping[str, Any]) -> str:
+    """The number format of a model's folder with these fields in its config.json, or the one in which vLLM computes it
+    on a CPU."""
+    known = family_of(fields).engine.cpu_dtypes
+    own: str = fields["dtype"]
+    return own if own in known or computing_device().type == "cuda" else known[0]
 
 
 def _source(folder: Path, split: str, *, sees: bool) -> Mapping[str, Any]:

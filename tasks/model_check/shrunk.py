@@ -10,9 +10,10 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from rl_core.environment import usable_memory
-from rl_core.files import link_or_copy
+from rl_core.files import link_or_copy, read_json
 from rl_core.models.loading import load_architecture, model_class
 from tasks.device_check.check import Finding, Setting, compared
+from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
 
 _VISION_BLOCKS: Final = 2
@@ -36,14 +37,16 @@ def opening_findings(setting: Setting, folder: str) -> Iterator[Finding]:
         parameters = model_class(config).from_config(config, trust_remote_code=False).num_parameters()
     is_large = parameters * BYTES_OF_CHECKS > usable_memory()
     write_shrunk(Path(folder), setting.model, dtype=torch.bfloat16 if is_large else torch.float32)
+    dtype = generator_dtype(read_json(setting.model / "config.json"))
     kept, text = config.get_text_config(), load_architecture(Path(folder)).get_text_config()
     yield compared(
         OPENS,
         holds=True,
         measured=f"{kept.num_hidden_layers} of {text.num_hidden_layers} layers, {parameters / 1e6:,.1f} million random "
-        f"weights, {'bfloat16' if is_large else 'float32'}",
+        f"weights, {'bfloat16' if is_large else 'float32'}"
+        + ("" if is_large or dtype == "float32" else f"; in the generator {dtype}"),
         advice="",
-        figures={"parameters": parameters, "dtype": "bfloat16" if is_large else "float32"},
+        figures={"parameters": parameters, "dtype": dtype},
     )
 
 
@@ -128,9 +131,11 @@ def _random_model(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedMod
 
 @torch.no_grad()
 def roughen(model: torch.nn.Module, *, width: int) -> None:
-    """Make every weight of a model of this hidden size matter."""
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
+    """Make every weight of a model of this hidden size matter, and a state last for many tokens."""
+    for name, parameter in model.named_parameters():
+        if name.endswith(".A_log"):
+            parameter.uniform_(-4.0, -1.0)
+        elif parameter.ndim > 1:
             parameter.mul_(max(1.0, _WIDENED / math.sqrt(width)))
         else:
             parameter.add_(torch.randn_like(parameter), alpha=_NOISE)

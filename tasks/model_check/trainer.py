@@ -11,6 +11,7 @@ from transformers import AutoProcessor, PreTrainedModel
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.export.merged_check import sequence_inputs
+from rl_core.files import read_json
 from rl_core.models.loading import has_vision, load_architecture, model_class
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
@@ -38,7 +39,9 @@ _UNEVEN: Final = 0.01
 def trainer_findings(setting: Setting) -> Iterator[Finding]:
     """Whether the trainer computes what transformers does."""
     use_full_float32()
-    trial = prepare_trial(setting, "float32", model={"gradient_checkpointing": True})
+    assert setting.model is not None, "a check of a given model"
+    own = read_json(setting.model / "config.json")["dtype"]
+    trial = prepare_trial(setting, "float32", model={"gradient_checkpointing": True, "dtype": own})
     dtype = trial.config.model.dtype
     groups = made_groups(trial, *_LENGTHS)
     folder = trial.run.initial_model
