@@ -6,9 +6,9 @@ These are layers of the gated delta rule (Yang et al. 2024, arXiv:2412.06464) be
 and Qwen3-Next. transformers computes rule and convolution by functions that know no trees: packed, the state of one
 response would flow into the next one, and nothing would say so. Here such a layer becomes an instance of a subclass
 whose forward method is the same code with other functions under their names; transformers itself does not change. They
-call the functions that were there for a batch of padded prompts, and then for a batch of padded responses, so they are
-those that transformers chooses: its own, or on a GPU the kernels of the packages fla and causal_conv1d, if these are
-installed. The kernels of these packages were never run here.
+call the functions that were there for a batch of padded prompts, and then for a batch of padded responses: on a CPU
+transformers' own, and on a GPU those that it chooses, the kernels of the packages fla and causal_conv1d if these are
+installed. On a GPU none of them was ever run here.
 
 Letters: T packed tokens; B prompts of P slots and M responses of R slots; H heads; C channels; k taps of a convolution.
 """
@@ -205,11 +205,21 @@ def _is_gated_delta_rule(layer: type[nn.Module]) -> bool:
 def _branching(parent: type[nn.Module]) -> type[nn.Module]:
     method = inspect.unwrap(parent.forward)
     assert isinstance(method, FunctionType)
-    functions = {name: make(method.__globals__[name]) for name, make in _MAKERS.items()}
+    functions = {name: make(_of_device(method.__globals__[name])) for name, make in _MAKERS.items()}
     names = {**method.__globals__, **functions}
     forward = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     forward.__kwdefaults__ = method.__kwdefaults__
     return type(parent.__name__, (BranchingLayer, parent), {"forward": forward, "__module__": parent.__module__})
+
+
+def _of_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of transformers; on a CPU the one in torch that it has in place of a kernel."""
+    in_torch = inspect.unwrap(function)
+
+    def chosen(states: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        return (function if states.is_cuda else in_torch)(states, *arguments, **options)
+
+    return chosen
 
 
 def _refuse_unknown(model: PreTrainedModel) -> None:
