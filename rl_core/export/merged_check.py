@@ -36,17 +36,29 @@ def room() -> dict[int | str, int]:
     return {place: int(_SHARE_OF_WEIGHTS * memory) for place, memory in free.items()}
 
 
+def whole_attention(config: Any) -> str | None:
+    """The attention of transformers that leaves nothing out which a config asks for: all but its eager one leave out a
+    soft cap of the scores, without a word. None where its own choice will do."""
+    return "eager" if getattr(config.get_text_config(), "attn_logit_softcapping", None) else None
+
+
 def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[float]]:
     """[item][token] log-probs, with the model class that transformers chooses for the folder."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor
 
-    has_vision = "vision_config" in AutoConfig.from_pretrained(folder, trust_remote_code=False).sub_configs
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    has_vision = "vision_config" in config.sub_configs
     factory = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
     # The first device computes what is not on another GPU: each layer is brought there when it is its turn.
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = factory.from_pretrained(
-        folder, dtype=getattr(torch, dtype), trust_remote_code=False, device_map="sequential", max_memory=room()
+        folder,
+        dtype=getattr(torch, dtype),
+        trust_remote_code=False,
+        attn_implementation=whole_attention(config),
+        device_map="sequential",
+        max_memory=room(),
     ).eval()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
 

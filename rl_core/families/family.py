@@ -12,6 +12,9 @@ Fields = Mapping[str, Any]
 MAX_POSITIONS: Final = 32768
 """Longest sequence of a tiny model, in tokens."""
 
+TINY_WINDOW: Final = 16
+"""Tokens that a layer with a sliding window sees in a tiny model: fewer than its prompts have."""
+
 
 def _nothing(head_size: int) -> Fields:
     return {}
@@ -26,11 +29,13 @@ class EngineNeeds:
             shares it only between chunks of a prompt, which a seeded request on a CPU cannot be computed in.
         cpu_dtypes: The number formats in which vLLM computes it on a CPU.
         why_cpu_dtypes: Why not in others.
+        unadapted: Last parts of the names of linear layers for which vLLM has no adapters.
     """
 
     prefix_caching: bool = True
     cpu_dtypes: tuple[str, ...] = ("float32", "bfloat16")
     why_cpu_dtypes: str = ""
+    unadapted: tuple[str, ...] = ()
 
 
 GATED_DELTA_RULE: Final = EngineNeeds(
@@ -85,6 +90,7 @@ class Family:
             "num_key_value_heads": source.num_key_value_heads,
             "max_position_embeddings": MAX_POSITIONS,
             "rms_norm_eps": 1e-6,
+            "pad_token_id": None,  # that of some published models is no row of a small embedding
             **self.tiny_text(source.hidden_size // source.num_heads),
         }
         fields = {"model_type": self.model_type, "tie_word_embeddings": self.ties_embeddings}

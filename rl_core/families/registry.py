@@ -1,7 +1,9 @@
-"""All families: the `FAMILY` of every module of this package, but for those that families share."""
+"""All families: the `FAMILY` of every module of this package that has one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -11,17 +13,19 @@ from rl_core.families.refused import REASONS
 from rl_core.families.vision import Vision
 from rl_core.wording import shortened
 
-_SHARED: Final = ("family", "vision", "registry", "refused", "mrope", "patch_grid", "patch_grid_tower")
 
-
-def _families() -> dict[str, Family]:
+def _families() -> Iterator[Family]:
+    """By the code of the modules, of which those that families share are not run: some load torch."""
     package = rl_core.families
-    names = [found.name for found in iter_modules(package.__path__) if found.name not in _SHARED]
-    families: list[Family] = [import_module(f"{package.__name__}.{name}").FAMILY for name in names]
-    return {family.name: family for family in families}
+    for found in iter_modules(package.__path__, prefix=f"{package.__name__}."):
+        spec = find_spec(found.name)
+        assert spec is not None and isinstance(spec.loader, InspectLoader)
+        code = spec.loader.get_code(found.name)
+        if code is not None and "FAMILY" in code.co_names:
+            yield import_module(found.name).FAMILY
 
 
-FAMILIES: Final[Mapping[str, Family]] = _families()
+FAMILIES: Final[Mapping[str, Family]] = {family.name: family for family in _families()}
 """[name] -> family."""
 
 _BY_TYPE: Final = {family.model_type: family for family in FAMILIES.values()}

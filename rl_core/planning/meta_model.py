@@ -48,10 +48,17 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
         "norms_queries": any(name.endswith("self_attn.q_norm") for name in modules),
         "vocab_size": text.vocab_size,
         "tied_head": model.get_output_embeddings().weight is model.get_input_embeddings().weight,
-        "max_positions": text.max_position_embeddings,
+        "max_positions": _max_positions(text),
         "linear_layers": linear,
         "other_modules": sorted(modules.keys() - linear.keys()),
     }
+
+
+def _max_positions(text: Any) -> int:
+    """With frequencies of rotation that depend on the longest sequence, up to where they are one for all."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    most: int = text.max_position_embeddings
+    return min(most, rope["original_max_position_embeddings"]) if rope.get("rope_type") == "longrope" else most
 
 
 def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:

@@ -245,6 +245,9 @@ class Lockstep:
 
 def _started(arguments: "EngineArgs") -> tuple["LLMEngine", type[WeightLoader]]:
     """vLLM, and the class that loads its weights."""
+    from rl_core.rollout.private_classes import use_private_classes
+
+    use_private_classes()
     if takes_cpu_code(CPU_ENGINE):
         from rl_core.rollout.cpu.start import start
 

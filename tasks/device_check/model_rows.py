@@ -11,6 +11,7 @@ from PIL import Image
 from rl_core.device import computing_device
 from rl_core.families.registry import family_of
 from rl_core.files import read_json
+from rl_core.planning.model_sizes import read_sizes
 from tasks.device_check.check import Setting
 
 _QUESTIONS: Final = (
@@ -43,9 +44,11 @@ def model_sections(setting: Setting) -> Mapping[str, Any]:
     assert setting.model is not None, "a check of a given model without one"
     fields = read_json(setting.model / "config.json")
     sees = "vision_config" in fields
+    sizes = read_sizes(setting.model / "config.json")
+    longest = _LONGEST_PROMPT if sizes is None else min(_LONGEST_PROMPT, sizes.max_positions // 2)
     rows = {split: _source(setting.folder / split, split, sees=sees) for split in ("train", "validation")}
     return {
-        "data": rows | {"max_prompt_length": _LONGEST_PROMPT, "max_bad_share": 1.0},
+        "data": rows | {"max_prompt_length": longest, "max_bad_share": 1.0},
         "model": {"source": {"type": "pretrained", "path": str(setting.model)}, "dtype": generator_dtype(fields)},
     }
 

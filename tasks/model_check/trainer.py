@@ -10,7 +10,7 @@ from transformers import AutoProcessor, PreTrainedModel
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
-from rl_core.export.merged_check import sequence_inputs
+from rl_core.export.merged_check import sequence_inputs, whole_attention
 from rl_core.files import read_json
 from rl_core.models.loading import has_vision, load_architecture, model_class
 from rl_core.models.packing import TreeInput, pack_trees
@@ -93,7 +93,10 @@ class _Theirs:
         architecture = load_architecture(folder)
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision(architecture) else None
         model = model_class(architecture).from_pretrained(
-            folder, dtype=getattr(torch, trial.config.model.dtype), trust_remote_code=False
+            folder,
+            dtype=getattr(torch, trial.config.model.dtype),
+            attn_implementation=whole_attention(architecture),
+            trust_remote_code=False,
         )
         return cls(model.eval(), processor, images, torch.zeros(()))
 

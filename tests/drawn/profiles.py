@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from rl_core.families.registry import FAMILIES
 from tests.drawn.rows import CLIPS, PAGES, TEXT
+from tests.rl_core.matrix import MATRIX
 
 Tree = dict[str, Any]
 
-VISION: Final = tuple(name for name, family in FAMILIES.items() if family.vision is not None)
+VISION: Final = tuple(name for name in MATRIX if FAMILIES[name].vision is not None)
 _VIDEOS: Final = tuple(name for name in VISION if getattr(FAMILIES[name].vision, "video_text", None) is not None)
-_TEXT: Final = tuple(name for name in FAMILIES if name not in VISION)
+_TEXT: Final = tuple(name for name in MATRIX if name not in VISION)
 
 _SIZES: Final = {
     "hidden_size": 64,
@@ -105,4 +106,4 @@ MANY: Final = (
     ),
     *(profile(family, dtype, "sums", sequences=1) for family, dtype in _formats(_TEXT)),
 )
-"""Every family with every number format and kind of rows, for `make test-slow`."""
+"""Every family of the matrix with every number format and kind of rows, for `make test-slow`."""

@@ -22,6 +22,11 @@ def test_no_other_place_knows_the_names_of_a_family():
     assert found == set()
 
 
+def test_every_file_with_a_family_is_one_of_its_name():
+    files = {path.stem for path in (SOURCES / "rl_core/families").glob("*.py") if "\nFAMILY" in path.read_text()}
+    assert files == FAMILIES.keys()
+
+
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.vision is not None])
 def test_the_pattern_of_what_sees_names_the_modules_of_every_tower(name):
     places = FAMILIES[name].vision.places

@@ -21,11 +21,12 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.models.tiny import build_tiny_model
 from rl_core.types import Prompt, VideoClip
+from tests.rl_core.matrix import MATRIX
 
-VISION_FAMILIES = tuple(name for name, family in registry.FAMILIES.items() if family.vision is not None)
+VISION_FAMILIES = tuple(name for name in MATRIX if registry.FAMILIES[name].vision is not None)
 PATCH_GRIDS = tuple(name for name in VISION_FAMILIES if isinstance(registry.FAMILIES[name].vision, PatchGrid))
 VIDEO_FAMILIES = tuple(name for name in VISION_FAMILIES if registry.FAMILIES[name].vision.video_text is not None)
-TEXT_FAMILIES = tuple(name for name in registry.FAMILIES if name not in VISION_FAMILIES)
+TEXT_FAMILIES = tuple(name for name in MATRIX if name not in VISION_FAMILIES)
 FAMILIES = VISION_FAMILIES + TEXT_FAMILIES
 
 CORPUS = ("How many objects are there?", *(f"<answer>{number}</answer>" for number in range(10)))

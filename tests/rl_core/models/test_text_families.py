@@ -19,6 +19,7 @@ from rl_core.models.tree_recurrence import carries_state
 from tests.rl_core.models.builders import model_config
 from tests.rl_core.models.text_families import (
     FAMILIES,
+    TRAINED,
     WINDOW,
     gradients,
     packed_log_probs,
@@ -65,7 +66,7 @@ def test_packed_trees_are_single_sequences(family, tmp_path):
         assert_equal_passes(policy, reference, trees)
 
 
-@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "llama4_text", "deepseek_v3", "qwen3_5_text"])
+@pytest.mark.parametrize("family", [*TRAINED, "gpt_oss", "llama4_text", "deepseek_v3", "qwen3_5_text"])
 def test_packed_trees_are_single_sequences_where_activations_are_recomputed(family, tmp_path):
     folder = write_text_model(tmp_path, family)
     assert_equal_passes(policy_of(folder, gradient_checkpointing=True), untouched(folder), SHORT)

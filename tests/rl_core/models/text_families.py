@@ -1,4 +1,5 @@
-"""Tiny random text models of many families of transformers, and the log-probs that transformers itself computes."""
+"""Tiny random text models of many families of transformers, those of the registry among them, and the log-probs that
+transformers itself computes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
+from rl_core.config.model import TinyModel
+from rl_core.families import registry
 from rl_core.models.loading import load_model
 from rl_core.models.packing import TreeInput, pack_trees
 from rl_core.models.pixels import PixelCache
@@ -16,17 +19,16 @@ from rl_core.types import Prompt
 from tests.rl_core.models.builders import RenderedImages, model_config
 
 WINDOW = 6
+_TINY = TinyModel(type="tiny", hidden_size=32, intermediate_size=48, num_layers=2, num_heads=4, num_key_value_heads=2)
+_IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _SIZES = {
     "vocab_size": 320,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    "hidden_size": _TINY.hidden_size,
+    "intermediate_size": _TINY.intermediate_size,
+    "num_hidden_layers": _TINY.num_layers,
+    "num_attention_heads": _TINY.num_heads,
+    "num_key_value_heads": _TINY.num_key_value_heads,
     "max_position_embeddings": 512,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
 }
 _ALTERNATING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WINDOW}
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
@@ -47,7 +49,6 @@ _LATENT = {
     "v_head_dim": 8,
     "num_key_value_heads": 4,
 }
-_CAPPED = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "query_pre_attn_scalar": 8}
 _GEMMA_4 = {
     "head_dim": 8,
     "global_head_dim": 16,
@@ -66,25 +67,15 @@ _DELTA_RULE = {
     "linear_conv_kernel_dim": 4,
 }
 
-FIELDS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "qwen2": {},
-    "qwen3": {"head_dim": 8},
+_UNTRAINED: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 8},
-    "gemma2": {"head_dim": 8, **_ALTERNATING, **_CAPPED},
-    "gemma3_text": {"head_dim": 8, **_ALTERNATING, "query_pre_attn_scalar": 8},
     "gemma4_text": {**_GEMMA_4, **_ALTERNATING},
     "gpt_oss": {"head_dim": 8, **_ALTERNATING, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 32},
     "qwen3_moe": {**_EXPERTS, "head_dim": 8},
-    "olmo2": {},
     "olmo3": _ALTERNATING,
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
-    "mistral": {"sliding_window": WINDOW, "head_dim": 8},
-    "ministral3": {"head_dim": 8},
     "mixtral": {"num_local_experts": 4, "sliding_window": WINDOW},
-    "phi3": {"sliding_window": WINDOW},
-    "glm4": {"head_dim": 8},
     "glm4_moe": {"head_dim": 8, **_ROUTED},
     "deepseek_v3": {**_ROUTED, **_LATENT},
     "llama4_text": {
@@ -94,23 +85,27 @@ FIELDS: dict[str, dict[str, Any]] = {
         "attention_chunk_size": WINDOW,
         "layer_types": ["chunked_attention", "full_attention"],
     },
-    "granite": {"logits_scaling": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.5},
     "cohere": {"logit_scale": 0.3},
     "cohere2": {"logit_scale": 0.3, **_ALTERNATING},
     "minicpm3": {**_LATENT, "q_lora_rank": 16, "dim_model_base": 8, "scale_depth": 1.4},
-    "seed_oss": {"head_dim": 8},
-    "smollm3": {"no_rope_layer_interval": 2},
     "starcoder2": {"sliding_window": WINDOW},
     "nanochat": {"final_logit_softcapping": 3.0},
     "qwen3_5_text": {"head_dim": 16, **_DELTA_RULE},
     "qwen3_next": {"head_dim": 16, **_DELTA_RULE, **_EXPERTS, "shared_expert_intermediate_size": 32},
     "olmo_hybrid": {**_DELTA_RULE, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
 }
-FAMILIES = tuple(FIELDS)
+TRAINED = {family.model_type: family for family in registry.FAMILIES.values() if family.vision is None}
+FAMILIES = (*TRAINED, *_UNTRAINED)
+"""The `model_type`s: those of the registry, and others that pass in the trainer alone."""
 
 
-def tiny_config(family: str, **fields: Any) -> PreTrainedConfig:
-    config: PreTrainedConfig = AutoConfig.for_model(family, **_SIZES | FIELDS.get(family, {}) | fields)
+def tiny_config(model_type: str, **fields: Any) -> PreTrainedConfig:
+    if model_type in TRAINED:
+        own = TRAINED[model_type].tiny_fields(_TINY, vocab_size=_SIZES["vocab_size"])
+        own |= {"sliding_window": WINDOW} if "sliding_window" in own else {}
+    else:
+        own = {"model_type": model_type, **_SIZES, **_UNTRAINED.get(model_type, {})}
+    config: PreTrainedConfig = AutoConfig.for_model(**own | _IDS | fields)
     return config
 
 

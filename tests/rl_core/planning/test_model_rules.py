@@ -75,6 +75,20 @@ def test_a_plan_knows_what_vllm_has_no_adapters_for(lora, what):
     assert [what in problem.what for problem in found] == ([True] if what else [])
 
 
+def test_a_plan_knows_the_layers_of_a_family_that_vllm_has_no_adapters_for():
+    _, sizes = tiny("glm4")
+    (problem,) = adapter_problems(LoraConfig(rank=1, generator_weights="separate"), sizes)
+    assert "model.layers.0.mlp.gate_up_proj" in problem.what and "exclude_modules to ['gate_up_proj']" in problem.fix
+    others = LoraConfig(rank=1, generator_weights="separate", exclude_modules=("gate_up_proj",))
+    assert not [*adapter_problems(others, sizes)]
+    assert not [*adapter_problems(LoraConfig(rank=1), sizes)]
+
+
+def test_frequencies_that_depend_on_the_longest_sequence_are_planned_up_to_where_they_change():
+    _, sizes = tiny("phi3")
+    assert sizes.max_positions == 4096
+
+
 @pytest.mark.parametrize(
     ("overrides", "where", "what"),
     [

@@ -25,8 +25,9 @@ from rl_core.randomness import keyed_seed
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
+from tests.rl_core.matrix import MATRIX
 
-FAMILIES = ("qwen2_5_vl", "qwen2_vl", "qwen3_vl", "internvl", "qwen2_5", "qwen3", "llama")
+FAMILIES = tuple(name for name in MATRIX if "float32" in registry.FAMILIES[name].engine.cpu_dtypes)
 """Those that vLLM computes in float32 on a CPU."""
 VISION_FAMILIES = tuple(name for name in FAMILIES if registry.FAMILIES[name].vision is not None)
 QUESTION = "How many objects are there? Reply with the number inside <answer></answer>."
@@ -179,7 +180,7 @@ def perturbed(model: PreTrainedModel, *, scale: float) -> list[tuple[str, torch.
 
 
 def build_folders(root: Path) -> dict[str, Path]:
-    """A small model of each family."""
+    """A small model of each family of the matrix."""
     return {family: build_folder(root / family, family) for family in FAMILIES}
 
 

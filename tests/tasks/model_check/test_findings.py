@@ -53,9 +53,8 @@ def test_trainer_and_generator_of_every_family_are_transformers_model(family: st
 @pytest.mark.parametrize(
     ("model_type", "fields"),
     [
-        ("mistral", {"sliding_window": 6}),
+        ("starcoder2", {"sliding_window": 6}),
         ("qwen3_moe", {"norm_topk_prob": True, **EXPERTS}),
-        ("granite", {"logits_scaling": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2}),
     ],
 )
 def test_a_text_model_without_a_family_has_a_certificate_too(model_type: str, fields: dict, tmp_path: Path) -> None:
