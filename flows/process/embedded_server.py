@@ -8,7 +8,7 @@ minutes for each event at its end.
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import httpx
@@ -53,20 +53,34 @@ def reached_prefect() -> Iterator[None]:
     """Connect to Prefect's server for the length of the block; if none is configured, start the embedded one. Raises
     PrefectAway where the configured server does not answer, or the embedded one does not start."""
     configured = get_current_settings().api.url
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
-    try:
-        with named_when_away(configured), get_client(sync_client=True) as client:
-            client.hello().raise_for_status()
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if configured is not None:
-        if not emit_events_to_cloud():
-            _give_events_up_soon(configured)
+    with _ended_when_killed(_embedded()) if configured is None else nullcontext():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
+        try:
+            with named_when_away(configured), get_client(sync_client=True) as client:
+                client.hello().raise_for_status()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if configured is None or not emit_events_to_cloud():
+            _give_events_up_soon(configured or _embedded().api_url)
         yield
-        return
-    embedded = _embedded()
-    _give_events_up_soon(embedded.api_url)
-    with ended_with_this_process(embedded.server_process.pid):
+
+
+@contextmanager
+def _ended_when_killed(embedded: Any) -> Iterator[None]:
+    """In the block the embedded server ends when this process is killed, from the moment on in which it is started:
+    until it answers, many seconds may pass."""
+    start = embedded._run_uvicorn_command
+    with ExitStack() as stack:
+
+        def started() -> Any:
+            process = start()
+            stack.enter_context(ended_with_this_process(process.pid))
+            return process
+
+        if embedded.running:
+            stack.enter_context(ended_with_this_process(embedded.server_process.pid))
+        embedded._run_uvicorn_command = started
+        stack.callback(vars(embedded).pop, "_run_uvicorn_command")
         yield
 
 
@@ -77,7 +91,7 @@ def prefect_address() -> str:
 
 def _embedded() -> Any:
     """The embedded server, which get_client starts where no other one is configured."""
-    # Imported here: it takes a second, and is already loaded if the embedded server was started.
+    # Imported here: it takes a second, and only a command without a configured server needs it.
     from prefect.server.api.server import SubprocessASGIServer
 
     return SubprocessASGIServer()

@@ -1,11 +1,17 @@
 """A server of Prefect that is not there is said in a sentence, whichever command asks it."""
 
+import os
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.process.embedded_server import PrefectAway, reached_prefect
+from tests.servers import started, wait_until
 
 NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
 
@@ -39,6 +45,35 @@ def test_an_address_where_nobody_answers_is_named_with_what_to_do(address: str, 
 def test_what_goes_wrong_after_the_server_was_reached_keeps_its_kind(prefect_server: None) -> None:
     with pytest.raises(KeyError), reached_prefect():
         raise KeyError("of the block")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answers", [False, True])
+def test_an_embedded_server_ends_with_a_process_that_is_killed_even_before_it_answers(
+    tmp_path: Path, answers: bool
+) -> None:
+    code = (
+        "import time\nfrom flows.process.embedded_server import reached_prefect\n"
+        "with reached_prefect(): print('reached', flush=True); time.sleep(600)"
+    )
+    variables = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    variables |= {"PREFECT_HOME": str(tmp_path / "prefect")}
+    output = tmp_path / "output.txt"
+    with started([sys.executable, "-c", code], variables, output) as process:
+        ours = psutil.Process(process.pid)
+
+        def servers() -> list[psutil.Process]:
+            return [child for child in ours.children() if "uvicorn" in child.cmdline()]
+
+        wait_until(servers, "the server is started", seconds=120)
+        if answers:
+            wait_until(lambda: "reached" in output.read_text(), "it answers", seconds=120)
+        else:
+            time.sleep(0.5)  # much less than it needs to answer, and enough to start what looks after it
+        (server,) = servers()
+        process.kill()
+        process.wait()
+        assert psutil.wait_procs([server], timeout=60)[1] == []
 
 
 def test_an_embedded_server_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
