@@ -41,7 +41,7 @@ class PatchGrid(Vision):
     """The vision of a Qwen family.
 
     Attributes:
-        processor, video_processor: Names of their classes in transformers.
+        processor, image_processor, video_processor: Names of their classes in transformers.
         steps: What the time steps of a video are: `consecutive` positions, positions that follow the `seconds` between
             them (Qwen2.5-VL, arXiv:2502.13923, section 2.1.2), or runs of their own after the time as `text`
             (Qwen3-VL, arXiv:2511.21631).
@@ -49,6 +49,7 @@ class PatchGrid(Vision):
     """
 
     processor: str
+    image_processor: str = "Qwen2VLImageProcessor"
     video_processor: str
     steps: Literal["consecutive", "seconds", "text"]
     tiny_tower: Callable[[TinySizes], Mapping[str, Any]]
@@ -239,7 +240,7 @@ class PatchGrid(Vision):
         import transformers
 
         processor: ProcessorMixin = getattr(transformers, self.processor)(
-            image_processor=transformers.Qwen2VLImageProcessor(patch_size=self.patch_size),
+            image_processor=getattr(transformers, self.image_processor)(patch_size=self.patch_size),
             tokenizer=tokenizer,
             video_processor=getattr(transformers, self.video_processor)(patch_size=self.patch_size),
             chat_template=tokenizer.chat_template,
@@ -265,7 +266,7 @@ class Processors:
         for processor, method in ((image, "get_number_of_image_patches"), (video, "get_num_of_video_patches")):
             if not (hasattr(processor, method) and hasattr(processor, "merge_size")):
                 raise ValueError(
-                    f"{type(processor).__name__} of {folder} is not supported: use a Qwen2, Qwen2.5 or Qwen3 VL"
+                    f"{type(processor).__name__} of {folder} is not supported: use the processor of the published model"
                 )
         return cls(image, video)
 

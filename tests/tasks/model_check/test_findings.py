@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import AutoConfig
 
 from rl_core.families.registry import FAMILIES
@@ -70,19 +69,16 @@ def test_experts_that_keep_the_weights_of_before_are_told(tmp_path: Path, monkey
     assert "keeps a weight of before" in found[AGREES].advice
 
 
-def test_a_weight_that_vllm_drops_is_named_and_ends_the_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM's loaders skip tables of rotations without a word, as they do biases that a config does not announce."""
-    setting = opened(build_folder(tmp_path / "whole", "llama"), tmp_path)
-    dropped = "model.layers.0.self_attn.rotary_emb.inv_freq"
-    begin = weight_loading.StrictWeights.__init__
-
-    def more(self, weights, *, expected):
-        begin(self, [*weights, (dropped, torch.ones(4))], expected=expected | {dropped})
-
-    monkeypatch.setattr(weight_loading.StrictWeights, "__init__", more)
-    (finding,) = generator_findings(setting)
+def test_biases_that_the_config_does_not_announce_are_named_and_end_the_checks(tmp_path: Path) -> None:
+    """transformers gives GLM-4.1V its biases in any case, vLLM only by this field."""
+    folder = build_folder(tmp_path / "whole", "glm4v")
+    fields = json.loads((folder / "config.json").read_text())
+    assert fields["text_config"].pop("attention_bias") is True
+    (folder / "config.json").write_text(json.dumps(fields))
+    (finding,) = generator_findings(opened(folder, tmp_path))
     assert (finding.check, finding.verdict) == (ARRIVES, "fails")
-    assert dropped in finding.measured and "attention_bias" in finding.measured
+    for part in ("self_attn.k_proj.bias", "6 of the model's", "attention_bias"):
+        assert part in finding.measured
 
 
 def test_positions_of_another_kind_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
