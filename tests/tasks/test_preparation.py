@@ -50,5 +50,5 @@ def test_an_architecture_that_is_not_trained_here_is_refused_before_anything_loa
     (checkpoint / "config.json").write_text('{"model_type": "stranger"}')
     config = load_config(SMALL, [f"model.source={{type: pretrained, path: {checkpoint}}}"])
     (tmp_path / "initial").mkdir()
-    with pytest.raises(ValueError, match="architecture 'stranger' is none of glm4v, internvl, llama, qwen2"):
+    with pytest.raises(ValueError, match=r"architecture 'stranger' is none of .*glm4v, .*internvl, llama"):
         write_initial_model(config, tmp_path / "initial")

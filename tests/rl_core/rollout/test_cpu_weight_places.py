@@ -48,7 +48,7 @@ def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running):
     assert not unchanged, "the control: the new weights reached every kernel"
 
 
-@pytest.mark.parametrize("running", ["qwen2_5"], indirect=True)
+@pytest.mark.parametrize("running", ["llama"], indirect=True)
 def test_a_weight_of_another_shape_is_refused(running):
     running.sync()
     (name, weight), *others = named_hf_weights(running.policy.model)
