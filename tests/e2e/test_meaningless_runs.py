@@ -104,9 +104,14 @@ def test_a_run_that_teaches_nothing_says_why(overrides, cause: str, config: Path
 
 def hidden_options(folder: Path) -> list[str]:
     """Answers that are letters of options which no prompt shows."""
-    questions = [{"problem": f"Which one is {row['problem']}?", "answer": "B"} for row in sums()]
-    rows = [row | {"choices": ["none", "this", f"{number}"]} for number, row in enumerate(questions)]
-    splits = {"train": rows, "validation": rows[:4]}
+
+    def questions(first: int) -> list[dict[str, object]]:
+        return [
+            {"problem": f"Which one is {row['problem']}?", "answer": "B", "choices": ["none", "this", f"{number}"]}
+            for number, row in enumerate(sums(first))
+        ]
+
+    splits = {"train": questions(0), "validation": questions(4)[:4]}
     return [
         "reward.function=choice",
         *(f"data.{key}={json.dumps(written(folder / f'{key}.jsonl', split))}" for key, split in splits.items()),
@@ -116,7 +121,7 @@ def hidden_options(folder: Path) -> list[str]:
 def lost_pictures(folder: Path) -> list[str]:
     """Images in a column that no key names."""
     packed = base64.b64encode(png_bytes()).decode()
-    rows = [row | {"left_image": f"data:image/png;base64,{packed}"} for row in sums()]
+    rows = [row | {"picture": f"data:image/png;base64,{packed}"} for row in sums()]
     return [f"data.train={json.dumps(written(folder / 'pictured.jsonl', rows))}"]
 
 
