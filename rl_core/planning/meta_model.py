@@ -55,10 +55,12 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
 
 
 def _max_positions(text: Any) -> int:
-    """With frequencies of rotation that depend on the longest sequence, up to where they are one for all."""
+    """Up to where trainer and generator compute the same. Beyond the positions of the first training, frequencies of
+    `longrope` depend on the longest sequence of a pass, and vLLM leaves out that queries grow."""
     rope = getattr(text, "rope_parameters", None) or {}
     most: int = text.max_position_embeddings
-    return min(most, rope["original_max_position_embeddings"]) if rope.get("rope_type") == "longrope" else most
+    changes = rope.get("rope_type") == "longrope" or rope.get("llama_4_scaling_beta")
+    return min(most, rope["original_max_position_embeddings"]) if changes else most
 
 
 def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:

@@ -84,9 +84,10 @@ def test_a_plan_knows_the_layers_of_a_family_that_vllm_has_no_adapters_for():
     assert not [*adapter_problems(LoraConfig(rank=1), sizes)]
 
 
-def test_frequencies_that_depend_on_the_longest_sequence_are_planned_up_to_where_they_change():
-    _, sizes = tiny("phi3")
-    assert sizes.max_positions == 4096
+@pytest.mark.parametrize(("family", "positions"), [("phi3", 4096), ("ministral3", 2048), ("llama", 32768)])
+def test_what_changes_beyond_the_positions_of_the_first_training_is_planned_up_to_there(family, positions):
+    _, sizes = tiny(family)
+    assert sizes.max_positions == positions
 
 
 @pytest.mark.parametrize(
