@@ -19,7 +19,8 @@ def _tower(source: TinySizes) -> dict[str, Any]:
 
 def _text(head_size: int) -> dict[str, Any]:
     """Every second layer attends, so that two layers are enough for both kinds. Half of each head is rotated, a fourth
-    each of its frequencies by height and width."""
+    each of its frequencies by height and width. As in published models the text config, too, says whether the head is
+    the embedding: vLLM reads it there, and transformers outside of it."""
     head_size = max(16, head_size)
     fourth = head_size // 16
     rope = rope_parameters(
@@ -32,7 +33,7 @@ def _text(head_size: int) -> dict[str, Any]:
         "linear_key_head_dim": _RULE_HEAD_SIZE,
         "linear_value_head_dim": _RULE_HEAD_SIZE,
     }
-    return {**rope, **rule, "head_dim": head_size}
+    return {**rope, **rule, "head_dim": head_size, "tie_word_embeddings": True}
 
 
 _RULE_HEAD_SIZE: Final = 64
@@ -49,6 +50,7 @@ FAMILY: Final = Family(
         steps="text",
         tiny_tower=_tower,
     ),
+    ties_embeddings=True,
     tiny_text=_text,
     carries_state=True,
     engine=GATED_DELTA_RULE,
