@@ -447,7 +447,7 @@ TOGETHER = ("cluster={devices: 2, tensor_parallel_size: 2}",)
 @pytest.mark.parametrize(
     ("end", "overrides"),
     [
-        pytest.param("kill", (), id="killed alone"),
+        pytest.param("kill", (), id="killed alone", marks=pytest.mark.slow),
         pytest.param("Ctrl-C", (), id="Ctrl-C", marks=pytest.mark.slow),
         pytest.param("kill all", (), id="killed with its terminal", marks=pytest.mark.slow),
         pytest.param("kill", TOGETHER, id="generating, killed alone", marks=pytest.mark.slow),

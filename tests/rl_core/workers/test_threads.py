@@ -54,6 +54,7 @@ def train(place: RankPlace, root: Path, cores: set[int], variable: str, override
     return found
 
 
+@pytest.mark.slow
 def test_a_run_of_a_machine_with_more_cores_is_repeated_with_its_number_of_threads(root, tmp_path):
     """Whatever OMP_NUM_THREADS says. Without the key, that number is taken even where it is above that of the cores.
     Whether it gives another run depends on the processor: numbers of so small a model may be equal all the same."""
