@@ -30,7 +30,7 @@ class VisionTokens:
     @property
     def image_token_id(self) -> int | None:
         """Placeholder token of an image; None for a text model."""
-        return self._ids.get("image_token_id")
+        return None if self._vision is None else self._ids.get(self._vision.image_field)
 
     @property
     def video_token_id(self) -> int | None:

@@ -86,6 +86,7 @@ class Vision:
         joins: Names of the modules beside it that join its features to the language model.
         special_tokens: Tokens of the tokenizer that stand for images and videos.
         id_tokens: [field of config.json] -> its token, of the fields that hold the ids of such tokens.
+        image_field: That of `id_tokens` with the placeholder of an image.
         named_tokens: [attribute of the tokenizer] -> its token, where the family's processor asks for them.
         image_text: What a chat template writes for an image, with one placeholder.
         video_text: The same for a video; None for a family whose videos are not supported.
@@ -98,6 +99,7 @@ class Vision:
     joins: tuple[str, ...] = ()
     special_tokens: tuple[str, ...]
     id_tokens: Mapping[str, str]
+    image_field: str = "image_token_id"
     named_tokens: Mapping[str, str] = field(default_factory=dict)
     image_text: str
     video_text: str | None = None

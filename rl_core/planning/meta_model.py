@@ -66,7 +66,8 @@ def _max_positions(text: Any) -> int:
 def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:
     """From the blocks of the tower, which are the longest list of its modules."""
     blocks = max((found for found in tower.modules() if isinstance(found, torch.nn.ModuleList)), key=len)
-    feed_forward = [layer for layer in blocks[0].get_submodule("mlp").modules() if isinstance(layer, torch.nn.Linear)]
+    layers = {name: layer for name, layer in blocks[0].named_modules() if isinstance(layer, torch.nn.Linear)}
+    feed_forward = [layer for name, layer in layers.items() if not name.startswith("att")]
     sides = config.patch_size if isinstance(config.patch_size, list | tuple) else [config.patch_size] * 2
     channels = getattr(config, "in_channels", None) or config.num_channels
     return {

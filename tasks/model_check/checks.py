@@ -11,6 +11,7 @@ from tasks.device_check.check import Check, Finding, not_checked
 from tasks.device_check.checks import device_findings
 
 OPENS: Final = "transformers makes the model without code of the checkpoint"
+ROWS: Final = "the processor takes images of many sizes"
 TREES: Final = "trainer: packed trees have the log-probs of single sequences in transformers"
 GRADIENTS: Final = "trainer: and their gradients, with activations computed again"
 REPEATS: Final = "trainer: two passes are equal to the bit"
@@ -36,7 +37,7 @@ def essential_checks(folder: str) -> tuple[Check, ...]:
             advice="transformers cannot make the model: see whether the checkpoint has a newer layout",
         ),
         Check(
-            holds=(TREES, GRADIENTS, REPEATS),
+            holds=(ROWS, TREES, GRADIENTS, REPEATS),
             function="tasks.model_check.trainer:trainer_findings",
             advice=_BASICS,
         ),

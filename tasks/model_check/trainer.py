@@ -1,5 +1,6 @@
 """Checks of the trainer: packed trees against single sequences through transformers' own model."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +10,7 @@ import torch
 from transformers import AutoProcessor, PreTrainedModel
 
 from rl_core.data.images import ImageStore
-from rl_core.data.prepared import IMAGES_FILE
+from rl_core.data.prepared import IMAGES_FILE, REJECTED_FILE
 from rl_core.export.merged_check import sequence_inputs, whole_attention
 from rl_core.files import read_json
 from rl_core.models.loading import has_vision, load_architecture, model_class
@@ -20,7 +21,7 @@ from rl_core.training.determinism import use_full_float32
 from rl_core.types import Group, Prompt, Rollout
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype, Trial, made_groups, prepare_trial
-from tasks.model_check.checks import GRADIENTS, REPEATS, TREES
+from tasks.model_check.checks import GRADIENTS, REPEATS, ROWS, TREES
 
 _LENGTHS: Final = (1, 40, 7, 2)
 """Tokens of the responses to each prompt: one, and more than a short window or convolution."""
@@ -43,6 +44,7 @@ def trainer_findings(setting: Setting) -> Iterator[Finding]:
     own = read_json(setting.model / "config.json")["dtype"]
     trial = prepare_trial(setting, "float32", model={"gradient_checkpointing": True, "dtype": own})
     dtype = trial.config.model.dtype
+    yield _rows(trial)
     groups = made_groups(trial, *_LENGTHS)
     folder = trial.run.initial_model
     images = ImageStore(trial.run.data / IMAGES_FILE)
@@ -62,6 +64,20 @@ def trainer_findings(setting: Setting) -> Iterator[Finding]:
         holds=torch.equal(*passes),
         measured=f"largest difference {float((passes[0] - passes[1]).abs().max()):.1e}",
         advice="something random is left in the model, such as dropout under a name of its own",
+    )
+
+
+def _rows(trial: Trial) -> Finding:
+    """How many images the checked prompts have. A processor may refuse single sizes, and then names them."""
+    images = sum(len(prompt.image_uids) for prompt in trial.prompts)
+    refused = [json.loads(line)["reason"] for line in (trial.run.data / REJECTED_FILE).read_text().splitlines()]
+    sees = has_vision(load_architecture(trial.run.initial_model))
+    return compared(
+        ROWS,
+        holds=images > 0 or not sees,
+        measured=f"{len(trial.prompts)} prompts with {images} images; {len(refused)} rows are refused"
+        + (f", such as: {refused[0]}" if refused else ""),
+        advice="no image can be made a prompt: the family's file and the model's processor do not fit together",
     )
 
 

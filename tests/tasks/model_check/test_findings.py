@@ -46,7 +46,7 @@ def other_type(folder: Path, model_type: str, **fields: object) -> Path:
 def test_trainer_and_generator_of_every_family_are_transformers_model(family: str, tmp_path: Path) -> None:
     found = list(essential(opened(build_folder(tmp_path / "whole", family), tmp_path)))
     assert {finding.verdict for finding in found} == {"ok"}, found
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize(
