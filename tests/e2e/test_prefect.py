@@ -137,7 +137,7 @@ def test_a_run_of_a_worker_tells_its_end_to_a_server_that_was_away_and_the_worke
 def test_the_server_names_what_waits_and_a_cancel_keeps_how_to_continue(new_home: Path) -> None:
     ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
     output, store = new_home / "server.txt", f"sqlite:///{new_home}/mlflow.db"
-    overrides = [f"tracking.mlflow_uri={store}"]
+    overrides = [f"tracking.mlflow_uri={store}", "actor.optim.lr=2.0e-3"]
     parameters = {"config": str(SMALL), "overrides": overrides, "runs_dir": str(new_home / "runs")}
     run = run_of(new_home, *overrides)[1]
     arguments = command("server", "--mlflow-uri", store)
@@ -151,7 +151,7 @@ def test_the_server_names_what_waits_and_a_cancel_keeps_how_to_continue(new_home
             later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
             waits = client.create_flow_run_from_deployment(deployment, state=later).id
             wait_until(lambda: client.read_flow_run(waits).name.startswith("small "), "what waits is named")
-            assert client.read_flow_run(waits).name.endswith(f"Z {overrides[0]}")
+            assert client.read_flow_run(waits).name.endswith(f"Z {overrides[1]}")
             flow_run = client.create_flow_run_from_deployment(deployment).id
             wait_until(lambda: run.log.is_file(), "the run is open")
             client.set_flow_run_state(flow_run, Cancelling())
