@@ -48,7 +48,7 @@ model, in every family."""
 
 
 def find_family(fields: Mapping[str, Any]) -> Family | None:
-    """The family of a config.json with these fields. None where Sightline does not train it."""
+    """The family of a config.json with these fields that has a file here; None where none has."""
     return _BY_TYPE.get(f"{fields.get('model_type')}")
 
 

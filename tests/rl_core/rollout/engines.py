@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 from PIL import Image
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from rl_core.config.model import LoraConfig, TinyModel
 from rl_core.config.training import RolloutConfig
@@ -195,6 +195,15 @@ def build_folder(folder: Path, family: str, **sizes: int) -> Path:
     ends = folder / "generation_config.json"
     fields = json.loads(ends.read_text()) if ends.exists() else {}
     ends.write_text(json.dumps(fields | {"eos_token_id": [*stop_token_ids(folder), *range(40)]}))
+    return folder
+
+
+def build_other(folder: Path, model_type: str, **fields: object) -> Path:
+    """The folder of a small Llama as another text model of transformers, without weights."""
+    kept = json.loads((build_folder(folder, "llama") / "config.json").read_text())
+    kept = {name: value for name, value in kept.items() if name not in {"model_type", "architectures", "dtype"}}
+    AutoConfig.for_model(model_type, **(kept | fields)).save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
     return folder
 
 

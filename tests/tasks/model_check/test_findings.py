@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig
 
 from rl_core.families.registry import FAMILIES
 from rl_core.models.packing import pack_trees
@@ -17,7 +16,7 @@ from tasks.model_check.checks import AGREES, ARRIVES, GRADIENTS, TREES
 from tasks.model_check.generator import generator_findings
 from tasks.model_check.shrunk import opening_findings
 from tasks.model_check.trainer import trainer_findings
-from tests.rl_core.rollout.engines import build_folder
+from tests.rl_core.rollout.engines import build_folder, build_other
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "decoder_sparse_step": 1}
 
@@ -32,14 +31,6 @@ def opened(source: Path, folder: Path) -> Setting:
 def essential(setting: Setting) -> Iterator[Finding]:
     yield from trainer_findings(setting)
     yield from generator_findings(setting)
-
-
-def other_type(folder: Path, model_type: str, **fields: object) -> Path:
-    """The folder of a Llama as another text model of transformers, without a family here."""
-    kept = json.loads((build_folder(folder, "llama") / "config.json").read_text())
-    kept = {name: value for name, value in kept.items() if name not in {"model_type", "architectures", "dtype"}}
-    AutoConfig.for_model(model_type, **(kept | fields)).save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -57,12 +48,12 @@ def test_trainer_and_generator_of_every_family_are_transformers_model(family: st
     ],
 )
 def test_a_text_model_without_a_family_has_a_certificate_too(model_type: str, fields: dict, tmp_path: Path) -> None:
-    found = list(essential(opened(other_type(tmp_path / "whole", model_type, **fields), tmp_path)))
+    found = list(essential(opened(build_other(tmp_path / "whole", model_type, **fields), tmp_path)))
     assert {finding.verdict for finding in found} == {"ok"}, found
 
 
 def test_experts_that_keep_the_weights_of_before_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = opened(other_type(tmp_path / "whole", "qwen3_moe", **EXPERTS), tmp_path)
+    setting = opened(build_other(tmp_path / "whole", "qwen3_moe", **EXPERTS), tmp_path)
     monkeypatch.setattr(weight_loading, "_prepare_kernels", lambda model: None)
     found = {finding.check: finding for finding in generator_findings(setting)}
     assert found[AGREES].verdict == "fails"
