@@ -107,9 +107,10 @@ class CopyRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note(self, *, target: torch.Tensor, source: torch.Tensor) -> None:
-        known, slot = self._known_as(source), self._slot_at(_place(target))
-        if known is None:
+        known = self._known_as(source)
+        if known is None or not _place(target):
             return
+        slot = self._slot_at(_place(target))
         if slot is None:
             self._remember(target, known.name)  # it may come into the model from there
         elif known.offset is None or source.shape != target.shape:
@@ -127,6 +128,8 @@ class CopyRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._remember(result, known.name)
 
     def _remember(self, tensor: torch.Tensor, name: str, *, offset: int | None = None) -> None:
+        if not _place(tensor):
+            return
         storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         self._known[_place(tensor)] = _Known(name, offset, storage)
 
@@ -165,7 +168,9 @@ def _covered(parts: Sequence[View], shape: tuple[int, ...]) -> float:
 
 
 def _place(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_meta else tensor.untyped_storage().data_ptr()
+    """Address of its numbers; 0 where it has none of its own, as the sharded weights that the trainer gathers."""
+    has_none = tensor.is_meta or hasattr(tensor, "__tensor_flatten__")
+    return 0 if has_none else tensor.untyped_storage().data_ptr()
 
 
 def _own_tensors(layer: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

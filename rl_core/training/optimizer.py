@@ -81,7 +81,9 @@ class PolicyOptimizer:
         """What `counters` returned. Where a training step had another number of optimizer steps there, they are counted
         as if it had had today's, so that the schedule goes on at the same share of the training steps."""
         before = counters.get("steps_at_once", self._steps_at_once)  # not in a checkpoint of earlier software
-        self.steps = counters["steps"] * self._steps_at_once // before
+        self.steps = counters["steps"]
+        if before != self._steps_at_once:
+            self.steps = self.steps * self._steps_at_once // before
         self.nonfinite_streak = counters["nonfinite_streak"]
 
 

@@ -16,9 +16,9 @@ from rl_core.planning.certificates import (
     keep_certificate,
 )
 
-FIELDS = {"model_type": "olmo2", "hidden_size": 64}
+FIELDS = {"model_type": "starcoder2", "hidden_size": 64}
 FOUND = Certificate(
-    model_type="olmo2", device="CPU", dtype="float32", verdicts={"opens": "ok", "two ranks": "not checked"}
+    model_type="starcoder2", device="CPU", dtype="float32", verdicts={"opens": "ok", "two ranks": "not checked"}
 )
 
 
@@ -35,7 +35,7 @@ def model(folder: Path, **fields: object) -> PretrainedModel:
 def test_the_command_that_makes_it_is_named(tmp_path: Path) -> None:
     problem = certificate_problem(model(tmp_path))
     assert problem is not None and problem.fatal and problem.where == "model.source"
-    assert "'olmo2' has no certificate" in problem.what
+    assert "'starcoder2' has no certificate" in problem.what
     assert f"sightline doctor --model {tmp_path}" in problem.fix
 
 
@@ -58,7 +58,7 @@ def test_a_reader_is_told_what_holds() -> None:
 def test_a_check_that_fails_is_named(tmp_path: Path) -> None:
     source = model(tmp_path)
     keep_certificate(
-        FIELDS, Certificate(model_type="olmo2", device="CPU", dtype="float32", verdicts={"trees": "fails"})
+        FIELDS, Certificate(model_type="starcoder2", device="CPU", dtype="float32", verdicts={"trees": "fails"})
     )
     problem = certificate_problem(source)
     assert problem is not None and "trees fails" in problem.what
