@@ -1,13 +1,27 @@
 """The page of the model families, from `rl_core/families`: `python -m sightline_tools.docs.models docs/models.md`."""
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any, Final
 
 from rl_core.families.family import Family
 from rl_core.families.refused import REASONS
 from rl_core.families.registry import FAMILIES
+from tasks.model_check.checks import AGREES, FEATURES, GRADIENTS, TREES
+
+_RESULTS: Final = Path(__file__).parents[2] / "benchmarks" / "results" / "certificates.json"
+
+_FEATURES: Final = {
+    "resume": FEATURES[0].holds,
+    "merge": FEATURES[1].holds,
+    "LoRA": FEATURES[2].holds,
+    "LoRA in the generator": FEATURES[3].holds,
+    "two ranks": tuple(f"FSDP2 of 2 has the gradient norm of 1, in {dtype}" for dtype in ("float32", "bfloat16")),
+}
+"""[name] -> its checks."""
 
 _INTRODUCTION = """\
 <!-- Written by `make docs`; edit rl_core/families instead. -->
@@ -50,11 +64,32 @@ def _lines() -> Iterator[str]:
         known = ", ".join(f"`{name}`" for name in family.published)
         name = f"[`{family.name}`](../rl_core/families/{family.name}.py): {_summary(family)}"
         yield f"| {name} | `{family.model_type}` | {_takes(family)} | {known} |"
+    yield from _certificates()
     yield "\n## Not trained\n"
     yield "| `model_type` | why |"
     yield "|---|---|"
     for model_type, reason in REASONS.items():
         yield f"| `{model_type}` | {reason} |"
+
+
+def _certificates() -> Iterator[str]:
+    """The figures of a run of `benchmarks.certificates`."""
+    measured = json.loads(_RESULTS.read_text())
+    yield f"\n## Measured\n\n`{measured['command']}`, {measured['cpu']}: tiny models, each check in its own process."
+    yield "Largest differences of log-probs in nats, and of gradients as a share of their norm.\n"
+    yield "| family | trees | gradients | generator | also hold |"
+    yield "|---|---|---|---|---|"
+    for family in FAMILIES:
+        found = {finding["check"]: finding for finding in measured["families"].get(family, [])}
+        if found:
+            figures = " | ".join(f"{found[check]['figures']['largest']:.0e}" for check in (TREES, GRADIENTS, AGREES))
+            yield f"| `{family}` | {figures} | {_holding(found)} |"
+
+
+def _holding(found: Mapping[str, Any]) -> str:
+    """The features of which all checks hold."""
+    verdicts = {feature: {found[check]["verdict"] for check in checks} for feature, checks in _FEATURES.items()}
+    return ", ".join(feature for feature, said in verdicts.items() if said == {"ok"})
 
 
 def _summary(family: Family) -> str:

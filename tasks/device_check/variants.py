@@ -138,7 +138,7 @@ def tensor_parallel_findings(setting: Setting) -> Iterator[Finding]:
 def sharding_findings(setting: Setting) -> Iterator[Finding]:
     """Whether weights that are spread over all devices have the gradients of one device, in each number format."""
     for dtype, bound in _SPREAD_BOUNDS.items():
-        alone = prepare_trial(setting, dtype, name=dtype)
+        alone = prepare_trial(setting, dtype, name=dtype, model={"dtype": dtype})
         groups = made_groups(alone, LONGEST_RESPONSE)
         spread = alone.with_sections(cluster={"devices": setting.devices})
         yield _equal_norms(

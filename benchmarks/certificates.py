@@ -1,0 +1,55 @@
+"""The certificate of every family, with a tiny model of it: `python -m benchmarks.certificates --output FILE`. The page
+docs/models.md shows the figures of the committed file."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.report import machine_facts
+from rl_core.config.model import TinyModel
+from rl_core.families.registry import FAMILIES
+from rl_core.models.tiny import build_tiny_model
+from tasks.device_check.check import Finding
+from tasks.model_check.checks import model_findings
+
+CORPUS = ["How many objects are there? Reply with the number inside <answer></answer>."] * 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--families", nargs="+", default=[*FAMILIES], choices=FAMILIES)
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--output", type=Path, help="file whose families are replaced by what is found")
+    asked = parser.parse_args()
+    facts = machine_facts("benchmarks.certificates", sys.argv[1:])
+    known: dict[str, Any] = {}
+    if asked.output is not None and asked.output.exists():
+        known = json.loads(asked.output.read_text())["families"]
+    for family in asked.families:
+        known[family] = [asdict(finding) for finding in certificate(family, devices=asked.devices)]
+        failing = [found["check"] for found in known[family] if found["verdict"] == "fails"]
+        print(family, "fails: " + "; ".join(failing) if failing else "ok", flush=True)
+        if asked.output is not None:
+            asked.output.write_text(json.dumps(facts | {"families": known}, indent=1) + "\n")
+
+
+def certificate(family: str, *, devices: int) -> Iterator[Finding]:
+    """Every finding of a tiny model, each in a process of its own."""
+    source = TinyModel(
+        type="tiny", family=family, hidden_size=64, num_heads=2, num_key_value_heads=1, intermediate_size=128,
+        num_layers=2, vision_depth=2, vision_hidden_size=64,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "whole")
+        build_tiny_model(source, folder, corpus=CORPUS, seed=1)
+        for _, finding in model_findings(folder, Path(scratch, "model"), devices=devices, show=lambda name: None):
+            yield finding
+
+
+if __name__ == "__main__":
+    main()
