@@ -14,8 +14,10 @@ from benchmarks.speed.report import machine_facts
 from rl_core.config.model import TinyModel
 from rl_core.families.registry import FAMILIES
 from rl_core.models.tiny import build_tiny_model
-from tasks.device_check.check import Finding
-from tasks.model_check.checks import model_findings
+from tasks.device_check.check import Finding, Setting
+from tasks.model_check.generator import generator_findings
+from tasks.model_check.shrunk import opening_findings
+from tasks.model_check.trainer import trainer_findings
 
 CORPUS = ["How many objects are there? Reply with the number inside <answer></answer>."] * 8
 
@@ -23,7 +25,6 @@ CORPUS = ["How many objects are there? Reply with the number inside <answer></an
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--families", nargs="+", default=[*FAMILIES], choices=FAMILIES)
-    parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--output", type=Path, help="file whose families are replaced by what is found")
     asked = parser.parse_args()
     facts = machine_facts("benchmarks.certificates", sys.argv[1:])
@@ -31,24 +32,26 @@ def main() -> None:
     if asked.output is not None and asked.output.exists():
         known = json.loads(asked.output.read_text())["families"]
     for family in asked.families:
-        known[family] = [asdict(finding) for finding in certificate(family, devices=asked.devices)]
+        known[family] = [asdict(finding) for finding in certificate(family)]
         failing = [found["check"] for found in known[family] if found["verdict"] == "fails"]
         print(family, "fails: " + "; ".join(failing) if failing else "ok", flush=True)
         if asked.output is not None:
             asked.output.write_text(json.dumps(facts | {"families": known}, indent=1) + "\n")
 
 
-def certificate(family: str, *, devices: int) -> Iterator[Finding]:
-    """Every finding of a tiny model, each in a process of its own."""
+def certificate(family: str) -> Iterator[Finding]:
+    """What the essential checks find of a tiny model, in this process."""
     source = TinyModel(
         type="tiny", family=family, hidden_size=64, num_heads=2, num_key_value_heads=1, intermediate_size=128,
         num_layers=2, vision_depth=2, vision_hidden_size=64,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "whole")
-        build_tiny_model(source, folder, corpus=CORPUS, seed=1)
-        for _, finding in model_findings(folder, Path(scratch, "model"), devices=devices, show=lambda name: None):
-            yield finding
+        whole = Path(scratch, "whole")
+        build_tiny_model(source, whole, corpus=CORPUS, seed=1)
+        setting = Setting(folder=Path(scratch), model=Path(scratch, "model"))
+        yield from opening_findings(setting, str(whole))
+        yield from trainer_findings(setting)
+        yield from generator_findings(setting)
 
 
 if __name__ == "__main__":
