@@ -6,7 +6,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,12 @@ from rl_core.config.model import TinyModel
 from rl_core.families.registry import FAMILIES
 from rl_core.models.tiny import build_tiny_model
 from tasks.device_check.check import Finding, Setting
+from tasks.model_check.checks import AGREES, GRADIENTS, TREES
 from tasks.model_check.generator import generator_findings
 from tasks.model_check.shrunk import opening_findings
 from tasks.model_check.trainer import trainer_findings
 
+LARGEST = {"trees": TREES, "gradients": GRADIENTS, "generator": AGREES}
 CORPUS = ["How many objects are there? Reply with the number inside <answer></answer>."] * 8
 
 
@@ -32,8 +33,11 @@ def main() -> None:
     if asked.output is not None and asked.output.exists():
         known = json.loads(asked.output.read_text())["families"]
     for family in asked.families:
-        known[family] = [asdict(finding) for finding in certificate(family)]
-        failing = [found["check"] for found in known[family] if found["verdict"] == "fails"]
+        findings = {finding.check: finding for finding in certificate(family)}
+        largest = {name: findings[check].figures["largest"] for name, check in LARGEST.items() if check in findings}
+        verdicts = {check: finding.verdict for check, finding in findings.items()}
+        known[family] = {"verdicts": verdicts, "largest": largest}
+        failing = [check for check, verdict in verdicts.items() if verdict == "fails"]
         print(family, "fails: " + "; ".join(failing) if failing else "ok", flush=True)
         if asked.output is not None:
             asked.output.write_text(json.dumps(facts | {"families": known}, indent=1) + "\n")
