@@ -3,7 +3,6 @@ cut into square tiles, with the whole of it as one more, and every tile has equa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,13 +40,6 @@ class Tiles(Vision):
         }
     )
     image_text: str = IMAGE
-
-    @override
-    def load_processor(self, folder: Path) -> "ProcessorMixin":
-        from transformers import AutoProcessor
-
-        processor: ProcessorMixin = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-        return processor
 
     @override
     def image_tokens(self, processor: Any, size: ImageSize, ids: Mapping[str, int]) -> Int32Array:

@@ -3,7 +3,6 @@ with one that stands for the break, and the last with one that stands for the en
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,13 +33,6 @@ class Rows(Vision):
     id_tokens: Mapping[str, str] = field(default_factory=lambda: {"image_token_index": IMAGE})
     image_field: str = "image_token_index"
     image_text: str = IMAGE
-
-    @override
-    def load_processor(self, folder: Path) -> "ProcessorMixin":
-        from transformers import AutoProcessor
-
-        processor: ProcessorMixin = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-        return processor
 
     @override
     def image_tokens(self, processor: Any, size: ImageSize, ids: Mapping[str, int]) -> Int32Array:

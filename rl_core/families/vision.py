@@ -116,7 +116,9 @@ class Vision:
 
     def load_processor(self, folder: Path) -> Any:
         """What computes tokens from sizes. Raises ValueError where the folder's processor cannot."""
-        raise NotImplementedError
+        from transformers import AutoProcessor
+
+        return AutoProcessor.from_pretrained(folder, trust_remote_code=False)
 
     def image_tokens(self, processor: Any, size: ImageSize, ids: Mapping[str, int]) -> Int32Array:
         """The tokens that take the place of an image's placeholder; `ids` are those of `id_tokens`. Raises ValueError

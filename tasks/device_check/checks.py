@@ -35,6 +35,28 @@ SOFTWARE: Final = Check(
 
 _GENERATOR: Final = "vLLM does not work here: set rollout.enforce_eager: true, and send device.json"
 
+TRAINING: Final = Check(
+    holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
+    function="tasks.device_check.variants:training_findings",
+    advice="set trainer.async_save: false, and send device.json",
+)
+LORA_MERGED: Final = Check(
+    holds=("LoRA, merged in the generator: 2 steps train and agree",),
+    function="tasks.device_check.variants:lora_findings:merged",
+    advice="set model.lora.generator_weights: separate, or model.lora: null",
+)
+LORA_SEPARATE: Final = Check(
+    holds=("LoRA, separate in the generator: 2 steps train and agree",),
+    function="tasks.device_check.variants:lora_findings:separate",
+    advice="set model.lora.generator_weights: merged",
+)
+SHARDING: Final = Check(
+    holds=("FSDP2 over all devices has the gradient norm of 1",),
+    function="tasks.device_check.variants:sharding_findings",
+    advice="look at NCCL_DEBUG=INFO; set cluster.devices: 1, or cluster.sharding: none",
+    devices=2,
+)
+
 TINY_CHECKS: Final = (
     Check(
         holds=("attention over trees",),
@@ -69,21 +91,9 @@ TINY_CHECKS: Final = (
         function="tasks.device_check.generation:restart_findings",
         advice="start the command again for each stage, and send device.json",
     ),
-    Check(
-        holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
-        function="tasks.device_check.variants:training_findings",
-        advice="set trainer.async_save: false, and send device.json",
-    ),
-    Check(
-        holds=("LoRA, merged in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:lora_findings:merged",
-        advice="set model.lora.generator_weights: separate, or model.lora: null",
-    ),
-    Check(
-        holds=("LoRA, separate in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:lora_findings:separate",
-        advice="set model.lora.generator_weights: merged",
-    ),
+    TRAINING,
+    LORA_MERGED,
+    LORA_SEPARATE,
     Check(
         holds=(
             "trainer.offload: optimizer gives the numbers of none",
@@ -98,12 +108,7 @@ TINY_CHECKS: Final = (
         advice="set cluster.tensor_parallel_size: 1",
         devices=2,
     ),
-    Check(
-        holds=("FSDP2 over all devices has the gradient norm of 1",),
-        function="tasks.device_check.variants:sharding_findings",
-        advice="look at NCCL_DEBUG=INFO; set cluster.devices: 1, or cluster.sharding: none",
-        devices=2,
-    ),
+    SHARDING,
     Check(
         holds=("the devices add up a tensor",),
         function="tasks.device_check.speed:bandwidth_findings",

@@ -8,7 +8,7 @@ from rl_core.config.model import PretrainedModel
 from rl_core.environment import usable_memory
 from rl_core.planning.model_sizes import check_no_adapter, checkpoint_folder
 from tasks.device_check.check import Check, Finding, not_checked
-from tasks.device_check.checks import device_findings
+from tasks.device_check.checks import LORA_MERGED, LORA_SEPARATE, SHARDING, TRAINING, device_findings
 
 OPENS: Final = "transformers makes the model without code of the checkpoint"
 ROWS: Final = "the processor takes images of many sizes"
@@ -50,32 +50,15 @@ def essential_checks(folder: str) -> tuple[Check, ...]:
 
 
 FEATURES: Final = (
-    Check(
-        holds=("3 steps with validation and checkpoints", "a step is repeated from its checkpoint"),
-        function="tasks.device_check.variants:training_findings",
-        advice="send the output",
-    ),
+    TRAINING,
     Check(
         holds=(MERGED,),
         function="tasks.model_check.merged:merge_findings",
         advice="the merged model cannot be served: do without the stage merge, and send the output",
     ),
-    Check(
-        holds=("LoRA, merged in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:lora_findings:merged",
-        advice="set model.lora.generator_weights: separate, or model.lora: null",
-    ),
-    Check(
-        holds=("LoRA, separate in the generator: 2 steps train and agree",),
-        function="tasks.device_check.variants:lora_findings:separate",
-        advice="set model.lora.generator_weights: merged",
-    ),
-    Check(
-        holds=("FSDP2 over all devices has the gradient norm of 1",),
-        function="tasks.device_check.variants:sharding_findings",
-        advice="set cluster.devices: 1, or cluster.sharding: none",
-        devices=2,
-    ),
+    LORA_MERGED,
+    LORA_SEPARATE,
+    SHARDING,
 )
 """The checks of single features."""
 
