@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from rl_core.environment import usable_memory
 from rl_core.files import link_or_copy, read_json
 from rl_core.models.loading import load_architecture, model_class
-from tasks.device_check.check import Finding, Setting, compared
+from tasks.device_check.check import Finding, Setting
 from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
 
@@ -32,34 +32,31 @@ def opening_findings(setting: Setting, folder: str) -> Iterator[Finding]:
     """Whether transformers makes the model of a folder without code of the checkpoint; writes it to `setting.model`, in
     bfloat16 where the checks of generator and trainer have no memory for more."""
     assert setting.model is not None, "where the model is written"
-    config = shrunk(load_architecture(Path(folder)))
+    whole = load_architecture(Path(folder))
+    config = shrunk(whole)
     with torch.device("meta"):
         parameters = model_class(config).from_config(config, trust_remote_code=False).num_parameters()
     is_large = parameters * BYTES_OF_CHECKS > usable_memory()
-    write_shrunk(Path(folder), setting.model, dtype=torch.bfloat16 if is_large else torch.float32)
+    _write(config, Path(folder), setting.model, dtype=torch.bfloat16 if is_large else torch.float32)
     dtype = generator_dtype(read_json(setting.model / "config.json"))
-    kept, text = config.get_text_config(), load_architecture(Path(folder)).get_text_config()
-    yield compared(
-        OPENS,
-        holds=True,
+    kept, text = config.get_text_config(), whole.get_text_config()
+    yield Finding(
+        check=OPENS,
+        verdict="ok",
         measured=f"{kept.num_hidden_layers} of {text.num_hidden_layers} layers, {parameters / 1e6:,.1f} million random "
         f"weights, {'bfloat16' if is_large else 'float32'}"
         + ("" if is_large or dtype == "float32" else f"; in the generator {dtype}"),
-        advice="",
         figures={"parameters": parameters, "dtype": dtype},
     )
 
 
-def write_shrunk(folder: Path, out: Path, *, dtype: torch.dtype) -> PreTrainedConfig:
-    """Write the model of the config.json of `folder` with few layers and random weights to `out`, with the tokenizer
-    and processor of `folder`. Returns its config. Raises ValueError where transformers cannot build it."""
-    config = shrunk(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+def _write(config: PreTrainedConfig, folder: Path, out: Path, *, dtype: torch.dtype) -> None:
+    """Write a model with random weights to `out`, with the tokenizer and processor of `folder`."""
     out.mkdir(parents=True)
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name != "config.json" and not _holds_weights(path):
             link_or_copy(path.resolve(), out / path.name)
     _random_model(config, dtype).save_pretrained(out)
-    return config
 
 
 def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:

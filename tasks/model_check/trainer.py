@@ -49,8 +49,7 @@ def trainer_findings(setting: Setting) -> Iterator[Finding]:
     folder = trial.run.initial_model
     images = ImageStore(trial.run.data / IMAGES_FILE)
     ours = _Ours(load_policy(folder, trial.config.model), PixelCache(folder, images))
-    theirs = _Theirs.load(trial, images)
-    theirs.logit_bias = ours.policy.logit_bias
+    theirs = _Theirs.load(trial, images, logit_bias=ours.policy.logit_bias)
     has_gradients = dtype == "float32"
     with torch.set_grad_enabled(has_gradients):
         found = [_both(ours, theirs, group, backward=has_gradients) for group in groups]
@@ -104,7 +103,7 @@ class _Theirs:
     logit_bias: torch.Tensor
 
     @classmethod
-    def load(cls, trial: Trial, images: ImageStore) -> "_Theirs":
+    def load(cls, trial: Trial, images: ImageStore, *, logit_bias: torch.Tensor) -> "_Theirs":
         folder = trial.run.initial_model
         architecture = load_architecture(folder)
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision(architecture) else None
@@ -114,7 +113,7 @@ class _Theirs:
             attn_implementation=whole_attention(architecture),
             trust_remote_code=False,
         )
-        return cls(model.eval(), processor, images, torch.zeros(()))
+        return cls(model.eval(), processor, images, logit_bias)
 
     def log_probs(self, group: Group) -> torch.Tensor:
         """[K] of each response in a sequence of its own, which has the prompt too."""
