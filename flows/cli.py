@@ -91,8 +91,17 @@ def run(
 
         config, overrides = fork_of(config or "", resume or "", overrides, runs_dir)
         resume = None
-    keeps = keep_training or stretch
-    _carry_out("baseline", config, overrides, runs_dir, resume=resume, fresh=fresh, brief=brief, keep_training=keeps)
+    _carry_out(
+        "baseline",
+        config,
+        overrides,
+        runs_dir,
+        resume=resume,
+        fresh=fresh,
+        brief=brief,
+        keep_training=keep_training,
+        stretch=stretch,
+    )
 
 
 @app.command()
@@ -341,6 +350,7 @@ def _carry_out(
     push: str | None = None,
     brief: bool = False,
     keep_training: bool = False,
+    stretch: bool = False,
 ) -> None:
     from flows.commands.run import carry_out
     from flows.request import RunRequest
@@ -354,7 +364,7 @@ def _carry_out(
         push=push or "",
         keep_training=keep_training,
     )
-    raise typer.Exit(carry_out(flow, request, Console(), brief=brief))
+    raise typer.Exit(carry_out(flow, request, Console(), brief=brief, stretch=stretch))
 
 
 if __name__ == "__main__":

@@ -40,14 +40,15 @@ _TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "rl_core.loop.target", "tas
 of a set."""
 
 
-def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False) -> int:
+def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False, stretch: bool = False) -> int:
     """Run a flow ("baseline", "prepare", "train", "evaluate" or "merge") and print how it ended; where `brief`, without
-    the run's name and as one line, because others print beside it. Returns the exit code: 0, 1 for a failure, 130 after
+    the run's name and as one line, because others print beside it. With `stretch` the training of a run whose learning
+    rate follows its length goes on where nothing else has changed. Returns the exit code: 0, 1 for a failure, 130 after
     Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused, and PlanError where a look at it
     shows that the run cannot work."""
     resolved = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC), is_frozen=flow in FROZEN)
     if resolved.beside is not None and not request.fresh:
-        request, resolved = _decided(request, resolved, console)
+        request, resolved = _decided(request, resolved, console, stretch=stretch)
     _look_at(resolved)
     run = resolved.run
     # The flow itself adds its start to the name of a fresh run.
@@ -79,12 +80,17 @@ def _look_at(resolved: ResolvedRun) -> None:
     raise_if_fatal([*first_problems(located, glances), *files.problems(), *hub_problems(answers)])
 
 
-def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tuple[RunRequest, ResolvedRun]:
+def _decided(
+    request: RunRequest, resolved: ResolvedRun, console: Console, *, stretch: bool
+) -> tuple[RunRequest, ResolvedRun]:
     """What is done where a run of this recipe has begun with other files: a person at a terminal is asked. Raises
-    ConfigError where only the length differs, which the learning rate follows."""
+    ConfigError where only the length differs, which the learning rate follows, and `stretch` was not given."""
     there = resolved.beside
     assert there is not None, "else nothing is to be decided"
+    kept = dataclasses.replace(request, keep_training=True)
     if list(resolved.differs) == [FOLLOWED_LENGTH]:
+        if stretch:
+            return kept, kept.resolved(datetime.now(UTC))
         raise ConfigError(
             f"the learning rate of {there.name} follows its length: with --stretch its training goes on with the rate "
             "of the longer run from its last checkpoint on; with --fork a new run goes on so from there, and this one "
@@ -98,7 +104,6 @@ def _decided(request: RunRequest, resolved: ResolvedRun, console: Console) -> tu
         return request, resolved
     if not typer.confirm(f"Go on with the training of {there.name} instead, from its last checkpoint?"):
         return request, resolved
-    kept = dataclasses.replace(request, keep_training=True)
     return kept, kept.resolved(datetime.now(UTC))
 
 

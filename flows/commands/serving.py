@@ -30,6 +30,11 @@ _AT_ONCE_SECONDS: Final = 60.0
 _START_SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 0.5
 _SHOWN_LINES: Final = 15
+_KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit statuses of a process that was ended from outside: what it has printed does not say why."""
+
+_LINES_OF_A_DEATH: Final = 4
+"""The error stands in the last ones; before it is a traceback through libraries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,9 +162,9 @@ class _Child:
         self._end_rest()
         self._output.close()
 
-    def print_last_lines(self) -> None:
+    def print_last_lines(self, count: int = _SHOWN_LINES) -> None:
         """Print what the process has printed last."""
-        for line in last_lines(self._output, _SHOWN_LINES):
+        for line in last_lines(self._output, count):
             say(self._console, f"  {line}", style="dim")
 
     def _start(self) -> None:
@@ -188,7 +193,8 @@ class _Child:
         self._end_rest()
         lived = time.monotonic() - self._begun
         self._deaths = 1 if lived > _AT_ONCE_SECONDS else self._deaths + 1
-        name, how = self.server.name, _how_it_died(self._process.returncode)
+        status = self._process.returncode
+        name, how = self.server.name, _how_it_died(status)
         if self._deaths > len(PAUSES):
             self.is_given_up, label = True, "[bold red]failed[/bold red]"
             what_now = (
@@ -200,8 +206,11 @@ class _Child:
             pause, label = PAUSES[self._deaths - 1], "[yellow]warning[/yellow]"
             self._due = time.monotonic() + pause
             what_now = f"it is started again in {pause:g} s, and the others go on"
-        say(self._console, f"{name} {how}: {what_now}. Its last lines:", label=label)
-        self.print_last_lines()
+        if status in _KILLED and not self.is_given_up:
+            say(self._console, f"{name} {how}: {what_now}", label=label)
+        else:
+            say(self._console, f"{name} {how}: {what_now}. Its last lines:", label=label)
+            self.print_last_lines(_SHOWN_LINES if self.is_given_up else _LINES_OF_A_DEATH)
         self._output.close()
 
     def _end_rest(self) -> None:

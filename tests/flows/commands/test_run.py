@@ -10,6 +10,9 @@ from rich.console import Console
 from flows.cli import main
 from flows.commands.run import carry_out
 from flows.request import RunRequest
+from rl_core.checkpoints.manifest import CheckpointInfo, write_manifest
+from rl_core.config.loading import ConfigError
+from rl_core.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "at_the_root")
 
@@ -17,11 +20,11 @@ CONFIG = "tests/e2e/configs/small.yaml"
 NO_MLFLOW = "tracking.mlflow_uri=null"
 
 
-def ended(runs_dir: Path, *overrides: str, flow: str = "prepare") -> tuple[int, str]:
+def ended(runs_dir: Path, *overrides: str, flow: str = "prepare", stretch: bool = False) -> tuple[int, str]:
     """Exit code and output of a command."""
     text = StringIO()
     request = RunRequest(config=CONFIG, overrides=[NO_MLFLOW, *overrides], runs_dir=str(runs_dir))
-    return carry_out(flow, request, Console(file=text, width=200)), text.getvalue()
+    return carry_out(flow, request, Console(file=text, width=200), stretch=stretch), text.getvalue()
 
 
 def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path) -> None:
@@ -45,6 +48,24 @@ def test_another_file_and_a_stage_that_is_made_again_are_said(tmp_path: Path) ->
     run = runs_dir / f"{first.name}-2"
     (run / "data" / "train.parquet").write_bytes(b"altered")
     assert "prepare of" in (text := ended(runs_dir, override)[1]) and "train.parquet has 7 bytes instead of" in text
+
+
+def test_stretch_answers_for_the_length_alone_and_not_for_an_edited_file(tmp_path: Path) -> None:
+    template, runs_dir = tmp_path / "count.jinja", tmp_path / "runs"
+    template.write_text(Path("configs/prompts/count.jinja").read_text())
+    cosine = [f"data.prompt_template={template}", "actor.optim.lr_scheduler_type=cosine"]
+    assert ended(runs_dir, *cosine, "trainer.max_steps=2")[0] == 0
+    (first,) = runs_dir.iterdir()
+    saved = RunDirectory(first).checkpoints / "step-000002"
+    saved.mkdir(parents=True)
+    info = CheckpointInfo(step=2, validation_score=None, loader={}, counters={}, model_only=False, interim=False)
+    write_manifest(saved, info, written={})
+    with pytest.raises(ConfigError, match=f"rate of {first.name} follows its length: with --stretch .*; with --fork"):
+        ended(runs_dir, *cosine, "trainer.max_steps=4")
+    template.write_text(template.read_text() + "!")
+    code, text = ended(runs_dir, *cosine, "trainer.max_steps=4", stretch=True)
+    assert code == 0 and f"another run beside {first.name}" in text
+    assert [run.name for run in sorted(runs_dir.iterdir())] == [first.name, f"{first.name}-2"]
 
 
 def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
