@@ -3,7 +3,7 @@ nothing is a tensor of a model, so everything pickles cheaply (docs/architecture
 
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,8 @@ Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "turns"]
+"""How a response ended: by the model's own end, at a limit of tokens, or with a call in its last turn."""
 
 EvaluatedModel = Literal["base", "trained"]
 """Which of a run's models is evaluated: the model that RL starts from, or the trained model."""
@@ -99,15 +100,71 @@ class GenerationRequest:
     seed: int
 
 
+CallOutcome = Literal["answered", "invalid", "failed"]
+"""How a tool call ended: with a result, with the model told its mistake, or with a failure of the tool."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rollout:
-    """One sampled response with the generator's log-probs.
+class ToolCall:
+    """A call of a tool by the model: the name and the JSON text of the arguments that the model wrote, if it wrote
+    them readably, and what the model was told."""
+
+    name: str
+    arguments: str
+    result: str
+    outcome: CallOutcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Insertion:
+    """Tokens that the environment put into a response, between two tokens that the model sampled.
 
     Attributes:
-        response_ids: [R] int32, R >= 1, including the end-of-sequence token if it was sampled.
+        after: Number of sampled tokens before it: from 1 to R - 1, so a response ends with the model's own token.
+        token_ids: [I] int32, from the end of the model's turn to the beginning of its next one, images expanded.
+        engine_token_ids: [E] int32, the same with one placeholder for each image.
+        turn: The decoded text of the model's turn before it, as `Rollout.text`.
+        image_uids: Its images, in order.
+        calls: The calls that it answers, in the order of the model.
+    """
+
+    after: int
+    token_ids: Int32Array
+    engine_token_ids: Int32Array
+    turn: str
+    image_uids: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+
+    def as_record(self) -> dict[str, Any]:
+        """In values of JSON."""
+        arrays = {"token_ids": self.token_ids.tolist(), "engine_token_ids": self.engine_token_ids.tolist()}
+        return asdict(self) | arrays
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "Insertion":
+        """The inverse of `as_record`."""
+        return cls(
+            after=record["after"],
+            token_ids=np.array(record["token_ids"], np.int32),
+            engine_token_ids=np.array(record["engine_token_ids"], np.int32),
+            turn=record["turn"],
+            image_uids=tuple(record["image_uids"]),
+            calls=tuple(ToolCall(**call) for call in record["calls"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """One sampled response with the generator's log-probs. Where the model has called tools it consists of several
+    turns of the model, one after the other, and what came between them are its insertions.
+
+    Attributes:
+        response_ids: [R] int32, R >= 1, what the model sampled, including the end-of-sequence token of each turn that
+            has one.
         log_probs: [R] float32, under the distribution that was sampled from (with temperature and token ban).
-        text: The decoded response without special tokens.
+        text: The decoded response without special tokens: of several turns the last one.
         policy_version: Version of the weights that sampled it; each step checks it.
+        insertions: In their order; none in a response of one turn.
     """
 
     prompt_uid: str
@@ -117,11 +174,22 @@ class Rollout:
     text: str
     finish_reason: FinishReason
     policy_version: int
+    insertions: tuple[Insertion, ...] = ()
 
     @property
     def key(self) -> RolloutKey:
         """Identifies the rollout within its step."""
         return self.prompt_uid, self.sample_index
+
+    @property
+    def image_uids(self) -> tuple[str, ...]:
+        """Those of the insertions, in order."""
+        return tuple(uid for put in self.insertions for uid in put.image_uids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that a pass computes: the sampled ones and the insertions."""
+        return len(self.response_ids) + sum(len(put.token_ids) for put in self.insertions)
 
 
 RolloutStream = Generator[Rollout, None, None]

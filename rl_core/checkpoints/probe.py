@@ -18,7 +18,7 @@ import numpy as np
 from rl_core.distributed.ranks import TOPOLOGY_ALONE
 from rl_core.files import read_json, relative_name
 from rl_core.models.policy import PolicyModel
-from rl_core.types import Float32Array, Group, Int64Array, Prompt, Rollout, VideoClip
+from rl_core.types import Float32Array, Group, Insertion, Int64Array, Prompt, Rollout, VideoClip
 
 PROBE_NAME = "probe.json"
 _PNG = b"\x89PNG"
@@ -70,6 +70,7 @@ def build_probe(
         video_positions: Prompt with videos -> [3, P] position ids.
     """
     uids = {uid for group in groups for uid in group.prompt.shown_uids}
+    uids |= {uid for group in groups for rollout in group.rollouts for uid in rollout.image_uids}
     return Probe(
         dtype=dtype,
         device=device,
@@ -157,12 +158,16 @@ def _as_json(
             {"frames": [image_names[uid] for uid in clip.frame_uids], "fps": clip.fps} for clip in prompt.videos
         ],
         "position_ids": None if positions is None else positions.tolist(),
+        "insertions": [
+            put.as_record() | {"images": [image_names[uid] for uid in put.image_uids]} for put in rollout.insertions
+        ],
     }
 
 
 def _files_of(item: Mapping[str, Any]) -> list[str]:
     frames = [name for video in item["videos"] for name in video["frames"]]
-    return [*item["images"], *frames]
+    later = [name for put in item["insertions"] for name in put["images"]]
+    return [*item["images"], *frames, *later]
 
 
 def _uids(names: Sequence[str]) -> tuple[str, ...]:
@@ -195,6 +200,7 @@ def _from_json(uid: str, items: Sequence[Mapping[str, Any]]) -> Group:
             text="",
             finish_reason="length",
             policy_version=0,
+            insertions=tuple(Insertion.of_record(put) for put in item["insertions"]),
         )
         for item in items
     ]

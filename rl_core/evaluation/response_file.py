@@ -14,7 +14,7 @@ import numpy as np
 
 from rl_core.evaluation.evaluate import Generate
 from rl_core.files import atomic_write_bytes, cut_file
-from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.types import GenerationRequest, Insertion, Rollout, Sampling
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
@@ -88,9 +88,10 @@ def _read_until_torn(lines: Sequence[bytes]) -> list[tuple[int, Rollout]]:
 
 def _as_json(rollout: Rollout) -> dict[str, Any]:
     arrays = {name: base64.b64encode(getattr(rollout, name).tobytes()).decode() for name in _ARRAYS}
-    return asdict(rollout) | arrays
+    return asdict(rollout) | arrays | {"insertions": [put.as_record() for put in rollout.insertions]}
 
 
 def _of_json(record: dict[str, Any]) -> Rollout:
     arrays = {name: np.frombuffer(base64.b64decode(record[name]), dtype=kind) for name, kind in _ARRAYS.items()}
-    return Rollout(**(record | arrays))
+    insertions = tuple(Insertion.of_record(put) for put in record["insertions"])
+    return Rollout(**(record | arrays | {"insertions": insertions}))

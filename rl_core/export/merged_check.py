@@ -63,23 +63,44 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False) if has_vision else None
 
     def log_probs(item: Item) -> list[float]:
-        inputs, length = sequence_inputs(model, processor, item, device), len(item["response_ids"])
+        inputs, length = sequence_inputs(model, processor, item, device), len(whole_response(item))
         with torch.no_grad():
             logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
         targets = inputs["input_ids"][0, -length:, None]
-        return torch.log_softmax(logits, dim=-1).gather(1, targets)[:, 0].tolist()
+        every = torch.log_softmax(logits, dim=-1).gather(1, targets)[:, 0].tolist()
+        return [every[place] for place in sampled_places(item)]
 
     return [log_probs(item) for item in items]
 
 
+def whole_response(item: Item, kind: str = "token_ids") -> list[int]:
+    """The response with what an environment has put between the model's turns: as "token_ids", or with one placeholder
+    for each image as "engine_token_ids"."""
+    tokens: list[int] = []
+    done = 0
+    for put in item["insertions"]:
+        tokens += item["response_ids"][done : put["after"]] + put[kind]
+        done = put["after"]
+    tokens += item["response_ids"][done:]
+    return tokens
+
+
+def sampled_places(item: Item) -> list[int]:
+    """The places of the model's own tokens in the whole response."""
+    before = [(put["after"], len(put["token_ids"])) for put in item["insertions"]]
+    return [
+        place + sum(length for after, length in before if after <= place) for place in range(len(item["response_ids"]))
+    ]
+
+
 def sequence_inputs(model: Any, processor: Any, item: Item, device: str) -> dict[str, Any]:
-    """What the model's forward pass takes for the prompt and the response of an item, as one sequence."""
+    """What the model's forward pass takes for the prompt and the whole response of an item, as one sequence."""
     from inspect import signature
 
     import torch
 
     takes = signature(model.forward).parameters
-    tokens = torch.tensor([item["token_ids"] + item["response_ids"]], device=device)
+    tokens = torch.tensor([item["token_ids"] + whole_response(item)], device=device)
     inputs = {"input_ids": tokens}
     if item["images"]:
         places = processor.image_token * len(item["images"])
@@ -95,7 +116,7 @@ def sequence_inputs(model: Any, processor: Any, item: Item, device: str) -> dict
         inputs |= {name: pixels[name] for name in pixels if name in takes}
         # The positions of transformers would let the text after a video begin before the video's last step.
         prompt = torch.tensor(item["position_ids"], device=device)
-        response = prompt.max() + 1 + torch.arange(len(item["response_ids"]), device=device)
+        response = prompt.max() + 1 + torch.arange(len(whole_response(item)), device=device)
         inputs["position_ids"] = torch.cat([prompt, response.expand(3, -1)], dim=1)[:, None]
     return inputs
 
@@ -106,7 +127,8 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
     from vllm import LLM, SamplingParams
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    longest = max(len(item["token_ids"]) + len(item["response_ids"]) for item in items)
+    responses = [whole_response(item) for item in items]
+    longest = max(len(item["token_ids"]) + len(response) for item, response in zip(items, responses, strict=True))
     options: dict[str, Any] = {"gpu_memory_utilization": 0.5}
     if device == "cuda":
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -129,14 +151,15 @@ def vllm_log_probs(folder: Path, items: list[Item], dtype: str) -> list[list[flo
         **options,
     )
     prompts = [
-        {"prompt_token_ids": item["engine_token_ids"] + item["response_ids"]} | vllm_media(item) for item in items
+        {"prompt_token_ids": item["engine_token_ids"] + whole_response(item, "engine_token_ids")} | vllm_media(item)
+        for item in items
     ]
     asked = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
     with torch.compiler.set_stance("force_eager"):  # enforce_eager applies to the model, but not to the sampler
         outputs = llm.generate(prompts, asked, use_tqdm=False)
     return [
-        [place[token].logprob for place, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
-        for output, ids in zip(outputs, (item["response_ids"] for item in items), strict=True)
+        [output.prompt_logprobs[-len(response) :][place][response[place]].logprob for place in sampled_places(item)]
+        for output, item, response in zip(outputs, items, responses, strict=True)
     ]
 
 
@@ -184,9 +207,10 @@ def read_items(probe_folder: Path) -> tuple[list[Item], str]:
     probe = json.loads((probe_folder / "probe.json").read_text())
     for item in probe["items"]:
         frames = [name for video in item.get("videos", ()) for name in video["frames"]]
-        if elsewhere := [name for name in (*item["images"], *frames) if Path(name).name != name]:
+        later = [name for put in item["insertions"] for name in put["images"]]
+        if elsewhere := [name for name in (*item["images"], *frames, *later) if Path(name).name != name]:
             raise ValueError(f"{probe_folder} names images that are not in it: {elsewhere}")
-        item["images"] = opened(item["images"])
+        item["images"] = opened([*item["images"], *later])
         item["videos"] = [described(video) for video in item.get("videos", ())]
     return probe["items"], probe["dtype"]
 

@@ -80,4 +80,5 @@ def _rollout(record: RolloutRecord) -> Rollout:
         text=record.response,
         finish_reason=record.finish_reason,
         policy_version=record.policy_version,
+        insertions=record.insertions,
     )

@@ -1,7 +1,7 @@
 """One Parquet file for each step, with all its rollouts; its bytes depend on these alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
-from rl_core.types import FinishReason, Group, Prompt, Rollout, RolloutKey, Score, TrainGroup
+from rl_core.types import FinishReason, Group, Insertion, Prompt, Rollout, RolloutKey, Score, ToolCall, TrainGroup
 
+_INSERTION = pa.struct(
+    [
+        ("after", pa.int32()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("engine_token_ids", pa.list_(pa.int32())),
+        ("turn", pa.string()),
+        ("image_uids", pa.list_(pa.string())),
+        ("calls", pa.list_(pa.struct([(field.name, pa.string()) for field in fields(ToolCall)]))),
+    ]
+)
 _SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -33,6 +43,7 @@ _SCHEMA = pa.schema(
         ("parsed", pa.string()),
         ("error", pa.string()),
         ("advantages", pa.list_(pa.float32())),
+        ("insertions", pa.list_(_INSERTION)),
     ]
 )
 
@@ -52,6 +63,7 @@ class RolloutRecord:
         parsed: The answer that the reward read from the response.
         error: Why there is no score.
         advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
+        insertions: What the environment has put between the model's turns.
     """
 
     step: int
@@ -71,6 +83,7 @@ class RolloutRecord:
     parsed: str | None
     error: str | None
     advantages: list[float] | None
+    insertions: tuple[Insertion, ...]
 
     @property
     def advantage(self) -> float | None:
@@ -98,8 +111,14 @@ def write_rollouts(
         **_score_columns([scores[rollout.key] for _, rollout in sampled]),
         "advantages": _token_lists([advantages.get(rollout.key) for _, rollout in sampled], np.float32),
     }
+    insertions = [[put.as_record() for put in rollout.insertions] for _, rollout in sampled]
+    schema = _SCHEMA
+    if any(insertions):
+        columns["insertions"] = insertions
+    else:  # a run without tools has no column for them
+        schema = _SCHEMA.remove(_SCHEMA.get_field_index("insertions"))
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_pydict(columns, schema=_SCHEMA)
+    table = pa.Table.from_pydict(columns, schema=schema)
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     atomic_write_bytes(path, sink.getvalue())
 
@@ -108,7 +127,16 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
     """The rollouts of a step's file, in their order. Raises OSError or pyarrow.ArrowInvalid if the file is damaged."""
     table = pq.read_table(path, schema=_SCHEMA, partitioning=None, page_checksum_verification=True)
     rows: list[dict[str, Any]] = table.to_pylist()
-    return [RolloutRecord(**row | {"components": dict(row["components"])}) for row in rows]
+    return [
+        RolloutRecord(
+            **row
+            | {
+                "components": dict(row["components"]),
+                "insertions": tuple(Insertion.of_record(put) for put in row["insertions"] or ()),
+            }
+        )
+        for row in rows
+    ]
 
 
 def _prompt_columns(prompts: Sequence[Prompt]) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from rl_core.models.packing import TreeInput
 from rl_core.progress import TALLY
 from rl_core.training.freed_memory import FREED
 from rl_core.training.microbatches import response_tokens, trees_of
-from rl_core.types import Group, Prompt, TrainGroup
+from rl_core.types import Group, TrainGroup
 
 AnyGroup = TypeVar("AnyGroup", bound=Group | TrainGroup)
 
 Media = frozenset[str]
-"""What a prompt shows besides text: "image", "video", both or nothing. The vision tower works once for each."""
+"""What a tree shows besides text: "image", "video", both or nothing. The vision tower works once for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ def _planned(microbatches: Sequence[Sequence[AnyGroup]], ranks: Ranks) -> list[R
     """A rank with all weights needs nobody for its passes, and computes its micro-batches as they are."""
     if ranks.shards is None:
         return [RankPass(groups=groups, fillers=()) for groups in microbatches]
-    own = [frozenset(media for group in groups for media in media_of(group.prompt)) for groups in microbatches]
+    own = [frozenset(media for tree in trees_of(groups) for media in media_of(tree)) for groups in microbatches]
     gathered = ranks.gather((own, _smallest_trees(microbatches)))
     candidates = _smallest(tree for _, trees in gathered for tree in trees.values())
     passes: list[RankPass[AnyGroup]] = []
@@ -80,9 +80,10 @@ def _at(shown: Sequence[Media], number: int) -> Media | None:
     return shown[number] if number < len(shown) else None
 
 
-def media_of(prompt: Prompt) -> Media:
-    """What the prompt shows."""
-    return frozenset(name for name, shown in (("image", prompt.image_uids), ("video", prompt.videos)) if shown)
+def media_of(tree: TreeInput) -> Media:
+    """What the prompt and the insertions show."""
+    images = tree.prompt.image_uids or any(put.image_uids for puts in tree.insertions for put in puts)
+    return frozenset(name for name, shown in (("image", images), ("video", tree.prompt.videos)) if shown)
 
 
 def fillers(present: Media | None, wanted: Media, candidates: Mapping[Media, TreeInput]) -> list[TreeInput]:
@@ -92,7 +93,7 @@ def fillers(present: Media | None, wanted: Media, candidates: Mapping[Media, Tre
     if present is None and not wanted:
         return [candidates[frozenset()]]
     for medium in sorted(wanted - (present or frozenset())):
-        if any(medium in media_of(tree.prompt) for tree in chosen):
+        if any(medium in media_of(tree) for tree in chosen):
             continue
         fitting = {media: tree for media, tree in candidates.items() if medium in media <= wanted}
         chosen.append(min(fitting.values(), key=_size))
@@ -100,19 +101,27 @@ def fillers(present: Media | None, wanted: Media, candidates: Mapping[Media, Tre
 
 
 def _smallest_trees(microbatches: Sequence[Sequence[Group | TrainGroup]]) -> dict[Media, TreeInput]:
-    groups = [group for groups in microbatches for group in groups]
-    return _smallest(TreeInput(prompt=group.prompt, responses=[group.rollouts[0].response_ids[:1]]) for group in groups)
+    return _smallest(tree for groups in microbatches for group in groups for tree in _small_trees(group))
+
+
+def _small_trees(group: Group | TrainGroup) -> Iterator[TreeInput]:
+    """The prompt with one token; and each response that shows what the prompt does not."""
+    yield TreeInput(prompt=group.prompt, responses=[group.rollouts[0].response_ids[:1]])
+    if not group.prompt.image_uids:
+        for rollout in group.rollouts:
+            if rollout.image_uids:
+                yield TreeInput(prompt=group.prompt, responses=[rollout.response_ids], insertions=[rollout.insertions])
 
 
 def _smallest(trees: Iterable[TreeInput]) -> dict[Media, TreeInput]:
     found: dict[Media, TreeInput] = {}
     for tree in trees:
-        media = media_of(tree.prompt)
+        media = media_of(tree)
         if media not in found or _size(tree) < _size(found[media]):
             found[media] = tree
     return found
 
 
 def _size(tree: TreeInput) -> tuple[int, str]:
-    """Tokens of the prompt; the uid decides between equal ones, so that no order does."""
-    return len(tree.prompt.token_ids), tree.prompt.uid
+    """Tokens; the uid of the prompt decides between equal ones, so that no order does."""
+    return len(tree.prompt.token_ids) + sum(len(branch.token_ids) for branch in tree.branches), tree.prompt.uid

@@ -38,19 +38,23 @@ def split_tree(prompt_tokens: int, response_lengths: Sequence[int], *, token_bud
 
 
 def tree_tokens(group: Group | TrainGroup) -> int:
-    """Tokens of the group's tree: the prompt once, and all responses."""
-    return len(group.prompt.token_ids) + sum(len(rollout.response_ids) for rollout in group.rollouts)
+    """Tokens of the group's tree: the prompt once, and all responses with their insertions."""
+    return len(group.prompt.token_ids) + sum(rollout.num_tokens for rollout in group.rollouts)
 
 
 def response_tokens(groups: Iterable[Group | TrainGroup]) -> int:
-    """Tokens of all responses, which a pass computes something at."""
+    """Sampled tokens of all responses, which a pass computes something at."""
     return sum(len(rollout.response_ids) for group in groups for rollout in group.rollouts)
 
 
 def trees_of(groups: Sequence[Group | TrainGroup]) -> list[TreeInput]:
     """What `pack_trees` takes."""
     return [
-        TreeInput(prompt=group.prompt, responses=[rollout.response_ids for rollout in group.rollouts])
+        TreeInput(
+            prompt=group.prompt,
+            responses=[rollout.response_ids for rollout in group.rollouts],
+            insertions=[rollout.insertions for rollout in group.rollouts],
+        )
         for group in groups
     ]
 
@@ -65,6 +69,6 @@ def split_into_microbatches(groups: Sequence[AnyGroup], *, token_budget: int) ->
 
 
 def _split_group(group: AnyGroup, token_budget: int) -> Iterator[AnyGroup]:
-    lengths = [len(rollout.response_ids) for rollout in group.rollouts]
+    lengths = [rollout.num_tokens for rollout in group.rollouts]
     for part in split_tree(len(group.prompt.token_ids), lengths, token_budget=token_budget):
         yield group.part(part)

@@ -88,7 +88,7 @@ def all_files(written: Sequence[Mapping[str, FileRecord]]) -> dict[str, FileReco
 def work_of(group: Group | TrainGroup) -> int:
     """The work of a group's tree, in units of `PAIRS_A_TOKEN`-ths of a token: its tokens, and the pairs that attend."""
     prompt = len(group.prompt.token_ids)
-    lengths = [len(rollout.response_ids) for rollout in group.rollouts]
+    lengths = [rollout.num_tokens for rollout in group.rollouts]
     pairs = prompt * (prompt + 1) // 2 + sum(prompt * length + length * (length + 1) // 2 for length in lengths)
     return PAIRS_A_TOKEN * tree_tokens(group) + pairs
 

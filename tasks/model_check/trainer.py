@@ -125,6 +125,7 @@ class _Theirs:
             "response_ids": rollout.response_ids.tolist(),
             "images": [self.images.image(uid) for uid in prompt.image_uids],
             "videos": [],
+            "insertions": [],
         }
         inputs = sequence_inputs(self.model, self.processor, item, "cpu")
         length = len(rollout.response_ids)

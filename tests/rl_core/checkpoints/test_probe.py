@@ -93,6 +93,7 @@ def test_a_probe_that_names_an_image_elsewhere_is_refused(tmp_path):
         "response_ids": [2],
         "log_probs": [-1.0],
         "videos": [],
+        "insertions": [],
     }
     for name in ("../private.png", str(tmp_path / "private.png")):
         (folder / "probe.json").write_text(json.dumps({"dtype": "float32", "items": [item | {"images": [name]}]}))

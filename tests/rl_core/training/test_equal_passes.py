@@ -36,7 +36,7 @@ def test_every_pass_shows_the_same_on_all_ranks(ranks):
         for own in shown:
             chosen = fillers(own, wanted, candidates)
             assert own is not None or chosen, "a pass without a tree"
-            assert (own or frozenset()).union(*(media_of(tree.prompt) for tree in chosen)) == wanted
+            assert (own or frozenset()).union(*(media_of(tree) for tree in chosen)) == wanted
             if own == wanted:
                 assert not chosen, "a filler that nobody needs"
 
