@@ -71,7 +71,14 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
-LONGEST_FOLDERS = ("tests/drawn/", "tests/e2e/", "tests/rl_core/workers/", "tests/rl_core/training/")
+LONGEST_FOLDERS = (
+    "tests/e2e/",
+    "tests/rl_core/workers/",
+    "tests/flows/",
+    "tests/tasks/model_check/",
+    "tests/rl_core/rollout/",
+    "tests/rl_core/training/",
+)
 """They are run first, so that no process goes on long after the others have ended."""
 
 

@@ -83,5 +83,5 @@ def _image(path: Path, size: Sequence[int]) -> str:
     width, height = size
     seed = [*str(path.relative_to(path.parents[1])).encode()]
     noise = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path, compress_level=1)
+    Image.fromarray(noise).save(path, compress_level=0)
     return str(path)

@@ -101,7 +101,7 @@ def gradient_tolerance(bench: Bench) -> float:
 
 @pytest.mark.parametrize("gradient_checkpointing", [False, True], ids=["stored", "recomputed"])
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_tree_and_plain_forward_agree_in_log_probs_and_gradients(family, gradient_checkpointing, data, bench_of):
     bench = bench_of(family, gradient_checkpointing=gradient_checkpointing)

@@ -53,7 +53,7 @@ def leave_early(running: Running, requests: Sequence[GenerationRequest]) -> None
     stream.close()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_float32_rollout_depends_on_its_request_alone(wide, threads):
     with engine_of(wide, threads=threads) as running:
         requests = make_requests(running.policy.prompts(), 8)

@@ -29,9 +29,6 @@ CASES: Mapping[int, Mapping[str, Case]] = {
         ),
         "a rank without an image": Case(deal=[[0, 2, 4], [1, 3]]),
         "a rank without groups": Case(deal=[[0, 1, 2, 3, 4], []]),
-        "adapters": Case(model=LORA),
-        "critic": Case(critic=True),
-        "full KL": Case(overrides=FULL_KL, deal=[[0, 1, 2, 4], [3]]),
         "pure bfloat16": Case(model={"dtype": "bfloat16"}, overrides=("actor.optim.strategy=adamw_bf16",)),
         "shared sequences": Case(ranks_per_sequence=2),
         "shared sequences, DeepStack, adapters": Case(family="qwen3_vl", model=LORA, ranks_per_sequence=2),
@@ -48,6 +45,9 @@ CASES: Mapping[int, Mapping[str, Case]] = {
 MORE_CASES: Mapping[int, Mapping[str, Case]] = {
     2: {
         "none": Case(layout="none"),
+        "adapters": Case(model=LORA),
+        "critic": Case(critic=True),
+        "full KL": Case(overrides=FULL_KL, deal=[[0, 1, 2, 4], [3]]),
         "text": Case(family="llama"),
         "tied head": Case(family="qwen3_vl"),
         "frozen vision tower": Case(model={"freeze_vision_tower": True}),

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import ray
 
 from rl_core.config.cluster import ClusterConfig
 from rl_core.workers import local_ray
-from rl_core.workers.local_ray import _LONGEST_FOLDER, LocalRay, _short_folder
+from rl_core.workers.local_ray import _LONGEST_FOLDER, _short_folder
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from tests.servers import REPOSITORY
 
@@ -26,22 +27,45 @@ LONGEST_PID = len("4194304")
 """Digits of the largest process id of Linux, which may be in the path."""
 
 
-def test_a_cluster_starts_in_the_longest_folder_that_is_taken(monkeypatch):
-    """Whatever the id of its process: a run's temporary folder below a TMPDIR of the user's is soon as long."""
+@pytest.fixture(scope="module")
+def longest() -> Iterator[Path]:
+    """The longest folder that is taken."""
     beginning = f"/tmp/{os.getpid()}-"
     folder = Path(beginning + "x" * (_LONGEST_FOLDER - len(beginning)))
     folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", f"{folder}")
-    local = LocalRay(ClusterConfig(device="cpu"))
-    try:
-        assert local._folder.parent == folder
-        (session,) = [path for path in local._folder.glob("session_*") if not path.is_symlink()]
-        missing = LONGEST_PID - len(session.name.rpartition("_")[2])
-        sockets = [len(f"{path}") for path in (session / "sockets").iterdir()]
-        assert 0 < max(sockets) + missing <= LONGEST_SOCKET
-    finally:
-        local.close()
+    yield folder
     folder.rmdir()
+
+
+@pytest.fixture(scope="module")
+def started(longest) -> Iterator[tuple[RayCluster, set[object]]]:
+    """A cluster in that folder, and the handlers of SIGTERM that this process had while it started."""
+    handlers, has_joined = set(), threading.Event()
+
+    def look():
+        while not has_joined.wait(0.001):
+            handlers.add(signal.getsignal(signal.SIGTERM))
+
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", f"{longest}")
+        watch = pool.submit(look)
+        try:
+            cluster = RayCluster(ClusterConfig(device="cpu"))
+        finally:
+            has_joined.set()
+        watch.result()
+    yield cluster, handlers
+    cluster.close()
+
+
+def test_a_cluster_starts_in_the_longest_folder_that_is_taken(started, longest):
+    """Whatever the id of its process: a run's temporary folder below a TMPDIR of the user's is soon as long."""
+    local = started[0].local
+    assert local._folder.parent == longest
+    (session,) = [path for path in local._folder.glob("session_*") if not path.is_symlink()]
+    missing = LONGEST_PID - len(session.name.rpartition("_")[2])
+    sockets = [len(f"{path}") for path in (session / "sockets").iterdir()]
+    assert 0 < max(sockets) + missing <= LONGEST_SOCKET
 
 
 def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_short(monkeypatch):
@@ -54,16 +78,14 @@ def test_the_folder_is_where_temporary_files_go_as_long_as_paths_of_sockets_are_
     assert found == ["/scratch/a", "/scratch", "/tmp"]
 
 
-def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(tmp_path, monkeypatch, capsys):
-    """Whatever is beside the config. What it and its libraries write is seen, what they warn of is logged, and the
-    run's handler of SIGTERM stays in place while the cluster starts."""
+def test_the_runs_handler_of_sigterm_stays_in_place_while_a_cluster_starts(started):
+    assert started[1] == {signal.getsignal(signal.SIGTERM)}
+
+
+def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(started, tmp_path, monkeypatch, capsys):
+    """Whatever is beside the config. What it and its libraries write is seen, what they warn of is logged."""
     (tmp_path / "statistics.py").write_text("raise ImportError('not the library')")
     monkeypatch.chdir(tmp_path)
-    handlers, has_joined = [], threading.Event()
-
-    def look():
-        while not has_joined.wait(0.001):
-            handlers.append(signal.getsignal(signal.SIGTERM))
 
     def inside(_):
         import statistics
@@ -78,25 +100,16 @@ def test_a_worker_imports_as_the_run_does_and_is_no_first_victim_of_the_kernel(t
         warnings.warn("a library's option is deprecated", FutureWarning, stacklevel=1)
         return list(actor.pulse().logs)
 
-    with ThreadPoolExecutor(1) as pool:
-        watch = pool.submit(look)
-        try:
-            cluster = RayCluster(ClusterConfig(device="cpu"))
-        finally:
-            has_joined.set()
-        watch.result()
-    try:
-        (worker,) = cluster.actors()
-        path, score = ray.get(worker.__ray_call__.remote(inside))
-        (logged,) = ray.get(worker.__ray_call__.remote(warn))
-    finally:
-        cluster.close()
+    cluster, _ = started
+    (worker,) = cluster.actors()
+    path, score = ray.get(worker.__ray_call__.remote(inside))
+    (logged,) = ray.get(worker.__ray_call__.remote(warn))
+    cluster.close()
     assert logged.name == "py.warnings", "in the run's log, and not between the bars of the terminal"
     assert "FutureWarning: a library's option is deprecated" in logged.text
     assert {"a loss says this", "a library says this"} <= {*capsys.readouterr().err.splitlines()}
     assert path[0] == f"{REPOSITORY}"
     assert score == Path("/proc/self/oom_score_adj").read_text()
-    assert {*handlers} == {signal.getsignal(signal.SIGTERM)}
 
 
 JOINED = """

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.timeout(900)  # each launch imports torch in several pr
 KL = ("algorithm.kl={coef: 0.1}",)
 
 CARRIED = {
-    "float32": (),
     "mixed": ("model.dtype=bfloat16",),
     "adapters": ("model.lora={rank: 2}", "model.dtype=bfloat16"),
     "critic": ("critic={}", "algorithm.advantage.type=gae", "model.freeze_vision_tower=true"),
@@ -31,6 +30,7 @@ CARRIED = {
 """What changes its number of workers."""
 
 MORE_CARRIED = CARRIED | {
+    "float32": (),
     "mixed, all weights everywhere": ("model.dtype=bfloat16", "cluster.sharding=none"),
     "pure": ("model.dtype=bfloat16", "actor.optim.strategy=adamw_bf16"),
     "offloaded": ("critic={}", "algorithm.advantage.type=gae", "trainer.offload=all"),

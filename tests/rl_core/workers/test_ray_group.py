@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import ray
+import torch
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
@@ -34,7 +35,7 @@ from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.messages import WorkerCall
 from rl_core.workers.opening import open_workers
-from rl_core.workers.protocol import WorkerDied, awake_generator
+from rl_core.workers.protocol import WorkerDied, WorkerGroup, awake_generator
 from rl_core.workers.ray_cluster import ClusterUnavailable, RayCluster
 from rl_core.workers.ray_group import RayWorkerGroup
 from rl_core.workers.ray_head import only_loopback
@@ -236,14 +237,14 @@ class Outcome:
     log_probs: list[Float32Array]
 
 
-Step = Callable[[RayWorkerGroup], Outcome]
+Step = Callable[[WorkerGroup], Outcome]
 
 
 @pytest.fixture(scope="module")
 def step(prepared_run, prompts, train_groups, sampling) -> Step:
     """Generate; recompute log-probs; update in two optimizer batches, the second with fewer groups than workers."""
 
-    def take(group: RayWorkerGroup) -> Outcome:
+    def take(group: WorkerGroup) -> Outcome:
         group.load("policy", prepared_run.initial_model)
         with awake_generator(group):
             rollouts = [*group.generate(requests_for(prompts, 3, run_seed=1, step=1), sampling)]
@@ -283,12 +284,9 @@ def fails_alone(group: RayWorkerGroup, train_groups: list[TrainGroup]) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(groups, step) -> Outcome:
-    """A step of one worker with one thread."""
-    one = groups.fresh(threads=1)
-    outcome = step(one)
-    one.close()
-    return outcome
+def alone(shared_worker, step) -> Outcome:
+    """A step of the worker in this process."""
+    return step(shared_worker)
 
 
 def assert_same_step(found: Outcome, alone: Outcome) -> None:
@@ -300,14 +298,14 @@ def assert_same_step(found: Outcome, alone: Outcome) -> None:
             np.testing.assert_allclose(mine, theirs, atol=bound)
 
 
-@pytest.mark.timeout(900)  # three workers start, on a busy machine
+@pytest.mark.timeout(900)  # two workers start, on a busy machine
 def test_two_workers_train_the_model_that_one_trains(
     groups, alone, step, prepared_run, prompts, train_groups, tmp_path, monkeypatch
 ):
     """With as many threads each, whatever OMP_NUM_THREADS says, responses are equal to the bit, and so are repeated
     steps. A state that two have saved, two load, to the bit. An error of one of them ends both."""
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    two = groups.fresh(devices=2, threads=1, dealing="dynamic")
+    two = groups.fresh(devices=2, threads=torch.get_num_threads(), dealing="dynamic")
     found, again = step(two), step(two)
     written = save_state(two, tmp_path, model_only=False, probe=groups_of(train_groups)[:1])
     two.load("policy", prepared_run.initial_model)
@@ -316,7 +314,7 @@ def test_two_workers_train_the_model_that_one_trains(
     version, used, later = two.policy_version, two.usage(), two.usage()
     assert later.sent_mib < used.sent_mib  # only what was sent since
     for worker in used.workers:
-        assert worker.device == "CPU with 1 thread(s)"
+        assert worker.device == f"CPU with {torch.get_num_threads()} thread(s)"
         assert worker.seconds["generate_s"] > 0 and worker.seconds["update_s"] > 0
     assert [worker.seconds["update_s"] for worker in later.workers] == [0.0, 0.0]
     fails_alone(two, train_groups)
@@ -338,7 +336,7 @@ def test_two_workers_train_the_model_that_one_trains(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(groups, alone, step):
-    pair = groups.fresh(devices=2, threads=1, sequence_parallel_size=2, tensor_parallel_size=2)
+    pair = groups.fresh(devices=2, threads=torch.get_num_threads(), sequence_parallel_size=2, tensor_parallel_size=2)
     together = step(pair)
     pair.close()
     assert_same_step(together, alone)
@@ -351,51 +349,54 @@ def abort_with_a_child(worker: object, folder: Path) -> None:
     os.abort()
 
 
-def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean(groups, train_groups, tmp_path):
-    """The worker has the settings of torch from its start on."""
-    found = []
-    for breaks in (True, False):
-        group = groups.in_a_cluster_of_its_own()
-        found += group.compute("old_log_probs", [groups_of(train_groups)])
-        head, folder = psutil.Process(group._cluster.local._head.pid), group._cluster.local._folder
-        left = [head, *head.children(recursive=True)]
-        assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(pids_of(group)[0]).environ().items()
-        if breaks:
-            (actor,) = group._workers._actors
-            actor.__ray_call__.remote(abort_with_a_child, tmp_path)
-            named = rf"^worker 0 of 1 \(process {pids_of(group)[0]} on .*; it wrote last: .*(Aborted|SIGABRT)"
-            with pytest.raises(WorkerDied, match=named) as died:
-                group.compute("old_log_probs", [groups_of(train_groups)])
-            assert "abort_with_a_child" in died.value.lost.stacks, "its stack is no part of the sentence"
-            assert "\n" not in f"{died.value}"
-            with pytest.raises(WorkerDied, match="open new ones"):
-                group.compute("old_log_probs", [groups_of(train_groups)])
-            left.append(psutil.Process(int((tmp_path / "child").read_text())))
-        group.close()
-        assert psutil.wait_procs(left, timeout=30.0)[1] == []
-        assert not folder.exists()
-    assert as_bytes(found[0]) == as_bytes(found[1])
+def processes_and_folder(group: RayWorkerGroup) -> tuple[list[psutil.Process], Path]:
+    """Of the cluster that a group has for itself."""
+    local = group._cluster.local
+    assert local is not None
+    head = psutil.Process(local._head.pid)
+    return [head, *head.children(recursive=True)], local._folder
 
 
-def test_sigterm_to_all_processes_ends_no_worker_and_a_lost_service_is_a_dead_worker(groups, train_groups):
-    """As systemd and Slurm send it: the run writes a checkpoint before it ends, for which it needs its worker. Ray by
-    itself would end this process a minute after its service has gone."""
+def test_a_worker_that_aborts_leaves_nothing_and_another_group_starts_clean_and_outlives_sigterm(
+    groups, train_groups, tmp_path
+):
+    """The worker has the settings of torch from its start on. systemd and Slurm send SIGTERM to all processes: the run
+    writes a checkpoint before it ends, for which it needs its worker. A service that is lost is a dead worker; Ray by
+    itself would end this process a minute after it."""
+    asked = groups_of(train_groups)
+    group = groups.in_a_cluster_of_its_own()
+    (first,) = group.compute("old_log_probs", [asked])
+    left, folder = processes_and_folder(group)
+    assert {**ALLOCATOR, "CUDA_VISIBLE_DEVICES": ""}.items() <= psutil.Process(pids_of(group)[0]).environ().items()
+    (actor,) = group._workers._actors
+    actor.__ray_call__.remote(abort_with_a_child, tmp_path)
+    named = rf"^worker 0 of 1 \(process {pids_of(group)[0]} on .*; it wrote last: .*(Aborted|SIGABRT)"
+    with pytest.raises(WorkerDied, match=named) as died:
+        group.compute("old_log_probs", [asked])
+    assert "abort_with_a_child" in died.value.lost.stacks, "its stack is no part of the sentence"
+    assert "\n" not in f"{died.value}"
+    with pytest.raises(WorkerDied, match="open new ones"):
+        group.compute("old_log_probs", [asked])
+    left.append(psutil.Process(int((tmp_path / "child").read_text())))
+    group.close()
+    assert psutil.wait_procs(left, timeout=30.0)[1] == []
+    assert not folder.exists()
+
     group = groups.in_a_cluster_of_its_own()
     try:
-        head = psutil.Process(group._cluster.local._head.pid)
-        processes = [head, *head.children(recursive=True)]
-        before = group.compute("old_log_probs", [groups_of(train_groups)])
+        processes, folder = processes_and_folder(group)
         for process in processes:
             process.terminate()
         assert psutil.wait_procs(processes, timeout=3.0)[0] == []
-        after = group.compute("old_log_probs", [groups_of(train_groups)])
-        assert as_bytes(after[0]) == as_bytes(before[0])
+        (after,) = group.compute("old_log_probs", [asked])
+        assert as_bytes(after) == as_bytes(first)
         next(process for process in processes if process.name() == "gcs_server").kill()
         assert psutil.wait_procs(processes, timeout=30.0)[1] == []
         with pytest.raises(WorkerDied, match="Ray on this machine has ended"):
-            group.compute("old_log_probs", [groups_of(train_groups)])
+            group.compute("old_log_probs", [asked])
     finally:
         group.close()
+    assert not folder.exists()
 
 
 def test_more_workers_than_the_cluster_has_room_for_are_named(groups):

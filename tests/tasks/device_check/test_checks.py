@@ -1,4 +1,4 @@
-"""The checks find what they are there to find; tests/flows/commands/test_device.py makes all of them."""
+"""The checks find what they are there to find; tests/flows/commands/test_device.py makes all of them (slow)."""
 
 import dataclasses
 from pathlib import Path
@@ -26,6 +26,7 @@ def test_log_probs_beyond_the_bound_fail(tmp_path: Path, monkeypatch: pytest.Mon
     assert "bound 1e-12" in finding.measured
 
 
+@pytest.mark.slow
 def test_three_steps_run_and_the_third_is_repeated_from_its_checkpoint(tmp_path: Path) -> None:
     steps, repeated = training_findings(Setting(folder=tmp_path))
     assert (steps.verdict, repeated.verdict) == ("ok", "ok"), (steps, repeated)

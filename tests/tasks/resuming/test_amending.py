@@ -111,7 +111,7 @@ def spans_of(run: RunDirectory) -> list[tuple[int, int]]:
     return [(each.result["first_step"], each.result["last_step"]) for each in recorded_epochs(run)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
     before=st.integers(1, 5),
     now=st.integers(1, 5),

@@ -83,7 +83,7 @@ HALF = StopAt(metric="reward/overall", value=0xFFFFFF / 14, patience=1)
 )
 @example(geometry=CLEVR, ends=[End(step=38, kind="killed")], staleness=0, stop_at=None)
 @example(geometry=CLEVR, ends=[End(step=36, kind="stopped"), End(step=37, kind="killed")], staleness=1, stop_at=None)
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_an_ended_training_goes_on_after_its_newest_intact_checkpoint(
     geometry: Geometry, ends: list[End], staleness: int, stop_at: StopAt | None
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_target_ends_the_training_at_one_step_however_it_was_interrupted(kind:
     ends=st.lists(st.builds(End, step=st.integers(1, 20), kind=st.sampled_from(ENDS)), min_size=4, max_size=4),
     staleness=st.sampled_from([0, 1]),
 )
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_a_training_that_is_lengthened_step_by_step_is_the_long_one(
     geometry: Geometry, lengths: list[int], operations: list[dict[str, Any]], ends: list[End], staleness: int
 ) -> None:
@@ -197,7 +197,7 @@ DAMAGES = {"deleted": Path.unlink, "cut": cut, "cut at its end": cut_end, "flipp
     damage=st.sampled_from(sorted(DAMAGES)),
     which=st.integers(0, 1000),
 )
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_damage_to_any_one_file_costs_little_and_a_lost_record_is_reported(
     geometry: Geometry, end: End, damage: str, which: int
 ) -> None:
