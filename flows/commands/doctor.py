@@ -14,6 +14,7 @@ from flows.printing import say, table_of
 from flows.request import resume_command
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
+from rl_core.families.own import own_family
 from rl_core.families.registry import family_of
 from rl_core.files import read_json
 from rl_core.planning.certificates import Certificate, keep_certificate
@@ -94,17 +95,27 @@ def check_device(output: Path | None, console: Console, *, config: RunConfig | N
     return _show(found, output, console)
 
 
-def check_model(path: str, output: Path | None, console: Console, *, devices: int | None) -> int:
+def check_model(path: str, output: Path | None, console: Console, *, family: str | None, devices: int | None) -> int:
     """Make the certificate of the model of a folder, or of the hub: every check of it with few layers and random
-    weights, the first that fails of those without which nothing is trained being the last. Shows and writes them as
-    `check_device`, keeps the certificate, and returns the exit status. Raises ValueError where there is no such model,
-    or Sightline does not train its kind at all."""
-    folder = described_folder(path)
+    weights, the first that fails of those without which nothing is trained being the last. `family` names its own, if
+    that is none of Sightline. Shows and writes them as `check_device`, keeps the certificate, and returns the exit
+    status. Raises ValueError where there is no such model or family, or Sightline does not train its kind at all."""
+    with own_family(family):
+        return _check_model(described_folder(path), output, console, family=family, devices=devices)
+
+
+def _check_model(
+    folder: Path, output: Path | None, console: Console, *, family: str | None, devices: int | None
+) -> int:
     fields = read_json(folder / "config.json")
     family_of(fields)
     with tempfile.TemporaryDirectory() as scratch, console.status("checking the model") as status:
         made = model_findings(
-            folder, Path(scratch, "model"), devices=devices, show=lambda name: status.update(f"checking: {name}")
+            folder,
+            Path(scratch, "model"),
+            family=family,
+            devices=devices,
+            show=lambda name: status.update(f"checking: {name}"),
         )
         found = [*_written(made, output, console)]
     findings = [finding for _, finding in found]

@@ -13,7 +13,7 @@ from flows.commands.options import Changes, Overrides, RunsDir, all_overrides
 from rl_core.run_directory import RUNS_DIR
 
 _ONLY_CONFIGS = {"overrides", "reward"}
-_ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed"}
+_ONLY_MODELS = {"items", "media_dir", "limit", "dtype", "seed", "family"}
 _ONLY_PROTOCOLS = {"prompt", "samples", "out", "against"}
 _KEYS = {"prompt": "data.prompt_template", "samples": "evaluation.n", "limit": "evaluation.limit", "seed": "seed"}
 """[option] -> key of a config that says the same."""
@@ -36,6 +36,12 @@ def evaluate(
     model: Annotated[
         str | None,
         typer.Option(help="Ask this model: a folder, a run's or checkpoint's folder, or owner/name\\[@revision]."),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:FAMILY", help="The family of --model, if it is one of your own; by default that of its run."
+        ),
     ] = None,
     outputs: Annotated[Path | None, typer.Option(help="Score these saved responses; needs no model.")] = None,
     items: Annotated[
@@ -97,7 +103,7 @@ def evaluate(
                 folder=Path(scratch),
             )
             asked = ProtocolRequest(config=ours, out=out, against=against)
-            raise typer.Exit(evaluate_any_model(model, dtype, ours.seed, asked, Console()))
+            raise typer.Exit(evaluate_any_model(model, dtype, ours.seed, asked, Console(), family=family))
     if config is not None or (model is None) == (outputs is None):
         raise ValueError("a protocol measures one thing: --model NAME, or --outputs FILE")
     _refuse(context, _ONLY_CONFIGS, "a protocol, which asks any model the same")
@@ -115,7 +121,8 @@ def evaluate(
         _refuse(context, _ONLY_MODELS, "--outputs: the responses are there")
         raise typer.Exit(score_outputs(outputs, asked, Console()))
     assert model is not None, "one of the two was given"
-    raise typer.Exit(evaluate_any_model(model, dtype, 1 if seed is None else seed, asked, Console()))
+    chosen = 1 if seed is None else seed
+    raise typer.Exit(evaluate_any_model(model, dtype, chosen, asked, Console(), family=family))
 
 
 def _refuse(context: typer.Context, names: Collection[str], with_what: str) -> None:

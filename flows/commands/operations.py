@@ -108,6 +108,12 @@ def doctor(
             "widths, few layers and random weights; takes some minutes.",
         ),
     ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:FAMILY", help="With --model: its family, if it is one of your own (`model.family`)."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="With --device or --model: write the findings to this JSON file.")
     ] = None,
@@ -120,10 +126,12 @@ def doctor(
         raise ValueError("--config says how to check the device: add --device")
     if not (device or model) and (devices or output):
         raise ValueError("--devices and --output say how to check the device or a model: add --device or --model MODEL")
+    if family and not model:
+        raise ValueError("--family says of which family a model is: add --model MODEL")
     if model:
         from flows.commands.doctor import check_model
 
-        raise typer.Exit(check_model(model, output, Console(), devices=devices))
+        raise typer.Exit(check_model(model, output, Console(), family=family, devices=devices))
     if device:
         from flows.commands.doctor import check_device
         from rl_core.config.loading import load_config

@@ -18,6 +18,7 @@ from rl_core.config.model import ModelConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
 from rl_core.environment import asked_threads, threads_of_a_worker
+from rl_core.families.own import own_family
 from rl_core.planning.batches import BatchPlan
 from rl_core.planning.gpu import CARDS, Gpu, attention_choice, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
@@ -61,16 +62,32 @@ def print_plan(
 ) -> int:
     """Show the plan for workers with this GPU, or on the CPU, and what the reward gives in a trial, if it is asked for.
     Returns 1 when the run could not work, else 0."""
-    config, run, files = resolved.config, resolved.run, resolved.files()
+    files = resolved.files()
+    located = located_config(resolved.config, files)
+    with own_family(located.model.family):
+        return _print_plan(resolved, located, files, console, gpu=gpu, with_config=with_config, tries=tries_reward)
+
+
+def _print_plan(
+    resolved: ResolvedRun,
+    located: RunConfig,
+    files: NamedFiles,
+    console: Console,
+    *,
+    gpu: Gpu | None,
+    with_config: bool,
+    tries: bool,
+) -> int:
+    config, run = resolved.config, resolved.run
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     if resolved.beside is not None:
         say(console, resolved.why_beside, label="[yellow]note[/yellow]")
-    located, is_prepared = located_config(config, files), resolved.is_continued and is_prepared_as(config, run, files)
+    is_prepared = resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers, gpu=gpu)
     problems += files.problems()
-    if tries_reward and may_try_reward(problems):
+    if tries and may_try_reward(problems):
         problems += _print_trial(located, console)
     elif not is_prepared:
         problems += answer_problems(located)

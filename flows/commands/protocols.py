@@ -17,6 +17,7 @@ from flows.printing import say, table_of
 from flows.process.bars import progress_on
 from flows.process.temporary_folder import own_temporary_folder
 from flows.request import resolve_run
+from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.digests import hash_file
 from rl_core.evaluation.comparison import Comparison
@@ -31,12 +32,14 @@ from rl_core.evaluation.protocols.own import own_protocols
 from rl_core.evaluation.protocols.protocol import Protocol
 from rl_core.evaluation.protocols.registry import protocol_named
 from rl_core.evaluation.result import EvaluationResult
+from rl_core.families.own import own_family
 from rl_core.problem import raise_if_fatal
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.file_kinds import FILE_KINDS
 from rl_core.sources.local import LocalSource
 from rl_core.sources.source import DataSource
 from rl_core.user_code.function import file_named
+from tasks.cache.kept_files import files_of_run
 from tasks.cache.named_files import located_config
 from tasks.new_config.writing import config_of_rows
 from tasks.planning.trials import evaluation_problems
@@ -165,8 +168,11 @@ def score_outputs(path: Path, request: ProtocolRequest, console: Console) -> int
     return 0
 
 
-def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console) -> int:
-    """Evaluate a model by every protocol, and print and write each result when it is there. Raises ValueError where the
+def evaluate_any_model(
+    name: str, dtype: "Dtype | None", seed: int, request: ProtocolRequest, console: Console, *, family: str | None
+) -> int:
+    """Evaluate a model by every protocol, and print and write each result when it is there. `family` names its own, if
+    that is none of Sightline; otherwise it is that of the run that has made it. Raises ValueError where the
     model or the items cannot be used, or a protocol is not known. Raises OSError where the hub has no such model, or
     cannot be reached."""
     protocols = request.resolved()
@@ -175,6 +181,7 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
     own_temporary_folder()
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on(console))
+        stack.enter_context(own_family(family or _family_of_run(Path(name))))
         with progress.wait("load PyTorch and its libraries"):
             from rl_core.evaluation.model_evaluation import Measurement, evaluate_model, find_model
 
@@ -189,6 +196,16 @@ def evaluate_any_model(name: str, dtype: "Dtype | None", seed: int, request: Pro
             write_protocol_result(folder, result, items)
             _show_protocol_result(result, folder, request, console)
     return 0
+
+
+def _family_of_run(model: Path) -> str | None:
+    """What the config of the run names that a folder is of, or a checkpoint in it, as it can be read from here."""
+    folders = (model, *model.absolute().parents[1:2])
+    run = next((run for run in map(RunDirectory, folders) if run.config.is_file()), None)
+    config = None if run is None else load_config(run.config)
+    if run is None or config is None or config.model.family is None:
+        return None
+    return located_config(config, files_of_run(config, run, is_frozen=True)).model.family
 
 
 def _show_protocol_result(result: ProtocolResult, folder: Path, request: ProtocolRequest, console: Console) -> None:

@@ -19,6 +19,7 @@ from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run,
 from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
 from rl_core.config.loading import ConfigError
+from rl_core.families.own import own_family
 from rl_core.files import read_json
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, hub_problems
 from rl_core.problem import raise_if_fatal
@@ -77,7 +78,8 @@ def _look_at(resolved: ResolvedRun) -> None:
     glances = {} if is_prepared else glance_at(located)
     # What the cache has is used where the hub is not there, so it need not be asked for that.
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN, if_cached=False)
-    raise_if_fatal([*first_problems(located, glances), *files.problems(), *hub_problems(answers)])
+    with own_family(located.model.family):
+        raise_if_fatal([*first_problems(located, glances), *files.problems(), *hub_problems(answers)])
 
 
 def _decided(

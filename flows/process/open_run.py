@@ -23,6 +23,7 @@ from flows.request import ResolvedRun, RunRequest, resume_command
 from rl_core.config.key_kinds import LAST_BITS, changed_keys, is_of
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
+from rl_core.families.own import own_family
 from rl_core.files import atomic_write_text, sweep_temporaries
 from rl_core.records.metrics_log import RunLogs, readable_steps
 from rl_core.run_directory import RunDirectory
@@ -154,6 +155,7 @@ def _open(
     resume = resume_command(run)
     stack.enter_context(tracking.pipeline_running(flow_run_id, resume=resume))
     show_links(context, resume=resume)
+    stack.enter_context(own_family(stages.located.model.family))
     return stack.enter_context(registered(context))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from rl_core.families.registry import FAMILIES, VISION_MODULES
+from rl_core.families.registry import FAMILIES, vision_modules
 from rl_core.problem import Problem
 from rl_core.section import Section
 
@@ -98,7 +98,7 @@ class LoraConfig(Section):
     @property
     def excluded(self) -> str | tuple[str, ...] | None:
         """`exclude_modules`, with a regular expression in place of the word."""
-        return VISION_MODULES if self.exclude_modules == "vision-tower" else self.exclude_modules
+        return vision_modules() if self.exclude_modules == "vision-tower" else self.exclude_modules
 
     @field_validator("target_modules", "exclude_modules")
     @classmethod
@@ -116,6 +116,9 @@ class ModelConfig(Section):
 
     source: ModelSource
     """Where the weights come from."""
+    family: str | None = None
+    """A model family of your own, `path/to/file.py:FAMILY` or `package.module:FAMILY`, for a checkpoint that no family
+    of Sightline is right for."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     """Number format of forward pass, backward pass and generator; the master weights are float32."""
     attention: Literal["auto", "sdpa", "varlen", "flash"] = "auto"
@@ -133,6 +136,10 @@ class ModelConfig(Section):
 
     @override
     def problems(self) -> Iterator[Problem]:
+        if self.family is not None and isinstance(self.source, TinyModel):
+            yield Problem(
+                "family", "tiny models are of the families of Sightline", "leave it out, or take a pretrained model"
+            )
         if self.lora is not None and self.freeze_vision_tower:
             yield Problem(
                 "freeze_vision_tower",

@@ -22,6 +22,7 @@ from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.protocol_result import ProtocolResult, summarise_by_protocol
 from rl_core.evaluation.protocols.protocol import Protocol
+from rl_core.families.own import current_family
 from rl_core.models.loading import load_model
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.models.pixels import PixelCache
@@ -90,6 +91,9 @@ def _export(checkpoint_folder: Path, folder: Path) -> Path:
     if not run.config.is_file():
         raise ValueError(f"{checkpoint_folder} is not in the folder of its run, whose config and data it needs")
     config = load_config(run.config)
+    own = current_family()  # as it can be read from here
+    family = None if own is None else own.written
+    config = config.model_copy(update={"model": config.model.model_copy(update={"family": family})})
     folders = WorkerFolders.of_run(config, run, PreparedDataset.open_all(run.data))
     workers = open_workers(Opening(config=config, folders=folders, total_optimizer_steps=1), progress=SilentProgress())
     try:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import rl_core.families
 from rl_core.families.family import GATED_DELTA_RULE, Family
+from rl_core.families.own import WrongFamily, current_family
 from rl_core.families.refused import REASONS
 from rl_core.families.vision import Vision
 from rl_core.wording import shortened
@@ -39,45 +40,62 @@ _OTHER_SENSES: Final = frozenset({"vision_config", "audio_config"})
 _GATED_DELTA_RULE: Final = ("qwen3_5_text", "olmo_hybrid")
 """Text models without a file, of whose layers some carry a state."""
 
-_VISIONS: Final = [family.vision for family in FAMILIES.values() if family.vision is not None]
-_SEEING = "|".join(sorted({place for vision in _VISIONS for place in vision.places}))
-_ALL_RESERVED: Final = tuple(dict.fromkeys(token for vision in _VISIONS for token in vision.special_tokens))
-VISION_MODULES: Final = rf"(.*\.)?({_SEEING})(\..*)?"
-"""A regular expression of the whole names of all modules of a vision tower, and of those that join it to the language
-model, in every family."""
+
+def _by_type() -> Mapping[str, Family]:
+    own = current_family()
+    return _BY_TYPE if own is None else {**_BY_TYPE, own.family.model_type: own.family}
+
+
+def _visions() -> list[Vision]:
+    return [family.vision for family in _by_type().values() if family.vision is not None]
+
+
+def vision_modules() -> str:
+    """A regular expression of the whole names of all modules of a vision tower, and of those that join it to the
+    language model, in every family."""
+    seeing = "|".join(sorted({place for vision in _visions() for place in vision.places}))
+    return rf"(.*\.)?({seeing})(\..*)?"
 
 
 def find_family(fields: Mapping[str, Any]) -> Family | None:
-    """The family of a config.json with these fields that has a file here; None where none has."""
-    return _BY_TYPE.get(f"{fields.get('model_type')}")
+    """The family of a config.json with these fields that has a file here or is the config's own; None where none
+    has."""
+    return _by_type().get(f"{fields.get('model_type')}")
 
 
 def vision_of(model_type: str) -> Vision | None:
     """How the models of this `model_type` see; None where they do not, or it is none of a family."""
-    family = _BY_TYPE.get(model_type)
+    family = _by_type().get(model_type)
     return None if family is None else family.vision
 
 
 def reserved_tokens(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Tokens that stand for images and videos, by a config.json; those of all families where it names none of them."""
     family = find_family(fields)
-    return _ALL_RESERVED if family is None else family.reserved_tokens
+    if family is not None:
+        return family.reserved_tokens
+    return tuple(dict.fromkeys(token for vision in _visions() for token in vision.special_tokens))
 
 
 def vision_token_ids(fields: Mapping[str, Any]) -> dict[str, int]:
     """[field] -> id of a token that stands for images and videos, or around them, by a config.json."""
     family = find_family(fields)
-    visions = _VISIONS if family is None else [family.vision]
+    visions = _visions() if family is None else [family.vision]
     names = [name for vision in visions if vision is not None for name in vision.id_tokens]
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
 def family_of(fields: Mapping[str, Any]) -> Family:
-    """The family of a config.json with these fields; a text model of transformers without a file here is all generic
-    path. Raises ValueError where Sightline does not train it."""
+    """The family of a config.json with these fields: the own one of the process's config, or one of Sightline; a text
+    model of transformers without a file here is all generic path. Raises ValueError where Sightline does not train it,
+    and WrongFamily where the own one is of other models."""
     model_type = f"{fields.get('model_type')}"
-    if model_type in _BY_TYPE:
-        return _BY_TYPE[model_type]
+    own, by_type = current_family(), _by_type()
+    if own is not None and own.family.model_type != model_type:
+        said = shortened(repr(model_type))
+        raise WrongFamily(f"{own.written} is of architecture {own.family.model_type!r}, and the model's is {said}")
+    if model_type in by_type:
+        return by_type[model_type]
     if model_type in REASONS:
         raise ValueError(f"architecture {model_type!r} is not trained: {REASONS[model_type]}")
     if not _is_known_to_transformers(model_type):

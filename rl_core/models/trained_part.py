@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from typing_extensions import override
 
 from rl_core.config.model import LoraConfig, ModelConfig
-from rl_core.families.registry import VISION_MODULES, vision_of
+from rl_core.families.registry import vision_modules, vision_of
 from rl_core.models.named_weights import ADAPTER
 from rl_core.models.output_head import EntropyMode, HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees
@@ -54,7 +54,7 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
 
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # The default excludes the vision tower, which text models do not have.
-        warnings.filterwarnings("ignore", message=re.escape(f"You have passed exclude_modules={VISION_MODULES} "))
+        warnings.filterwarnings("ignore", message=re.escape(f"You have passed exclude_modules={vision_modules()} "))
         torch.manual_seed(keyed_seed(run_seed, "lora"))
         peft_config = PeftConfig(
             r=config.rank,

@@ -1,5 +1,5 @@
 """What `sightline doctor --model` has found of models, in `$XDG_CACHE_HOME/sightline/certificates`, by the digest of a
-model's config.json and of the versions that compute it."""
+model's config.json, of the versions that compute it, and of the code of a family that a config names."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rl_core.config.model import ModelSource, TinyModel
 from rl_core.digests import digest_of
+from rl_core.families.own import current_family
 from rl_core.families.registry import find_family
 from rl_core.files import atomic_write_json, cache_folder, read_json
 from rl_core.planning.model_sizes import config_fields
@@ -41,7 +42,9 @@ def certificate_words(fields: Mapping[str, Any]) -> str:
         holding = sum(verdict == "ok" for verdict in certificate.verdicts.values())
         fails = f"; {first_of(certificate.failing)} fails" if certificate.failing else ""
         return f"holds {holding} checks on {certificate.device} in {certificate.dtype}{fails}"
-    return "none" if family is None else f"that of the family {family.name}, made by the tests of Sightline"
+    if family is None or current_family() is not None:
+        return "none"
+    return f"that of the family {family.name}, made by the tests of Sightline"
 
 
 def keep_certificate(fields: Mapping[str, Any], certificate: Certificate) -> Path:
@@ -59,12 +62,14 @@ def certificate_of(fields: Mapping[str, Any]) -> Certificate | None:
 
 
 def certificate_problem(source: ModelSource) -> Problem | None:
-    """Why a configured model must be checked before it is trained: no family here is its own, so that no test has
-    computed it. Raises ValueError as `config_fields`."""
+    """Why a configured model must be checked before it is trained: no family here is its own, or the config
+    names another one, so that no test has computed it. Raises ValueError as `config_fields`."""
     fields = None if isinstance(source, TinyModel) else config_fields(source)
-    if fields is None or isinstance(source, TinyModel) or find_family(fields) is not None:
+    own = current_family()
+    if fields is None or isinstance(source, TinyModel) or (own is None and find_family(fields) is not None):
         return None
-    name, command = shortened(repr(fields["model_type"])), f"sightline doctor --model {source.path}"
+    by = "" if own is None else f" --family {own.written}"
+    name, command = shortened(repr(fields["model_type"])), f"sightline doctor --model {source.path}{by}"
     certificate = certificate_of(fields)
     if certificate is None:
         return Problem("model.source", f"architecture {name} has no certificate of this machine", f"make it: {command}")
@@ -77,4 +82,6 @@ def certificate_problem(source: ModelSource) -> Problem | None:
 def _file(fields: Mapping[str, Any]) -> Path:
     layers = {name: value for name, value in fields.items() if name not in _NOT_OF_LAYERS}
     found = {one.name.lower(): one.version for one in distributions() if one.name.lower() in _COMPUTING}
-    return cache_folder("certificates") / f"{digest_of([layers, found])}.json"
+    own = current_family()
+    code = [] if own is None else [[own.family.name, own.code]]
+    return cache_folder("certificates") / f"{digest_of([layers, found, *code])}.json"

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
-from rl_core.config.model import LoraConfig, ModelConfig, ModelSource, TinyModel
+from rl_core.config.model import LoraConfig, ModelConfig, TinyModel
 from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
 from rl_core.environment import usable_memory
 from rl_core.families.family import Family
-from rl_core.families.registry import VISION_MODULES, family_of
+from rl_core.families.own import WrongFamily
+from rl_core.families.registry import family_of, vision_modules
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.certificates import certificate_problem
 from rl_core.planning.gpu import Gpu
@@ -44,7 +45,8 @@ def check_config(config: RunConfig, *, gpu: Gpu | None = None) -> list[Problem]:
     """Every problem of the configuration on this machine with this GPU, if any, warnings included. Problems that only
     the data shows (bad rows, a reward that fails on true answers) are found where the data is read."""
     found = quick_problems(config)
-    sized = [] if any(problem.where == "model.source" for problem in found) else _size_problems(config, gpu)
+    is_unusable = any(problem.where in ("model.source", "model.family") for problem in found)
+    sized = [] if is_unusable else _size_problems(config, gpu)
     return [*found, *sized, *machine_problems(config, gpu)]
 
 
@@ -57,7 +59,7 @@ def quick_problems(config: RunConfig) -> list[Problem]:
         *([] if rows is None else row_problems(config, rows)),
         *file_problems(config),
         *offline_problems(config),
-        *_source_problems(config.model.source),
+        *_source_problems(config.model),
     ]
 
 
@@ -76,10 +78,15 @@ def value_problems(config: RunConfig) -> list[Problem]:
     ]
 
 
-def _source_problems(source: ModelSource) -> Iterator[Problem]:
+def _source_problems(model: ModelConfig) -> Iterator[Problem]:
+    if model.family is not None and isinstance(model.source, TinyModel):
+        return  # its section says so
+    problem: Problem | None
     try:
-        check_source(source)
-        problem = certificate_problem(source)
+        check_source(model.source)
+        problem = certificate_problem(model.source)
+    except WrongFamily as error:
+        problem = Problem("model.family", str(error), "name a Family of rl_core.families.family for this architecture")
     except ValueError as error:
         problem = _no_checkpoint(error)
     if problem is not None:
@@ -340,7 +347,8 @@ def _separate_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]
     if lora.rank > VLLM_RANKS[-1]:
         what = f"vLLM has adapters of rank {VLLM_RANKS[-1]} at most, and model.lora.rank is {lora.rank}"
         yield Problem(where, what, f"{fix}, or lower model.lora.rank")
-    seeing = [name for name in sizes.linear_layers if re.fullmatch(VISION_MODULES, name) and is_adapted(name, lora)]
+    pattern = vision_modules()
+    seeing = [name for name in sizes.linear_layers if re.fullmatch(pattern, name) and is_adapted(name, lora)]
     if seeing:
         what = f"vLLM has no adapters in a vision tower, and {_targets(lora)} matches {', '.join(seeing[:_SHOWN])}"
         yield Problem(where, what, f"{fix}, or model.lora.exclude_modules to vision-tower")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from rl_core.digests import hash_file
@@ -61,22 +62,30 @@ class UserFunction:
     def load(self) -> Callable[..., Any]:
         """Import the function. Raises ValueError where that fails, with the line, or gives nothing that can be
         called."""
-        function = self.load_beside(self.name)
-        if function is None:
+        return self._callable(self.name, self.load_value())
+
+    def load_value(self) -> object:
+        """Import what has this name, whatever it is. Raises ValueError as `load`."""
+        value = getattr(self._module(), self.name, None)
+        if value is None:
             raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
-        return function
+        return value
 
     def load_beside(self, name: str) -> Callable[..., Any] | None:
         """Import another function of the same file; None where there is none. Raises ValueError as `load`."""
+        value = getattr(self._module(), name, None)
+        return None if value is None else self._callable(name, value)
+
+    def _module(self) -> ModuleType:
         try:
-            module = importlib.import_module(self.module) if self.module else import_file(self.file)
+            return importlib.import_module(self.module) if self.module else import_file(self.file)
         except (Exception, SystemExit) as error:
             raise ValueError(f"{self.written}: its import failed: {self.failure_text(error)}") from error
-        function = getattr(module, name, None)
-        if not (function is None or callable(function)):
-            raise ValueError(f"{self.written}: `{name}` is {type(function).__name__}, which cannot be called")
-        loaded: Callable[..., Any] | None = function
-        return loaded
+
+    def _callable(self, name: str, value: object) -> Callable[..., Any]:
+        if not callable(value):
+            raise ValueError(f"{self.written}: `{name}` is {type(value).__name__}, which cannot be called")
+        return value
 
     def failure_text(self, error: BaseException) -> str:
         """An exception that the function raised, in words and with the line."""

@@ -18,6 +18,7 @@ import ray
 from rl_core.distributed.interface import free_meeting
 from rl_core.distributed.sendable import sendable
 from rl_core.environment import disable_telemetry, share_cores, threads_of_a_worker
+from rl_core.families.own import keep_own_family
 from rl_core.progress import TALLY
 from rl_core.redaction import redact_logs
 from rl_core.types import GenerationRequest, Sampling
@@ -169,6 +170,7 @@ def _worker_of(message: RankOpening) -> "LocalWorker | GeneratingWorker":
 def _prepare(message: RankOpening) -> None:
     """Set what libraries read when they are loaded. The ranks of a machine share its cores."""
     disable_telemetry()
+    keep_own_family(message.opening.config.model.family)
     os.environ.pop("OMP_NUM_THREADS", None)  # Ray has set it to the number of CPUs that the actor has reserved
     threads = threads_of_a_worker(message.opening.config.cluster.devices, fixed=message.threads)
     os.environ["OMP_NUM_THREADS"] = f"{threads}"

@@ -38,6 +38,10 @@ the longest text that is computed beside it (`longrope`, as in Phi-4-mini), or q
 
 A text model of transformers that is not in the table needs no file: the generic path trains it. A run refuses it until
 its certificate is there, which is kept on the machine by the digest of its config.json and of the versions.
+
+A family of your own is a file like these, named by its path: `model.family: mine.py:FAMILY`, and
+`sightline doctor --model MODEL --family mine.py:FAMILY` for the certificate, which belongs to the file's code too.
+`sightline evaluate --model FOLDER` takes `--family` where the folder is not of a run. A run keeps a copy of the file.
 """
 
 

@@ -17,6 +17,7 @@ from rl_core.digests import RelativeName, digest_of, wrong_size
 from rl_core.files import committed_folder, files_below
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
+from rl_core.user_code.function import file_named
 from rl_core.user_code.text import files_of
 from tasks.cache.amendments import read_amendments
 from tasks.cache.manifests import read_manifest
@@ -226,6 +227,8 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
         place = files.function_file(path)
         yield path, place, files_of(place)
     of_sources = {path for _, source in config.sources() for path in source.code_paths()}
+    family = file_named(config.model.family or "")
+    of_sources |= set() if family is None else {family}
     for path in sorted(of_sources - of_functions):
         place = files.fixed_file(path)
         yield path, place, files_of(place)

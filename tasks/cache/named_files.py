@@ -90,14 +90,15 @@ class NamedFiles:
         except OSError as error:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
-    def code_of(self, function: str) -> Mapping[str, str]:
+    def code_of(self, function: str, place_of: Callable[[str], Path] | None = None) -> Mapping[str, str]:
         """[file, relative to the folder of the function or of its package] -> hash, of a user's function and of what it
-        imports from there. Raises ValueError where a file cannot be read."""
+        imports from there; `place_of` says where its file is read, if that is not `function_file`. Raises ValueError
+        where a file cannot be read."""
         path = file_named(function)
         try:
             if path is None:
                 return find_function(function).code
-            place = self.function_file(path)
+            place = (place_of or self.function_file)(path)
             return {file.relative_to(place.parent).as_posix(): hash_file(file) for file in files_of(place)}
         except OSError as error:
             raise ValueError(f"the config names {path or function}, which cannot be read: {error.strerror}") from None
@@ -139,7 +140,9 @@ def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunCon
                 and str(files.fixed_file(data.override_chat_template)),
             }
         ),
-        "model": config.model.model_copy(update={"source": model}),
+        "model": config.model.model_copy(
+            update={"source": model, "family": _located_function(config.model.family, files.fixed_file)}
+        ),
         "reward": _located_reward(config.reward, files),
         "algorithm": config.algorithm.model_copy(
             update={key.rpartition(".")[2]: custom.located(files.function_file) for key, custom in custom_functions}
@@ -151,12 +154,16 @@ def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunCon
     return config.model_copy(update=changes)
 
 
+def _located_function(function: str | None, place_of: Callable[[str], Path]) -> str | None:
+    path = file_named(function or "")
+    if path is None or function is None:
+        return function
+    return f"{place_of(path)}{function.removeprefix(path)}"
+
+
 def _located_reward(reward: RewardConfig, files: NamedFiles) -> RewardConfig:
     def of_function(function: str | None) -> str | None:
-        path = file_named(function or "")
-        if path is None or function is None:
-            return function
-        return f"{files.function_file(path)}{function.removeprefix(path)}"
+        return _located_function(function, files.function_file)
 
     def of_choice(choice: Choice) -> Choice:
         terms = tuple(term.model_copy(update={"function": of_function(term.function)}) for term in choice.mixture)

@@ -180,8 +180,9 @@ def _imports(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
     algorithm = {custom.function for _, custom in config.algorithm.custom_functions()}
     given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
     sources = {function for source in given for function in _functions_of(source)}
+    families = set() if config.model.family is None else {config.model.family}
     return {
-        "prepare": _names(sources, files.fixed_file),
+        "prepare": _names(sources | families, files.fixed_file),
         "train": _names(rewards | algorithm, files.function_file),
         "evaluate": _names(rewards, files.function_file),
     }

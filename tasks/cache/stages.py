@@ -272,18 +272,20 @@ def training_length(config: RunConfig) -> Tree:
 def _preparation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
     cold = config.cold_start
     own_source = cold.source if cold else None
+    family = config.model.family
     data = config.data.model_dump(mode="json", exclude={**ARRANGING, "validation": True, "max_bad_share": True})
     return {
         "seed": config.seed,
         "data": data,
         "the text of data.prompt_template": files.text(config.data.prompt_template),
         "the text of data.override_chat_template": files.text(config.data.override_chat_template),
-        "model": _of(recipe["model"], "source", "dtype"),
+        "model": _of(recipe["model"], "source", "dtype", "family"),
         "the files of model.source.path": files.weights(config.model.source),
         "the rows of data.train": files.fingerprint("train", config.data.train),
         _HELD_OUT: files.fingerprint("validation", config.data.validation),
         "the rows of cold_start.source": files.fingerprint("cold_start", own_source) if own_source else None,
         "cold_start.target_template": cold.target_template if cold else None,
+        "code": {} if family is None else {family: dict(files.code_of(family, files.fixed_file))},
     }
 
 

@@ -59,12 +59,14 @@ _SECONDS = 600.0
 class Setting:
     """What a check is given: an empty folder of its own, on how many devices it may compute (GPUs of this machine, or
     without GPUs processes), and the config whose model is checked, with every default, as a YAML file; None in the
-    checks of the tiny model, or of `model`, the folder of another small one."""
+    checks of the tiny model, or of `model`, the folder of another small one; and the family of it (`model.family`), if
+    that is none of Sightline."""
 
     folder: Path
     devices: int = 1
     config: Path | None = None
     model: Path | None = None
+    family: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rl_core.config.run import RunConfig
 from tasks.device_check.check import Check, Figures, Finding, Setting, not_checked
@@ -159,11 +159,12 @@ def device_findings(
     devices: int | None,
     config: Path | None = None,
     model: Path | None = None,
+    family: str | None = None,
     show: Callable[[str], None],
 ) -> Iterator[tuple[Check, Finding]]:
     """Make `SOFTWARE` and the checks on the device on which a training would run here, on so many devices (None: all
-    GPUs, or one process on a CPU), with this config or model in their settings. `show` is called with the name of each
-    check before it is made."""
+    GPUs, or one process on a CPU), with this config, or this model and its own family, in their settings. `show` is
+    called with the name of each check before it is made."""
     show(SOFTWARE.name)
     first = _made(SOFTWARE, config=config)
     yield from ((SOFTWARE, finding) for finding in first)
@@ -173,13 +174,14 @@ def device_findings(
             yield from ((check, not_checked(holds, _lacking(check, there))) for holds in check.holds)
             continue
         show(check.name)
-        yield from ((check, finding) for finding in _made(check, devices=min(asked, there), config=config, model=model))
+        setting = {"devices": min(asked, there), "config": config, "model": model, "family": family}
+        yield from ((check, finding) for finding in _made(check, **setting))
 
 
-def _made(check: Check, *, devices: int = 1, config: Path | None = None, model: Path | None = None) -> list[Finding]:
+def _made(check: Check, **setting: Any) -> list[Finding]:
     """What a check finds, in a folder that is removed after it: a model of some gigabytes may lie there."""
     with tempfile.TemporaryDirectory(prefix="sightline-device-check-", ignore_cleanup_errors=True) as folder:
-        return [*findings_of(check, Setting(folder=Path(folder), devices=devices, config=config, model=model))]
+        return [*findings_of(check, Setting(folder=Path(folder), **setting))]
 
 
 def _devices(asked: int | None, facts: Figures) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.device import computing_device
+from rl_core.families.own import keep_own_family
 from rl_core.families.registry import family_of
 from rl_core.families.vision import Vision
 from rl_core.models.loading import banned_token_ids
@@ -88,7 +89,9 @@ def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geomet
     answered. Raises ValueError where nothing is known of the model's sizes, or no model can be built of them."""
     assert setting.config is not None, "a check of the configured model without a config"
     run = RunDirectory(setting.folder / "run")
-    config = _with_made_rows(load_config(setting.config), setting.folder)
+    configured = load_config(setting.config)
+    keep_own_family(configured.model.family)
+    config = _with_made_rows(configured, setting.folder)
     run.initial_model.mkdir(parents=True)
     _write_model(config, run.initial_model)
     sizes = read_sizes(run.initial_model / "config.json")

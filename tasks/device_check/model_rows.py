@@ -49,7 +49,11 @@ def model_sections(setting: Setting) -> Mapping[str, Any]:
     rows = {split: _source(setting.folder / split, split, sees=sees) for split in ("train", "validation")}
     return {
         "data": rows | {"max_prompt_length": longest, "max_bad_share": 1.0},
-        "model": {"source": {"type": "pretrained", "path": str(setting.model)}, "dtype": generator_dtype(fields)},
+        "model": {
+            "source": {"type": "pretrained", "path": str(setting.model)},
+            "dtype": generator_dtype(fields),
+            "family": setting.family,
+        },
     }
 
 

@@ -22,6 +22,7 @@ import psutil
 from pydantic import TypeAdapter
 
 from rl_core.environment import with_these_sources
+from rl_core.families.own import keep_own_family
 from rl_core.parent import end_with_parent
 from rl_core.wording import exit_words, shortened
 from tasks.device_check.check import Check, Finding, Setting, not_checked
@@ -148,6 +149,7 @@ def _broken(check: Check, findings: list[Finding], *, why: str, log: Path) -> It
 def _make_findings(function: str, setting: Setting, findings: Path) -> None:
     """Call the function and write what it finds. Raises what the function raises."""
     module, name, *arguments = function.split(":", 2)
+    keep_own_family(setting.family)
     with findings.open("a") as file:
 
         def write(line: dict[str, object]) -> None:

@@ -84,12 +84,14 @@ def described_folder(path: str) -> Path:
 
 
 def model_findings(
-    folder: Path, model: Path, *, devices: int | None, show: Callable[[str], None]
+    folder: Path, model: Path, *, family: str | None, devices: int | None, show: Callable[[str], None]
 ) -> Iterator[tuple[Check, Finding]]:
-    """Make the checks of the model of a folder, which is written with few layers to `model`. If an essential one
+    """Make the checks of the model of a folder, which is written with few layers to `model`; `family` names its own, if
+    that is none of Sightline. If an essential one
     fails, it is the last. The others need memory in which an optimizer has its place."""
     parameters = 0.0
-    for check, finding in device_findings(essential_checks(str(folder.absolute())), devices=1, model=model, show=show):
+    essential = essential_checks(str(folder.absolute()))
+    for check, finding in device_findings(essential, devices=1, model=model, family=family, show=show):
         yield check, finding
         if finding.verdict == "fails":
             return
@@ -98,7 +100,7 @@ def model_findings(
         why = f"it needs about {parameters * BYTES_OF_CHECKS / 2**30:.0f} GiB of memory"
         yield from ((check, not_checked(holds, why)) for check in FEATURES for holds in check.holds)
         return
-    made = device_findings(FEATURES, devices=devices, model=model, show=show)
+    made = device_findings(FEATURES, devices=devices, model=model, family=family, show=show)
     next(made)  # the device, again
     yield from made
 

@@ -52,6 +52,7 @@ MISTAKES: Final[tuple[tuple[str, Any], ...]] = (
     ("model.attention", "flash"),
     ("model.dtype", "float16"),
     ("model.dtype", "bfloat16"),
+    ("model.family", "nowhere.py:FAMILY"),
     ("model.freeze_vision_tower", True),
     ("model.lora", {"target_modules": "(q_proj"}),
     ("model.lora", {"target_modules": ["q_proj"], "exclude_modules": ".*["}),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rl_core.families.refused import REASONS
-from rl_core.families.registry import FAMILIES, VISION_MODULES, family_of, find_family
+from rl_core.families.registry import FAMILIES, family_of, find_family, vision_modules
 from rl_core.planning.model_sizes import check_architecture
 
 SOURCES = Path(__file__).parents[3]
@@ -30,8 +30,8 @@ def test_every_file_with_a_family_is_one_of_its_name():
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.vision is not None])
 def test_the_pattern_of_what_sees_names_the_modules_of_every_tower(name):
     places = FAMILIES[name].vision.places
-    assert all(re.fullmatch(VISION_MODULES, f"model.{place}.blocks.0.mlp") for place in places)
-    assert not re.fullmatch(VISION_MODULES, "model.language_model.layers.0.self_attn.q_proj")
+    assert all(re.fullmatch(vision_modules(), f"model.{place}.blocks.0.mlp") for place in places)
+    assert not re.fullmatch(vision_modules(), "model.language_model.layers.0.self_attn.q_proj")
 
 
 @pytest.mark.parametrize("model_type", REASONS)

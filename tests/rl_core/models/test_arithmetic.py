@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rl_core.families import registry
-from rl_core.families.registry import VISION_MODULES
+from rl_core.families.registry import vision_modules
 from rl_core.models.value import load_value_model
 from tests.rl_core.models.builders import VISION_FAMILIES, Bench, model_config, relative_difference, take_gradients
 
@@ -46,9 +46,9 @@ def test_layers_compute_in_bfloat16_and_distributions_in_float32(family, model_f
     assert wide == {"lm_head"}
     ends = (".q_proj", ".down_proj", "lm_head")
     attending = 1 if registry.FAMILIES[family].carries_state else 2
-    of_text = [name for name in formats if name.endswith(ends) and not re.fullmatch(VISION_MODULES, name)]
+    of_text = [name for name in formats if name.endswith(ends) and not re.fullmatch(vision_modules(), name)]
     assert len(of_text) == attending + 2 + 1
-    assert any(re.fullmatch(VISION_MODULES, name) for name in formats) == (family in VISION_FAMILIES)
+    assert any(re.fullmatch(vision_modules(), name) for name in formats) == (family in VISION_FAMILIES)
     assert {outputs[0].log_probs.dtype, outputs[0].entropy.dtype} == {torch.float32}
 
 

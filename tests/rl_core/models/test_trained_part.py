@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rl_core.families.registry import VISION_MODULES
+from rl_core.families.registry import vision_modules
 from rl_core.models.trained_part import choose_trained_part
 from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench, model_config
 
@@ -25,7 +25,7 @@ def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(famil
         gradients.append({name: weight.grad for name, weight in named if weight.grad is not None})
     whole, frozen = gradients
     assert {name for name in whole if name not in frozen} == {
-        name for name in whole if re.fullmatch(VISION_MODULES, name)
+        name for name in whole if re.fullmatch(vision_modules(), name)
     }
     assert len(frozen) < len(whole)
     assert all(gradient.equal(whole[name]) for name, gradient in frozen.items())

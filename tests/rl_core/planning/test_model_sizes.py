@@ -7,7 +7,7 @@ import pytest
 from safetensors import safe_open
 
 from rl_core.config.model import FamilyName, PretrainedModel, TinyModel
-from rl_core.families.registry import PUBLISHED, VISION_MODULES
+from rl_core.families.registry import PUBLISHED, vision_modules
 from rl_core.models.tiny import build_tiny_model
 from rl_core.planning.model_sizes import model_sizes, read_sizes, sizes_of_config
 
@@ -22,7 +22,7 @@ def test_the_sizes_of_a_tiny_model_are_those_of_its_weights(family, sizes, tmp_p
     found = read_sizes(tmp_path / "config.json")
     assert found is not None
     assert found.parameters == sum(weights.values())
-    seeing = [number for name, number in weights.items() if re.fullmatch(VISION_MODULES, name)]
+    seeing = [number for name, number in weights.items() if re.fullmatch(vision_modules(), name)]
     assert found.vision_parameters == sum(seeing)
     assert found.vision_heads == (source.num_heads if found.vision_parameters else 0)
     as_planned = model_sizes(source.model_copy(update={"max_vocab_size": found.vocab_size}))

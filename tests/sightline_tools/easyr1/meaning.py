@@ -65,6 +65,7 @@ OWN: Mapping[str, Any] = {
     "data.video_max_frames": 768,  # as its reader of videos
     "model.source.type": "pretrained",
     "model.source.revision": None,
+    "model.family": None,
     "model.attention": "auto",
     "model.log_prob_chunk_tokens": 2048,
     "reward.mixture": [],

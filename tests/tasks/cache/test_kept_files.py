@@ -121,6 +121,20 @@ def test_files_of_the_same_names_elsewhere_are_others(begun: Begun) -> None:
     assert begun.digests(is_frozen=True) == expected
 
 
+def test_a_prepared_run_reads_the_copy_of_its_family(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(begun.project)
+    write(begun.project, {"families/mine.py": "from parts import FAMILY\n", "families/parts.py": "FAMILY = 1\n"})
+    config = config_with(*(f"{key}={value}" for key, value in NAMES.items()), "model.family=families/mine.py:FAMILY")
+    keep_files(begun.run, config, NamedFiles())
+    own = Begun(begun.project, config, begun.run)
+    stand(own, "prepare")
+    shutil.rmtree(begun.project / "families")
+    family = located_config(config, files_of_run(config, begun.run)).model.family
+    copy = Path(family.removesuffix(":FAMILY"))
+    assert copy.is_relative_to(begun.run.inputs) and copy.read_text() == "from parts import FAMILY\n"
+    assert copy.with_name("parts.py").read_text() == "FAMILY = 1\n"
+
+
 def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> None:
     stand(begun, "prepare")
     for state in ("original", "copy"):
