@@ -59,12 +59,21 @@ class GlmGrid(PatchGrid):
         """Its tower takes no index tensors."""
 
 
+_PUBLISHED_WIDTH: Final = 1536
+_PUBLISHED_SPREAD: Final = 0.02
+"""Width of the published tower, and the standard deviation with which its weights are drawn."""
+
+
 def _tower(source: TinySizes) -> dict[str, Any]:
+    """What a layer passes on depends on width and spread of its weights. The last one that joins the tower multiplies
+    two of its projections: with the published spread a narrow tower would give features of a thirtieth of those of the
+    other families, and the language model would hardly see them."""
     return {
         "hidden_size": source.vision_hidden_size,
         "intermediate_size": 2 * source.vision_hidden_size,
         "out_hidden_size": source.hidden_size,
         "image_size": 56,
+        "initializer_range": _PUBLISHED_SPREAD * (_PUBLISHED_WIDTH / source.vision_hidden_size) ** 0.5,
     }
 
 
