@@ -3,6 +3,7 @@ model's config.json, of the versions that compute it, and of the code of a famil
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +42,8 @@ def certificate_words(fields: Mapping[str, Any]) -> str:
     if certificate is not None:
         holding = sum(verdict == "ok" for verdict in certificate.verdicts.values())
         fails = f"; {first_of(certificate.failing)} fails" if certificate.failing else ""
-        return f"holds {holding} checks on {certificate.device} in {certificate.dtype}{fails}"
+        day = datetime.fromtimestamp(_file(fields).stat().st_mtime, UTC).date()
+        return f"holds {holding} checks on {certificate.device} in {certificate.dtype}, made on {day}{fails}"
     if family is None or current_family() is not None:
         return "none"
     return f"that of the family {family.name}, made by the tests of Sightline"

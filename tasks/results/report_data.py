@@ -12,6 +12,8 @@ from rl_core.data.images import ImageStore
 from rl_core.data.manifest import DataManifest
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.comparison import ItemPair, pick_gallery
+from rl_core.files import read_json
+from rl_core.planning.certificates import certificate_words
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
@@ -283,11 +285,13 @@ def _recipe(facts: RunFacts) -> list[Fact]:
 def _model_figure(facts: RunFacts) -> Fact:
     source = facts.config.model.source
     name = source.family if isinstance(source, TinyModel) else source.path.rstrip("/").rpartition("/")[2]
-    sizes, count = _sizes(facts), ""
+    sizes, count, certificate = _sizes(facts), "", ""
     if sizes is not None:
         millions = sizes.parameters / 1e6
         count = f"{millions / 1e3:.1f} B parameters, " if millions >= 1e3 else f"{millions:.1f} M parameters, "
-    return Fact(label="Model", value=name, note=f"{count}{facts.config.model.dtype}")
+        words = certificate_words(read_json(facts.run.initial_model / "config.json"))
+        certificate = f"; certificate: {words}"
+    return Fact(label="Model", value=name, note=f"{count}{facts.config.model.dtype}{certificate}")
 
 
 def _sizes(facts: RunFacts) -> ModelSizes | None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_reader_is_told_what_holds() -> None:
     assert certificate_words(FIELDS) == "none"
     assert certificate_words({"model_type": "llama"}) == "that of the family llama, made by the tests of Sightline"
     keep_certificate(FIELDS, FOUND)
-    assert certificate_words(FIELDS) == "holds 1 checks on CPU in float32"
+    assert certificate_words(FIELDS) == f"holds 1 checks on CPU in float32, made on {datetime.now(UTC).date()}"
     keep_certificate(FIELDS, replace(FOUND, verdicts={"trees": "fails"}))
     assert certificate_words(FIELDS).endswith("; trees fails")
 

@@ -1,9 +1,12 @@
 """What the report shows is what the run's folder holds."""
 
+import json
 from pathlib import Path
 
+from rl_core.config.model import TinyModel
 from rl_core.evaluation.items import write_items
 from rl_core.evaluation.result import read_evaluation
+from rl_core.families.registry import FAMILIES
 from rl_core.records.metrics_log import RunLogs
 from tasks.results.report_data import charts, gallery_items, report_page
 from tasks.results.run_facts import RunFacts
@@ -57,3 +60,12 @@ def test_the_page_begins_with_what_makes_the_run_another_than_its_neighbours(tmp
     assert (shown["Algorithm"], shown["Seed"], shown["Learning rate"]) == ("grpo", "7", "0.0002")
     assert page.outcome == "open", "two items more of four are no proof"
     assert page.changes == ["trainer.save_freq is 8 and was 16"]
+
+
+def test_the_page_says_by_what_the_model_is_known_to_be_computed_right(tmp_path: Path) -> None:
+    run = finish_run(tmp_path)
+    run.initial_model.mkdir(parents=True)
+    fields = FAMILIES["llama"].tiny_fields(TinyModel(type="tiny", family="llama"), vocab_size=512)
+    (run.initial_model / "config.json").write_text(json.dumps(fields))
+    (model,) = (fact for fact in report_page(RunFacts(run), commands={}).facts if fact.label == "Model")
+    assert model.note.endswith("; certificate: that of the family llama, made by the tests of Sightline")
