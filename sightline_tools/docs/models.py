@@ -35,6 +35,7 @@ model of 27 billion is checked on a laptop. The first failure is told with its n
 A plan allows prompt and response no more tokens than `original_max_position_embeddings` where a rotation changes with
 the longest text that is computed beside it (`longrope`, as in Phi-4-mini), or queries grow with their position
 (`llama_4_scaling_beta`, as in Ministral 3), which vLLM leaves out.
+A `dynamic` rotation is an ordinary one in both up to `max_position_embeddings`, which no plan exceeds.
 
 A text model of transformers that is not in the table needs no file: the generic path trains it. A run refuses it until
 its certificate is there, which is kept on the machine by the digest of its config.json and of the versions.

@@ -43,7 +43,10 @@ def test_trainer_and_generator_of_every_family_are_transformers_model(family: st
 @pytest.mark.parametrize(
     ("model_type", "fields"),
     [
-        ("starcoder2", {"sliding_window": 6}),
+        (
+            "starcoder2",
+            {"sliding_window": 6, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+        ),
         ("qwen3_moe", {"norm_topk_prob": True, **EXPERTS}),
     ],
 )
