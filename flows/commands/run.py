@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -15,10 +16,10 @@ from rich.console import Console
 from flows.printing import cause_of, say, table_of
 from flows.process.bars import progress_on
 from flows.process.watcher import Watcher, watched_by
-from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run, resume_command
+from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run, path_of, resume_command
 from flows.run_set import RunSet
 from flows.seed_group import SeedGroup
-from rl_core.config.loading import ConfigError
+from rl_core.config.loading import ConfigError, load_config
 from rl_core.families.own import own_family
 from rl_core.files import read_json
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, hub_problems
@@ -31,7 +32,7 @@ from tasks.cache.named_files import located_config
 from tasks.cache.reuse import valid_manifest
 from tasks.cache.stages import FOLLOWED_LENGTH, stage_digests
 from tasks.planning.problems import first_problems, glance_at
-from tasks.resuming.amending import checkpoint_to_fork
+from tasks.resuming.amending import check_fork, checkpoint_to_fork
 from tasks.resuming.differing import why_it_cannot_go_on
 
 _DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
@@ -113,10 +114,16 @@ def fork_of(
     config: str, resume: str, overrides: Sequence[str], runs_dir: str, *, step: int | None = None
 ) -> tuple[str, list[str]]:
     """The config file and the overrides of a run that goes on from a checkpoint (by default the newest) of the run to
-    which a config file or `resume` leads. Raises ConfigError where there is no checkpoint."""
-    run = find_run(resume, runs_dir) if resume else newest_run(config, overrides, runs_dir)
+    which a config file, a run's folder or `resume` leads. Raises ConfigError where there is no checkpoint, or it does
+    not fit the config."""
+    if resume or path_of(config, runs_dir).is_dir():
+        run = find_run(resume or config, runs_dir)
+        config = str(run.config)
+    else:
+        run = newest_run(config, overrides, runs_dir)
     forked = [f"forked_from.run={run.name}", f"forked_from.step={checkpoint_to_fork(run, step).step}"]
-    return (config or str(run.config)), [*overrides, *forked]
+    check_fork(run, load_config(Path(config), [*overrides, *forked]))
+    return config, [*overrides, *forked]
 
 
 def _call_flow(flow: Any, parameters: Mapping[str, Any], progress: Progress) -> BaseException | None:

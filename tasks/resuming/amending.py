@@ -153,7 +153,8 @@ def _forked(run: RunDirectory, fork: ForkedFrom, stages_of: StagesOf) -> ConfigS
     )
     amendments = [*history, amendment]
     stages = stages_of(amendments)
-    _check_fork(origin, stages)
+    check_fork(origin, stages.config)
+    _check_tokenizer(origin, stages)
     with scratch_folder(run.taken) as folder:
         held = RunDirectory(folder)
         _link_steps(origin, held, checkpoint, until=fork.step)
@@ -175,9 +176,10 @@ _OTHERS = LENGTH | OPERATION | {"forked_from", "experiment"}
 """Keys that are no change of the recipe."""
 
 
-def _check_fork(origin: RunDirectory, stages: ConfigStages) -> None:
-    """Raises ConfigError where the checkpoint of a fork does not fit its config."""
-    before, now = load_config(origin.config), stages.config
+def check_fork(origin: RunDirectory, now: RunConfig) -> None:
+    """Raises ConfigError where the checkpoints of a run do not fit the config of a fork, as far as the two configs show
+    it."""
+    before = load_config(origin.config)
     if before.model.model_dump(include=_OF_WEIGHTS) != now.model.model_dump(include=_OF_WEIGHTS):
         raise ConfigError(
             "a fork goes on with the weights of a checkpoint, so model.source and model.lora stay as they are"
@@ -186,8 +188,11 @@ def _check_fork(origin: RunDirectory, stages: ConfigStages) -> None:
         raise ConfigError(
             "a fork goes on with a checkpoint, which has a critic exactly if the run that it is from had one"
         )
+
+
+def _check_tokenizer(origin: RunDirectory, stages: ConfigStages) -> None:
     prepared = read_manifest(origin, "prepare")
-    if isinstance(now.model.source, TinyModel) and prepared and prepared.digest != stages.digests["prepare"]:
+    if isinstance(stages.config.model.source, TinyModel) and prepared and prepared.digest != stages.digests["prepare"]:
         raise ConfigError(
             "a fork of a tiny model needs the same rows, templates and seed, because its tokenizer is trained on them"
         )

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from flows.commands.run import fork_of
 from flows.request import Override, ResolvedRun, RunRequest, resolve_run, run_of_config, start_tag
 from rl_core.checkpoints.manifest import CheckpointInfo, write_manifest
 from rl_core.config.loading import ConfigError, dump_config, load_config
+from rl_core.config.run import ForkedFrom
 from rl_core.run_directory import RunDirectory
 from tasks.cache.kept_files import keep_files
 from tasks.cache.stages import FOLLOWED_LENGTH, run_name
@@ -152,6 +154,28 @@ def test_a_rate_that_follows_the_length_is_stretched_only_if_it_is_asked_for(tmp
     assert (longer.beside, list(longer.differs)) == (run, [FOLLOWED_LENGTH])
     assert asked(tmp_path, COSINE, "trainer.max_steps=9", keep_training=True).run == run
     assert asked(tmp_path, COSINE).run == run
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["model.lora={rank: 4}"],
+        ["model.source.num_layers=3"],
+        ["critic={cliprange_value: 0.2}", "algorithm.advantage={type: gae}"],
+    ],
+)
+def test_a_fork_that_does_not_fit_its_checkpoint_is_refused_before_it_has_a_folder(
+    tmp_path: Path, changes: list[str]
+) -> None:
+    run = begun(tmp_path, steps=2)
+    runs_dir = str(run.root.parent)
+    with pytest.raises(ConfigError, match="a fork goes on with"):
+        fork_of("", run.name, changes, runs_dir)
+    by_folder, by_name = (fork_of(str(run.root), "", ["seed=2"], runs_dir), fork_of("", run.name, ["seed=2"], runs_dir))
+    assert by_folder == by_name
+    config, overrides = by_name
+    assert load_config(Path(config), overrides).forked_from == ForkedFrom(run=run.name, step=2)
+    assert [*run.root.parent.iterdir()] == [run.root]
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
