@@ -68,6 +68,8 @@ def _name(path: tuple[str, ...]) -> str:
             return part if own_file is None else (Path(own_file).parent / part).as_posix()
         case ("reward", "reward", *keys):
             return ".".join(("reward", *keys))
+        case (words, *_) if words == FOLLOWED_LENGTH:
+            return words
     return ".".join(path)
 
 

@@ -10,7 +10,7 @@ from rl_core.run_directory import RunDirectory
 from tasks.cache.manifests import WantedStage
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.reuse import stage_paths, why_made_again
-from tasks.cache.stages import stage_digests, stage_parts, what_changed
+from tasks.cache.stages import FOLLOWED_LENGTH, stage_digests, stage_parts, what_changed
 from tests.tasks.finished_run import finish_stage
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -50,6 +50,13 @@ def parts(*overrides: str, rows: str = "rows") -> dict[str, dict[str, str]]:
 )
 def test_a_changed_key_is_named(override: str, stage: str, why: str) -> None:
     assert what_changed(parts()[stage], parts(override)[stage]) == why
+
+
+@pytest.mark.parametrize("length", ["trainer.max_steps=9", "trainer.max_steps=null"])
+def test_a_length_that_the_learning_rate_follows_is_named_in_words(length: str) -> None:
+    cosine = "actor.optim.lr_scheduler_type=cosine"
+    before, now = parts(cosine, "trainer.max_steps=4")["training"], parts(cosine, length)["training"]
+    assert what_changed(before, now) == f"{FOLLOWED_LENGTH} changed"
 
 
 def test_other_rows_are_named() -> None:
