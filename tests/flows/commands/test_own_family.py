@@ -80,7 +80,7 @@ def test_it_is_at_work_in_certificate_run_workers_and_evaluation(tmp_path: Path)
     (run,) = (path.parent for path in (person.runs / "1").glob("*/config.yaml"))
     assert "checks on" in (run / "merged" / "README.md").read_text()
     (tmp_path / "my_tiles.py").rename(tmp_path / "elsewhere.py")  # the run has a copy
-    asks = ("evaluate", str(run), "--limit", "4", "--out", str(tmp_path / "answers"))
+    asks = ("evaluate", "configs/quickstart.yaml", "--limit", "4", "--out", str(tmp_path / "answers"))
     person.types(*asks, "--model", str(run))
     assert person.marked() == {"rows"}
     shutil.copytree(run / "merged", tmp_path / "published")
