@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from prefect.testing.utilities import prefect_test_harness
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A Prefect server with a database of its own. Without heartbeats a call costs 0.1 s, not 1 s."""
+    from prefect.testing.utilities import prefect_test_harness  # which imports the whole server
+
     with (
         prefect_test_harness(server_startup_timeout=180),
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),

@@ -19,9 +19,11 @@ from rl_core.environment import threads_of_a_worker
 from rl_core.loop.training_loop import TrainingLoop
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
+from tasks.cache.manifests import altered_output, read_manifest, read_manifests
 from tasks.cache.software import versions_of
 from tasks.train import train_epoch
 from tests.flows.artifacts import artifacts_of, task_runs_of
+from tests.results import is_whole
 from tests.tasks.upgrades import install
 
 pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
@@ -250,13 +252,38 @@ def software_changes(run: RunDirectory) -> list[tuple[str, dict[str, list[str]]]
     return [(event["stage"], event["changes"]) for event in events if event["kind"] == "software-changed"]
 
 
+def place_of_a_copy(run: RunDirectory, folder: Path) -> tuple[Place, RunDirectory]:
+    """A place with a copy of the run."""
+    place = Place(folder)
+    copied = shutil.copytree(run.root, place.runs_dir / run.name)
+    return place, RunDirectory(copied)
+
+
+def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results(
+    place: Place, finished: tuple[State, RunDirectory], tmp_path: Path
+) -> None:
+    """tests/tasks/resuming/test_training_start.py shows that it is what a longer run would have been."""
+    longer, run = place_of_a_copy(finished[1], tmp_path)
+    short = read_manifest(run, "report")
+    assert short is not None
+    more = ["trainer.max_steps=4", "trainer.save_freq=3"]
+    state = longer.call(f"tracking.mlflow_uri={place.mlflow_uri}", *more)
+    assert state.is_completed(), state
+    assert [*longer.runs_dir.iterdir()] == [run.root] and is_whole(run)
+    assert [line["step"] for line in read(run.metrics)] == [1, 2, 3, 4]
+    earlier = RunDirectory(run.earlier / short.digest[:12])
+    assert read_manifest(earlier, "report") == short and altered_output(earlier.root, short.outputs) is None
+    kept = {manifest.stage for place in run.earlier.iterdir() for manifest in read_manifests(RunDirectory(place))}
+    assert kept == {"evaluate-trained", "merge", "model-card", "report"}
+    *_, changed = [event["changes"] for event in read(run.events) if event["kind"] == "config-changed"]
+    assert changed == {"trainer.max_steps": [2, 4], "trainer.save_freq": [2, 3]}
+
+
 def test_a_lost_device_costs_a_try_and_no_result(
     place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, run = finished
-    again = Place(place.folder / "again", database="../mlflow.db")
-    shutil.copytree(run.root, again.runs_dir / run.name)
-    copy = RunDirectory(again.runs_dir / run.name)
+    again, copy = place_of_a_copy(run, place.folder / "again")
     shutil.rmtree(copy.checkpoints)
     monkeypatch.setattr(train_epoch, "retry_delay_seconds", [0, 0])
     monkeypatch.setattr(TrainingLoop, "_run_step", failing_once(TrainingLoop._run_step, at_call=2))

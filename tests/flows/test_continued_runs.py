@@ -1,4 +1,4 @@
-"""A run that is lengthened, mended or forked goes on from what it has, and nothing finished is lost."""
+"""A run that is mended or forked goes on from what it has, and nothing is lost; test_baseline.py lengthens one."""
 
 import shutil
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ from flows.baseline import baseline
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.amendments import read_amendments
-from tasks.cache.manifests import altered_output, read_manifest, read_manifests
-from tests.results import hashes
+from tests.results import hashes, is_whole
 
-pytestmark = [pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server", "at_the_root"), pytest.mark.timeout(600)]
 
 REWARD = """
 def score(sample):
@@ -67,31 +66,6 @@ def metrics(run: RunDirectory) -> list[dict[str, Any]]:
     return read(run.metrics)
 
 
-def is_whole(run: RunDirectory) -> bool:
-    """Whether each finished stage has its files, but for checkpoints that retention has removed."""
-    for manifest in read_manifests(run):
-        files = {path: file for path, file in manifest.outputs.items() if not path.startswith("checkpoints/")}
-        assert altered_output(run.root, files) is None
-    return True
-
-
-def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results(place: Place) -> None:
-    """tests/tasks/resuming/test_training_start.py shows that it is what a longer run would have been."""
-    assert place.call("trainer.max_steps=2").is_completed()
-    (run,) = place.runs()
-    short = read_manifest(run, "report")
-    assert place.call("trainer.max_steps=4", "trainer.save_freq=3").is_completed()
-    assert place.runs() == [run] and [line["step"] for line in metrics(run)] == [1, 2, 3, 4]
-    assert short is not None and is_whole(run)
-    earlier = RunDirectory(run.earlier / short.digest[:12])
-    assert read_manifest(earlier, "report") == short and altered_output(earlier.root, short.outputs) is None
-    kept = {manifest.stage for place in run.earlier.iterdir() for manifest in read_manifests(RunDirectory(place))}
-    assert kept == {"evaluate-trained", "merge", "model-card", "report"}
-    changes = [event["changes"] for event in read(run.events) if event["kind"] == "config-changed"]
-    assert changes == [{"trainer.max_steps": [2, 4], "trainer.save_freq": [2, 3]}]
-
-
-@pytest.mark.slow
 def test_a_run_whose_reward_file_has_changed_stays_or_goes_on_as_it_is_asked(place: Place) -> None:
     assert place.call("trainer.max_steps=2", stages="train").is_completed()
     (run,) = place.runs()
@@ -119,7 +93,6 @@ def test_a_run_whose_reward_file_has_changed_stays_or_goes_on_as_it_is_asked(pla
     assert refused.is_completed() and len(place.runs()) == 2, "the newest run of the recipe has these files"
 
 
-@pytest.mark.slow
 def test_a_fork_goes_on_from_a_checkpoint_and_the_run_that_it_is_from_stays(place: Place) -> None:
     assert place.call("trainer.max_steps=4", "trainer.save_limit=3", stages="train").is_completed()
     (run,) = place.runs()
