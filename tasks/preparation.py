@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rl_core.config.model import PretrainedModel, TinyModel
 from rl_core.config.run import RunConfig
@@ -17,6 +18,7 @@ from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 from rl_core.templates import target_template
+from rl_core.tools.toolbox import tool_schemas
 
 
 def prepare_run(
@@ -36,11 +38,14 @@ def prepare_run(
         write_initial_model(config, folder)
     own_source = config.cold_start.source if config.cold_start else None
     folder = run.initial_model
-    if bring(preparation_fingerprint(config.data, model_folder=folder, cold_start_source=own_source)):
+    depends_on: dict[str, Any] = {
+        "model_folder": folder,
+        "cold_start_source": own_source,
+        "tools": tool_schemas(config.tools, config.data),
+    }
+    if bring(preparation_fingerprint(config.data, **depends_on)):
         return DataManifest.read(run.data)
-    return prepare_dataset(
-        config.data, model_folder=folder, out=run.data, progress=progress, cold_start_source=own_source
-    )
+    return prepare_dataset(config.data, out=run.data, progress=progress, **depends_on)
 
 
 _OTHER_FORMATS = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "original/*", "*.md"]

@@ -112,7 +112,7 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
     for record in group:
         cells = (
             f"{record.sample_index}",
-            _response(record.response, cut=record.finish_reason == "length"),
+            _conversation(record, run),
             _reward(record.components, record.error),
             "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
             _parts(record.components),
@@ -127,6 +127,15 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
     for path in _image_files(run, image_uids):
         console.print(f"image   {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(Text(f"answer  {answer}"), soft_wrap=True)
+
+
+def _conversation(record: RolloutRecord, run: RunDirectory) -> str:
+    """What the model has said, and below each turn with calls their results and the paths of their images."""
+    lines = []
+    for put in record.insertions:
+        lines += [put.turn, *(f"-> {call.result}" for call in put.calls)]
+        lines += [f"-> image {path}" for path in _image_files(run, put.image_uids)]
+    return "\n".join([*lines, _response(record.response, cut=record.finish_reason == "length")])
 
 
 def _response(text: str, *, cut: bool) -> str:

@@ -50,6 +50,9 @@ class DataConfig(Section):
     """Images of a smaller area are enlarged to it, in pixels."""
     max_pixels: int = Field(default=4_194_304, ge=1)
     """Images of a larger area are reduced to it, in pixels."""
+    max_source_pixels: int | None = Field(default=None, ge=1)
+    """Keep images that `max_pixels` reduces in their own size too, or reduced to this area, so that `zoom` shows more
+    than the prompt does; null keeps what the prompt shows alone."""
     video_fps: float = Field(default=2.0, gt=0.0)
     """Frames taken from each second of a video; min_pixels and max_pixels hold for each frame."""
     video_max_frames: int = Field(default=128, ge=2, multiple_of=2)

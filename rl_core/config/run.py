@@ -19,6 +19,7 @@ from rl_core.config.stages import (
     StorageConfig,
     TrackingConfig,
 )
+from rl_core.config.tools import ToolsConfig
 from rl_core.config.training import (
     ActorConfig,
     ColdStartConfig,
@@ -67,6 +68,8 @@ class RunConfig(Section):
     """Supervised stage before RL; null starts RL from the model as it is."""
     rollout: RolloutConfig = RolloutConfig()
     """How responses are generated in training."""
+    tools: ToolsConfig | None = None
+    """Tools that the model may call while it answers; null for responses of one turn."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     """Advantages, policy loss, KL."""
     actor: ActorConfig = ActorConfig()
@@ -100,6 +103,17 @@ class RunConfig(Section):
         for key, source in splits.items():
             parts = {f"{key}.sources.{name}": part for name, part in source.parts.items()}
             yield from (parts or {key: source}).items()
+
+    @property
+    def most_sampled(self) -> int:
+        """Most tokens that the model samples for a response, in all its turns."""
+        return self.rollout.max_response_length * (1 if self.tools is None else self.tools.max_turns)
+
+    @property
+    def longest_response(self) -> int:
+        """Most tokens of a response: what is sampled, and the results of tools between the turns."""
+        tools = self.tools
+        return self.most_sampled + (0 if tools is None else (tools.max_turns - 1) * tools.max_result_length)
 
     @property
     def answer_names(self) -> list[str]:

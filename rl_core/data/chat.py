@@ -48,7 +48,8 @@ class RenderedPrompt:
 class ChatRenderer:
     """Applies a model's chat template and tokenizer to questions. `prompt_template` is a Jinja file that is wrapped
     around each question, or the template itself; `chat_template_kwargs` are further variables of the chat template,
-    which is the model's unless one is given. Raises ValueError where there is none, or a template is wrong."""
+    which is the model's unless one is given; `tools` are the schemas of the tools that the model may call. Raises
+    ValueError where there is no chat template, or a template is wrong."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class ChatRenderer:
         system_prompt: str | None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         chat_template: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         # transformers takes seconds to import, and planning a run imports this module.
         from transformers import AutoTokenizer
@@ -67,7 +69,7 @@ class ChatRenderer:
             prompt_template = PromptTemplate.load(prompt_template)
         self._template = prompt_template
         self._system_prompt = system_prompt
-        self._chat_template_kwargs = chat_template_kwargs or {}
+        self._chat_template_kwargs = {**(chat_template_kwargs or {}), **({"tools": list(tools)} if tools else {})}
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
         self._chat_template = chat_template or _chat_template(model_folder) or self.tokenizer.chat_template
         if self._chat_template is None:
@@ -91,8 +93,13 @@ class ChatRenderer:
             return []
         values = [{}] * len(questions) if values is None else values
         texts = [self._render(*one) for one in zip(questions, histories, values, strict=True)]
+        return self.tokenised(texts, media)
+
+    def tokenised(self, texts: Sequence[str], media: Sequence[Media]) -> list[RenderedPrompt]:
+        """Pieces of rendered chats as token ids. Raises ValueError where one has not a place for each of its images and
+        videos."""
         # The chat template has already written every special token.
-        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [
             self._expand(text, np.asarray(ids, np.int32), shown)
             for text, ids, shown in zip(texts, encoded, media, strict=True)
@@ -106,16 +113,24 @@ class ChatRenderer:
             self.tokens.check_text(turn.content, name="the prompt")
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
         try:
+            return self.chat(messages)
+        except ValueError as error:
+            raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], *, answering: bool = True) -> str:
+        """The text of a chat, with the beginning of the model's next turn if it is `answering`. Raises ValueError where
+        the template cannot render it."""
+        try:
             text: str = self.tokenizer.apply_chat_template(
-                messages,
+                list(messages),
                 chat_template=self._chat_template,
                 tokenize=False,
-                add_generation_prompt=True,
+                add_generation_prompt=answering,
                 **self._chat_template_kwargs,
             )
         except (jinja2.TemplateError, TypeError) as error:
             # A template for text only concatenates contents, and raises TypeError for a list of parts.
-            raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
+            raise ValueError(str(error)) from None
         return text
 
     def _expand(self, text: str, ids: Int32Array, media: Media) -> RenderedPrompt:

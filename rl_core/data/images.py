@@ -9,6 +9,9 @@ from typing import Any, Self
 import pyarrow as pa
 from PIL import Image
 
+from rl_core.data.crops import Crop
+from rl_core.data.pixels import encode_png
+
 _SCHEMA = pa.schema([("uid", pa.string()), ("encoded", pa.binary())])
 _BATCH_BYTES = 16 << 20  # of images in one record batch
 
@@ -16,6 +19,12 @@ _BATCH_BYTES = 16 << 20  # of images in one record batch
 def image_uid(encoded: bytes) -> str:
     """Identity of an image: the first 16 hexadecimal digits of the SHA-256 of its stored bytes."""
     return hashlib.sha256(encoded).hexdigest()[:16]
+
+
+def source_uid(uid: str) -> str:
+    """Uid of the picture of which the image `uid` is a smaller copy; such a picture is stored if
+    `data.max_source_pixels` asks for it."""
+    return f"source-{uid}"
 
 
 class ImageStoreWriter:
@@ -34,13 +43,20 @@ class ImageStoreWriter:
     def add(self, encoded: bytes) -> str:
         """Store PNG or JPEG bytes unless they are stored already. Returns their uid."""
         uid = image_uid(encoded)
+        self._add(uid, encoded)
+        return uid
+
+    def add_source(self, uid: str, encoded: bytes) -> None:
+        """Store the PNG or JPEG bytes of the picture of which the image `uid` is a smaller copy, for its crops."""
+        self._add(source_uid(uid), encoded)
+
+    def _add(self, uid: str, encoded: bytes) -> None:
         if uid not in self._known:
             self._known.add(uid)
             self._pending[uid] = encoded
             self._pending_bytes += len(encoded)
             if self._pending_bytes >= _BATCH_BYTES:
                 self._flush()
-        return uid
 
     def _flush(self) -> None:
         columns = [pa.array(list(self._pending), pa.string()), pa.array(list(self._pending.values()), pa.binary())]
@@ -64,8 +80,8 @@ class ImageStoreWriter:
 
 
 class ImageStore:
-    """Reads an image store; bytes stay on disk until they are asked for. It is pickled as its path. Raises ValueError
-    where `path` is no complete image store."""
+    """Reads an image store; bytes stay on disk until they are asked for, and crops of its images are made when they
+    are. It is pickled as its path. Raises ValueError where `path` is no complete image store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,10 +101,13 @@ class ImageStore:
         return len(self._places)
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._places
+        crop = Crop.of_uid(uid) if isinstance(uid, str) else None
+        return (uid if crop is None else crop.parent) in self._places
 
     def encoded(self, uid: str) -> bytes:
         """The PNG or JPEG bytes. Raises KeyError for an unknown uid."""
+        if (crop := Crop.of_uid(uid)) is not None:
+            return encode_png(self._cut(crop))
         if uid not in self._places:
             raise KeyError(f"no image {uid} in {self._path}")
         batch, row = self._places[uid]
@@ -97,7 +116,13 @@ class ImageStore:
 
     def image(self, uid: str) -> Image.Image:
         """The decoded RGB image. Raises KeyError for an unknown uid."""
+        if (crop := Crop.of_uid(uid)) is not None:
+            return self._cut(crop)
         return Image.open(BytesIO(self.encoded(uid))).convert("RGB")
+
+    def _cut(self, crop: Crop) -> Image.Image:
+        source = source_uid(crop.parent)
+        return crop.cut(self.image(source if source in self else crop.parent))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (ImageStore, (self._path,))

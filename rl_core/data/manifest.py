@@ -1,8 +1,9 @@
 """The manifest of prepared data: counts, lengths, the hashes of its files, and the digest of everything that it depends
 on. Imports neither transformers nor torch, because a plan must be quick."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -85,7 +86,13 @@ class DataManifest(BaseModel, frozen=True, extra="forbid"):
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
 
-def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_source: DataSource | None) -> str:
+def preparation_fingerprint(
+    data: DataConfig,
+    *,
+    model_folder: Path,
+    cold_start_source: DataSource | None,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Digest of everything that `prepare_dataset` depends on."""
     template = data.prompt_template
     sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
@@ -95,6 +102,7 @@ def preparation_fingerprint(data: DataConfig, *, model_folder: Path, cold_start_
             "settings": data.model_dump(mode="json", exclude={**ARRANGING, **_NAMED_CONTENT}),
             "template": None if template is None else file_digest(Path(template)),
             "model": _model_text_fingerprint(model_folder),
+            "tools": list(tools),
             "sources": {name: source.fingerprint() for name, source in sources.items() if source is not None},
         }
     )

@@ -1,8 +1,10 @@
 """Turns an image of a source into the RGB image that the model sees."""
 
 import math
+import operator
 import re
 import struct
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -33,21 +35,30 @@ _DECODING_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, Im
 
 
 class StoredImage(NamedTuple):
-    """An image ready to be stored: PNG or JPEG bytes, its size in pixels, and width and height of the source's."""
+    """An image ready to be stored: PNG or JPEG bytes, its size in pixels, width and height of the source's, and, if it
+    was reduced and that is wanted, the bytes of the source."""
 
     encoded: bytes
     width: int
     height: int
     original: tuple[int, int]
+    source: bytes | None = None
 
 
-def prepare_image(source: ImageInput, *, min_pixels: int, max_pixels: int) -> StoredImage:
+def prepare_image(
+    source: ImageInput, *, min_pixels: int, max_pixels: int, max_source_pixels: int | None = None
+) -> StoredImage:
     """Decode an image completely, convert it to RGB, scale it into the pixel limits, and encode it. PNG and JPEG bytes
-    that need no change are kept; any other image becomes a PNG. Raises ValueError as read_image does."""
+    that need no change are kept; any other image becomes a PNG. With `max_source_pixels`, a larger source is kept too,
+    of at most so many pixels. Raises ValueError as read_image does."""
     image, original = read_image(source)
     fitted = fit_pixels(image, min_pixels=min_pixels, max_pixels=max_pixels)
     unchanged = original if fitted.size == image.size else None
-    return StoredImage(unchanged or encode_png(fitted), fitted.width, fitted.height, image.size)
+    kept = None
+    if max_source_pixels is not None and fitted.width * fitted.height < image.width * image.height:
+        large = fit_pixels(image, min_pixels=1, max_pixels=max_source_pixels)
+        kept = original if original is not None and large.size == image.size else encode_png(large)
+    return StoredImage(unchanged or encode_png(fitted), fitted.width, fitted.height, image.size, kept)
 
 
 def read_image(source: ImageInput) -> tuple[Image.Image, bytes | None]:
@@ -83,11 +94,22 @@ def check_format(source: ImageInput) -> None:
 def fit_pixels(image: Image.Image, *, min_pixels: int, max_pixels: int) -> Image.Image:
     """Scale an RGB image so that its area is within limits. By EasyR1's rule it is reduced first, then enlarged, and
     sides are cut to whole pixels; the model's processor rounds them further to whole patches."""
-    if image.width * image.height > max_pixels:
-        image = _scale_to_area(image, max_pixels)
-    if image.width * image.height < min_pixels:
-        image = _scale_to_area(image, min_pixels)
+    for size in _fitting_sizes(image.size, min_pixels, max_pixels):
+        image = image.resize(size)
     return image
+
+
+def fitted_size(size: tuple[int, int], *, min_pixels: int, max_pixels: int) -> tuple[int, int]:
+    """The size to which `fit_pixels` scales an image."""
+    return [size, *_fitting_sizes(size, min_pixels, max_pixels)][-1]
+
+
+def _fitting_sizes(size: tuple[int, int], min_pixels: int, max_pixels: int) -> Iterator[tuple[int, int]]:
+    for area, is_beyond in ((max_pixels, operator.gt), (min_pixels, operator.lt)):
+        if is_beyond(math.prod(size), area):
+            factor = math.sqrt(area / math.prod(size))
+            size = max(1, int(size[0] * factor)), max(1, int(size[1] * factor))
+            yield size
 
 
 def encode_png(image: Image.Image) -> bytes:
@@ -113,11 +135,6 @@ def _unknown_format(source: ImageInput, start: bytes) -> str:
     if (other := foreign_kind(start)) is not None:
         return f"{name} is {other}"
     return f"{name} is of no known format, or its start is damaged"
-
-
-def _scale_to_area(image: Image.Image, area: int) -> Image.Image:
-    factor = math.sqrt(area / (image.width * image.height))
-    return image.resize((max(1, int(image.width * factor)), max(1, int(image.height * factor))))
 
 
 def _is_plain(image: Image.Image) -> bool:

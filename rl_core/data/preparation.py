@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
@@ -138,21 +138,25 @@ def prepare_dataset(
     out: Path,
     progress: Progress,
     cold_start_source: DataSource | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> DataManifest:
     """Write the folder `out`, or replace it, whole or not at all: a Parquet file for each split, images.arrow,
-    rejected.jsonl, manifest.json. Raises ValueError, which names all problems at once, where a source or template is
-    wrong; too many rows cannot be used or, with `overlong: error`, are too long; no row is left; or training and
-    held-out rows share an image."""
+    rejected.jsonl, manifest.json. The prompts show the schemas of the `tools`. Raises ValueError, which names all
+    problems at once, where a source or template is wrong; too many rows cannot be used or, with `overlong: error`, are
+    too long; no row is left; or training and held-out rows share an image."""
     renderer = ChatRenderer(
         model_folder,
         prompt_template=data.prompt_template,
         system_prompt=data.system_prompt,
         chat_template_kwargs=data.chat_template_kwargs,
+        tools=tools,
     )
     with progress.wait("open the data"):
         sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
         readers = open_all({name: source for name, source in sources.items() if source is not None})
-    fingerprint = preparation_fingerprint(data, model_folder=model_folder, cold_start_source=cold_start_source)
+    fingerprint = preparation_fingerprint(
+        data, model_folder=model_folder, cold_start_source=cold_start_source, tools=tools
+    )
     with committed_folder(out) as folder:
         splits, image_count = _write_splits(folder, readers, renderer, data=data, progress=progress)
         if problems := split_problems(splits, data):

@@ -28,11 +28,13 @@ _LETTERS_PER_TOKEN = 100  # more than any tokenizer reaches on any text
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a prompt: tokens, the area of an image or frame in pixels, and the frames of a video."""
+    """Limits of a prompt: tokens, the area of an image or frame in pixels, and the frames of a video; and the area of
+    the sources of images, None where they are not kept."""
 
     max_prompt_length: int
     min_pixels: int
     max_pixels: int
+    max_source_pixels: int | None = None
     video_fps: float = DataConfig.model_fields["video_fps"].default
     video_max_frames: int = DataConfig.model_fields["video_max_frames"].default
 
@@ -133,7 +135,13 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         renderer.tokens.check_text(row.answer_text, name="the answer")
         column = row.image_column
         images = tuple(
-            prepare_image(image, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels) for image in row.images
+            prepare_image(
+                image,
+                min_pixels=limits.min_pixels,
+                max_pixels=limits.max_pixels,
+                max_source_pixels=limits.max_source_pixels,
+            )
+            for image in row.images
         )
         sizes = tuple(
             ImageSizes(image.original, renderer.vision.shown_size(image.width, image.height)) for image in images
@@ -179,6 +187,9 @@ def _finish(
     if length > limits.max_prompt_length:
         return _overlong(row, f"{length} tokens", limits)
     image_uids = tuple(images.add(image.encoded) for image in item.images)
+    for uid, image in zip(image_uids, item.images, strict=True):
+        if image.source is not None:
+            images.add_source(uid, image.source)
     videos = tuple(
         VideoClip(frame_uids=tuple(images.add(frame.encoded) for frame in video.frames), fps=video.fps)
         for video in item.videos

@@ -14,9 +14,9 @@ from rl_core.rewards.failed_share import check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.stop import StopRequest
-from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling, Score
+from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling, Score
 
-Generate = Callable[[Sequence[GenerationRequest], Sampling], Iterator[Rollout]]
+Generate = Callable[[Sequence[GenerationRequest], Sampling], RolloutStream]
 """WorkerGroup.generate, or any other function that yields one rollout for each request, in any order."""
 
 _LOG = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def evaluate_prompts(
 def until_stopped(generate: Generate, stop: StopRequest) -> Generate:
     """As `generate`, but a requested stop ends it, by Interrupted, before the first response and after each."""
 
-    def generated(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generated(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         stop.raise_if_requested()
         for rollout in generate(requests, sampling):
             yield rollout

@@ -14,7 +14,7 @@ import numpy as np
 
 from rl_core.evaluation.evaluate import Generate
 from rl_core.files import atomic_write_bytes, cut_file
-from rl_core.types import GenerationRequest, Insertion, Rollout, Sampling
+from rl_core.types import GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
@@ -31,7 +31,7 @@ class ResponseFile:
     def around(self, generate: Generate) -> Generate:
         """Wrap `generate`: yields the kept responses first, generates the missing ones, and keeps each."""
 
-        def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+        def resumed(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
             kept = self._open()
             missing = [request for request in requests if request.seed not in kept]
             if len(missing) < len(requests):

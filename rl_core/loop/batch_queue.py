@@ -17,6 +17,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
 from rl_core.data.loader import PromptLoader
 from rl_core.loop.collecting import Collected, Collector, policy_versions, training_sampling
+from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, read_batch
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.rewards.pool import RewardPool
@@ -63,8 +64,10 @@ class BatchQueue:
         rewards: RewardPool,
         loader: PromptLoader,
         recorder: StepRecorder,
+        conversing: Conversing = single_turn,
     ) -> None:
         self._config = config
+        self._conversing = conversing
         self._workers = workers
         self._rewards = rewards
         self._loader = loader
@@ -157,5 +160,6 @@ class BatchQueue:
             timer=timer,
             policy_version=version,
             recorded=recorded,
+            conversing=self._conversing,
         )
         return partial(collector.collect, self._loader.next_batch, kept=self._surplus)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
+from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.draws import (
     EVERY_GROUP,
     DrawScores,
@@ -74,6 +75,7 @@ class Collector:
     timer: PhaseTimer
     policy_version: int
     recorded: RolloutBatch = EMPTY
+    conversing: Conversing = single_turn
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
         """Generate and score a rollout batch; the previous step has `kept` fewer groups than that. Raises StaleWeights,
@@ -170,7 +172,7 @@ class Collector:
         scoring = DrawScores(self.rewards, prompts, n, quota, step=self.step)
         with (
             self.timer.phase("generate", len(requests)),
-            closing(self.workers.generate(requests, sampling)) as rollouts,
+            closing(self.conversing(self.workers.generate)(requests, sampling)) as rollouts,
         ):
             scoring.watch(rollouts)
         with self.timer.phase("reward_wait"):

@@ -21,6 +21,7 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
+from rl_core.loop.conversations import Conversing, conversing
 from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
@@ -33,7 +34,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
-from rl_core.types import EvaluatedModel, GenerationRequest, Rollout, Sampling
+from rl_core.types import EvaluatedModel, GenerationRequest, RolloutStream, Sampling
 from rl_core.workers.folders import Opening, WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
@@ -162,7 +163,7 @@ class Session:
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
-                    generate=responses.around(until_stopped(self._generate_locked, self._stop)),
+                    generate=responses.around(self._conversing(until_stopped(self._generate_locked, self._stop))),
                     pool=self.rewards,
                     config=self.config.evaluation,
                     max_response_length=self.config.rollout.max_response_length,
@@ -173,7 +174,7 @@ class Session:
                     max_failed_share=self.config.reward.max_failed_share,
                 )
 
-    def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         for rollout in self.workers.generate(requests, sampling):
             ensure_held(self.run.lock)
             yield rollout
@@ -219,6 +220,7 @@ class Session:
             rewards=self.rewards,
             progress=self._progress,
             base=base,
+            conversing=self._conversing,
         )
         parts = LoopParts(
             workers=self.workers,
@@ -229,6 +231,7 @@ class Session:
             recorder=StepRecorder(self.run),
             progress=self._progress,
             stop=self._stop,
+            conversing=self._conversing,
         )
         return TrainingLoop(self.config, parts, base_model=self.base_model, because=because, since=self._since)
 
@@ -243,6 +246,10 @@ class Session:
             arrangement=arrange(dataset, data) if arranged else None,
             content=dataset.content_digest() if arranged else "",
         )
+
+    @cached_property
+    def _conversing(self) -> Conversing:
+        return conversing(self.config, self.run.initial_model)
 
     @cached_property
     def _datasets(self) -> Mapping[str, PreparedDataset]:

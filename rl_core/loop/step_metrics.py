@@ -32,6 +32,20 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     }
 
 
+def conversation_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Of responses with tools: means of the model's turns, of its calls and of the images that it got, the number of
+    calls that were its mistakes, and the share of responses whose calls in the last turn were not answered."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    calls = [[call for put in rollout.insertions for call in put.calls] for rollout in rollouts]
+    return {
+        "tools/turns": float(np.mean([1 + len(rollout.insertions) for rollout in rollouts])),
+        "tools/calls": float(np.mean([len(own) for own in calls])),
+        "tools/images": float(np.mean([len(rollout.image_uids) for rollout in rollouts])),
+        "tools/invalid_calls": float(sum(call.outcome == "invalid" for own in calls for call in own)),
+        "tools/out_of_turns": float(np.mean([rollout.finish_reason == "turns" for rollout in rollouts])),
+    }
+
+
 def reward_metrics(groups: Sequence[Group], scores: Mapping[RolloutKey, Score]) -> dict[str, float]:
     """Mean of each component over the scored rollouts, number of failed rewards, and of those that were not given if
     there are some, mean standard deviation of the reward within a group, and share of the groups in which it is 0."""

@@ -12,7 +12,7 @@ from rl_core.evaluation.items import write_items
 from rl_core.loop.collecting import Collected
 from rl_core.loop.learning import Learned
 from rl_core.loop.rollout_batch import EMPTY, FindPrompts, RolloutBatch, read_batch
-from rl_core.loop.step_metrics import reward_metrics, rollout_metrics
+from rl_core.loop.step_metrics import conversation_metrics, reward_metrics, rollout_metrics
 from rl_core.loop.validation import Validation
 from rl_core.records.metrics_log import RunLogs, read
 from rl_core.records.rollout_files import write_rollouts
@@ -49,11 +49,13 @@ class StepRecord:
         *,
         seconds: Mapping[str, float],
         usage: Usage,
+        has_tools: bool = False,
     ) -> "StepRecord":
-        """With the metrics of rollouts, rewards and update."""
+        """With the metrics of rollouts, rewards and update, and of conversations where the run has tools."""
         generated = collected.generated
         metrics = {
             **rollout_metrics(generated.groups),
+            **(conversation_metrics(generated.groups) if has_tools else {}),
             **reward_metrics(collected.scored, generated.scores),
             **collected.metrics,
             **learned.metrics,
@@ -126,7 +128,7 @@ def throughput(record: StepRecord) -> dict[str, float]:
     groups = record.collected.generated.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     prompt_tokens = sum(len(group.prompt.token_ids) for group in groups)
-    tokens = prompt_tokens + sum(len(rollout.response_ids) for rollout in rollouts)
+    tokens = prompt_tokens + sum(rollout.num_tokens for rollout in rollouts)
     seconds = {f"{name}_s": value for name, value in record.seconds.items()}
     total = record.seconds["total"]
     return seconds | {"samples_per_s": len(rollouts) / total, "tokens_per_s": tokens / total}

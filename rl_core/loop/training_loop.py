@@ -13,6 +13,7 @@ from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord
 from rl_core.loop.batch_queue import BatchQueue
+from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.learning import learn
 from rl_core.loop.learning_signal import SignalWatch
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
@@ -61,6 +62,7 @@ class LoopParts:
     recorder: StepRecorder
     progress: Progress
     stop: StopRequest
+    conversing: Conversing = single_turn
 
 
 class TrainingLoop:
@@ -76,7 +78,12 @@ class TrainingLoop:
         kl = config.algorithm.kl
         self._kl_coef = None if kl is None else kl.coef
         self._batches = BatchQueue(
-            config, workers=parts.workers, rewards=parts.rewards, loader=parts.loader, recorder=parts.recorder
+            config,
+            workers=parts.workers,
+            rewards=parts.rewards,
+            loader=parts.loader,
+            recorder=parts.recorder,
+            conversing=parts.conversing,
         )
         self._signal = SignalWatch(config, has_parser=parts.rewards.has_parser, log_event=parts.recorder.logs.log_event)
         self._saver = BackgroundSaver(parts.store, check=parts.recorder.ensure_lock_held)
@@ -174,7 +181,14 @@ class TrainingLoop:
         with timer.phase("checkpoint_wait"):  # of the step before; so a kill costs no more than save_freq steps
             self._saver.wait()
         usage = parts.workers.usage()
-        record = StepRecord.of(step, collected, learned, seconds=timer.result(), usage=usage)
+        record = StepRecord.of(
+            step,
+            collected,
+            learned,
+            seconds=timer.result(),
+            usage=usage,
+            has_tools=self._config.tools is not None,
+        )
         validation = self._validate(step, timer)
         parts.recorder.record(record, validation)
         self._step = step

@@ -9,6 +9,7 @@ from rl_core.evaluation.base_answers import BaseAnswers
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import SOURCE_COLUMN, summarise
+from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import StopRequest
@@ -47,16 +48,18 @@ class Validator:
     rewards: RewardPool
     progress: Progress
     base: BaseAnswers | None = None
+    conversing: Conversing = single_turn
 
     def run(self, workers: WorkerGroup, *, step: int = 0, stop: StopRequest | None = None) -> Validation:
         """Generate and score the responses after a step. Raises Interrupted where `stop` is given and requested."""
         mode = self.config.trainer.val_mode
         if step == 0 and self.base is not None and mode in self.base.items:
             return Validation(self.base.items[mode])
+        generate = workers.generate if stop is None else until_stopped(workers.generate, stop)
         with awake_generator(workers):
             items = evaluate_prompts(
                 self.prompts,
-                generate=workers.generate if stop is None else until_stopped(workers.generate, stop),
+                generate=self.conversing(generate),
                 pool=self.rewards,
                 config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
                 max_response_length=self.config.rollout.max_response_length,

@@ -11,6 +11,13 @@ from rl_core.families.family import MAX_POSITIONS, Family
 from rl_core.planning.model_tokens import PAD_TOKEN, TEXT_SPECIAL_TOKENS, TURN_END_TOKEN
 
 _CHAT_TEMPLATE = """\
+{%- if tools -%}
+    {{- '<|im_start|>system' -}}
+    {%- for tool in tools -%}
+        {{- '\\n' + tool['function']['name'] + '(' + tool['function']['parameters']['properties'] | join(', ') + ')' -}}
+    {%- endfor -%}
+    {{- '<|im_end|>\\n' -}}
+{%- endif -%}
 {%- for message in messages -%}
     {{- '<|im_start|>' + message['role'] + '\\n' -}}
     {%- if message['content'] is string -%}
@@ -26,6 +33,9 @@ _CHAT_TEMPLATE = """\
             {%- endif -%}
         {%- endfor -%}
     {%- endif -%}
+    {%- for call in message['tool_calls'] or [] -%}
+        {{- '<tool_call>' + call['function'] | tojson + '</tool_call>' -}}
+    {%- endfor -%}
     {{- '<|im_end|>\\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt -%}

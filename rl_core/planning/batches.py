@@ -72,7 +72,7 @@ def batch_plan(config: RunConfig, train_rows: int, *, since: DataPlace = START) 
 def most_passes(config: RunConfig, plan: BatchPlan, groups: int) -> int:
     """A learner's forward and backward passes over so many groups, if all prompts and responses are as long as they may
     be."""
-    longest_group = config.data.max_prompt_length + config.rollout.n * config.rollout.max_response_length
+    longest_group = config.data.max_prompt_length + config.rollout.n * config.longest_response
     at_once = plan.update_token_budget // longest_group
     return math.ceil(groups / at_once) if at_once else groups * plan.parts_per_longest_group
 
@@ -107,7 +107,7 @@ def _steps_before_policy(config: RunConfig) -> int:
 
 def longest_sequence(config: RunConfig) -> int:
     """Longest prompt and longest response together, in tokens."""
-    return config.data.max_prompt_length + config.rollout.max_response_length
+    return config.data.max_prompt_length + config.longest_response
 
 
 def update_token_budget(config: RunConfig) -> int:
@@ -203,7 +203,7 @@ def _never_reached(name: str, owner: UpdateConfig, config: RunConfig, steps: int
 
 def _parts_per_longest_group(config: RunConfig) -> int:
     budget = update_token_budget(config)
-    responses_per_part = (budget - config.data.max_prompt_length) // config.rollout.max_response_length
+    responses_per_part = (budget - config.data.max_prompt_length) // config.longest_response
     return math.ceil(config.rollout.n / responses_per_part)
 
 

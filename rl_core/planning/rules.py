@@ -75,7 +75,19 @@ def value_problems(config: RunConfig) -> list[Problem]:
         *_staleness_problems(config),
         *_reward_problems(config),
         *_idle_problems(config),
+        *_tool_problems(config),
     ]
+
+
+def _tool_problems(config: RunConfig) -> Iterator[Problem]:
+    """Parts of pictures that show no more than the pictures themselves."""
+    if config.tools is not None and "zoom" in config.tools.use and config.data.max_source_pixels is None:
+        yield Problem(
+            "data.max_source_pixels",
+            "zoom cuts its parts from the pictures as the prompt shows them, because larger ones are not kept",
+            "set it to the area of the pictures, such as 16777216",
+            fatal=False,
+        )
 
 
 def _source_problems(model: ModelConfig) -> Iterator[Problem]:
@@ -320,11 +332,14 @@ def model_problems(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Ite
     yield from division_problems(config, sizes)
     longest = longest_sequence(config)
     if longest > sizes.max_positions:
+        lower = "data.max_prompt_length or rollout.max_response_length"
         yield Problem(
             "rollout.max_response_length",
-            f"a prompt of {config.data.max_prompt_length} and a response of {config.rollout.max_response_length} "
-            f"tokens are {longest} together, more than the model's {sizes.max_positions} positions",
-            f"lower data.max_prompt_length or rollout.max_response_length by {longest - sizes.max_positions} in all",
+            f"a prompt of {config.data.max_prompt_length} and a response of {config.longest_response} tokens "
+            f"{'in all turns ' if config.tools else ''}are {longest} together, more than the model's "
+            f"{sizes.max_positions} positions",
+            f"lower {lower}{', tools.max_turns or tools.max_result_length' if config.tools else ''} by "
+            f"{longest - sizes.max_positions} in all",
         )
 
 

@@ -52,7 +52,7 @@ class Lengths:
     @classmethod
     def assumed(cls, config: RunConfig) -> Self:
         """Those of the section `planning`, else half of the longest; some response is as long as it may be."""
-        planned, longest = config.planning, float(config.rollout.max_response_length)
+        planned, longest = config.planning, float(config.longest_response)
         prompt = planned.mean_prompt_length or config.data.max_prompt_length / 2
         response = planned.mean_response_length or longest / 2
         source = "planning" if planned.mean_response_length else "half of the longest"

@@ -148,7 +148,7 @@ def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | No
 
 
 def _longest_tree(config: RunConfig) -> int:
-    return config.data.max_prompt_length + config.rollout.n * config.rollout.max_response_length
+    return config.data.max_prompt_length + config.rollout.n * config.longest_response
 
 
 def _largest(

@@ -1,8 +1,8 @@
 """The sample that a reward function gets: a response with its row."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ class RewardSample:
     response_ids: Sequence[int] = ()
     finish_reason: "FinishReason" = "stop"
     step: int = 0
+    turns: Sequence[Mapping[str, Any]] = ()
 
     @property
     def ground_truth_text(self) -> str:
@@ -55,7 +56,11 @@ class RewardSample:
         length, index = len(rollout.response_ids), rollout.sample_index
         sample = cls.of_text(prompt, rollout.text, sample_index=index, response_length=length)
         return replace(
-            sample, response_ids=rollout.response_ids.tolist(), finish_reason=rollout.finish_reason, step=step
+            sample,
+            response_ids=rollout.response_ids.tolist(),
+            finish_reason=rollout.finish_reason,
+            step=step,
+            turns=tuple(_turns(rollout)),
         )
 
     @classmethod
@@ -76,6 +81,14 @@ class RewardSample:
             image_sizes=prompt.image_sizes,
             extra=dict(prompt.extra),
         )
+
+
+def _turns(rollout: "Rollout") -> Iterator[Mapping[str, Any]]:
+    """What the model has said, and after each turn but the last one the calls in it with their results."""
+    for put in rollout.insertions:
+        yield {"role": "assistant", "content": put.turn}
+        yield {"role": "tool", "calls": [asdict(call) for call in put.calls], "image_uids": list(put.image_uids)}
+    yield {"role": "assistant", "content": rollout.text}
 
 
 @cache

@@ -24,7 +24,7 @@ from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
 from rl_core.rollout.weight_loading import WeightLoader, expected_adapter_names, expected_weight_names
-from rl_core.types import FinishReason, GenerationRequest, Rollout, Sampling
+from rl_core.types import FinishReason, GenerationRequest, Rollout, RolloutStream, Sampling
 
 if TYPE_CHECKING:
     from vllm import EngineArgs, LLMEngine
@@ -111,7 +111,7 @@ class VllmEngine:
         self._running.adapter = self._adapters.request
         self.policy_version = policy_version
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
         """Yield one rollout for each request, in the order in which they finish. Leaving early aborts the others. Of
         ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
 

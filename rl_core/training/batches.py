@@ -84,7 +84,7 @@ def update_batch(
 
     def batches(owner: UpdateConfig) -> list[OptimizerBatch]:
         parts = split_by_optimizer_step(groups, prompts, global_batch_size=owner.global_batch_size)
-        longest = config.rollout.max_response_length
+        longest = config.most_sampled
         batches = [OptimizerBatch.of(part, longest_response=longest) for part in parts]
         return [batch for batch in batches if batch.totals.sequences] * owner.ppo_epochs
 

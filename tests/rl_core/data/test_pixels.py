@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rl_core.data.pixels import check_format, fit_pixels, prepare_image, read_image
+from rl_core.data.pixels import StoredImage, check_format, fit_pixels, prepare_image, read_image
 
 
 def encode(image, kind, **options):
@@ -36,7 +36,7 @@ def test_sizes_follow_the_rule_of_the_published_baselines():
 def test_a_plain_image_within_the_limits_keeps_its_bytes(kind, options):
     data = encode(noise(), kind, **options)
     stored = prepare_image(data, min_pixels=1, max_pixels=10_000)
-    assert stored == (data, 40, 30, (40, 30))
+    assert stored == StoredImage(data, 40, 30, (40, 30))
 
 
 @pytest.mark.parametrize(

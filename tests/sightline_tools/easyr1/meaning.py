@@ -78,6 +78,8 @@ OWN: Mapping[str, Any] = {
     "cold_start": None,
     "rollout.cpu_kv_cache_gib": 1,
     "rollout.max_num_seqs": 512,
+    "tools": None,
+    "data.max_source_pixels": None,
     "rollout.max_log_prob_gap": None,
     "rollout.max_mean_log_prob_gap": None,
     "rollout.min_log_prob_correlation": None,

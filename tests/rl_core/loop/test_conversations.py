@@ -1,0 +1,247 @@
+"""Rounds of turns: what follows from a model's calls, whatever the order in which turns are finished."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.data import DataConfig
+from rl_core.config.tools import ToolsConfig
+from rl_core.data.chat import ChatRenderer, Media
+from rl_core.image_sizes import ImageSizes
+from rl_core.loop.conversations import Conversations
+from rl_core.tools.toolbox import tool_schemas
+from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling
+from tests.rl_core.models.builders import write_small_model
+
+SAMPLING = Sampling(temperature=1.0, max_tokens=99)
+DATA = DataConfig.model_validate(
+    {name: {"type": "counting", "size": 8, "scene_seed": 1} for name in ("train", "validation")}
+    | {"min_pixels": 784, "max_pixels": 3136, "max_source_pixels": 99_999}
+)
+
+
+def call(tool: str, **arguments: Any) -> str:
+    return f"<tool_call>{json.dumps({'name': tool, 'arguments': arguments})}</tool_call>"
+
+
+ADD = call("calculator", expression="1 + 2")
+LOOK = call("zoom", x1=0, y1=0, x2=28, y2=56)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_model(tmp_path_factory.mktemp("model"), "qwen2_5_vl")
+
+
+class Talk:
+    """The conversations of a model that says what is written for it; turns are finished in any order."""
+
+    def __init__(self, folder: Path, **tools: Any) -> None:
+        self.tools = ToolsConfig.model_validate({"use": ["calculator", "zoom"]} | tools)
+        schemas = tool_schemas(self.tools, DATA)
+        self.chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, tools=schemas)
+        self.conversations = Conversations(self.tools, DATA, self.chat)
+        self.rounds: list[list[GenerationRequest]] = []
+
+    def prompt(self, uid: str = "a") -> Prompt:
+        (rendered,) = self.chat.render_all(["<image>What?"], [Media([(56, 56)])], histories=[[]])
+        return Prompt(
+            uid=uid, data_source="", question="", text=rendered.text, answer="", token_ids=rendered.token_ids,
+            engine_token_ids=rendered.engine_token_ids, image_uids=("one",),
+            image_sizes=(ImageSizes(original=(224, 224), shown=(56, 56)),),
+        )  # fmt: skip
+
+    def ids(self, said: str, *, cut: bool = False) -> np.ndarray[Any, np.dtype[np.int32]]:
+        ends = "" if cut else "<|im_end|>"
+        return np.array(self.chat.tokenizer.encode(said + ends, add_special_tokens=False), np.int32)
+
+    def responses(self, scripts: Sequence[Sequence[str]], *, order: int = 0, cut: bool = False) -> list[Rollout]:
+        """One response for each script, which has a text for each turn."""
+
+        def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+            self.rounds.append(list(requests))
+            said = [(request, scripts[request.sample_index][len(self.rounds) - 1]) for request in requests]
+            random.Random(order).shuffle(said)
+            for request, text in said:
+                ids = self.ids(text, cut=cut)
+                yield Rollout(
+                    prompt_uid=request.prompt.uid, sample_index=request.sample_index, response_ids=ids, text=text,
+                    log_probs=np.full(len(ids), -len(self.rounds), np.float32), policy_version=3,
+                    finish_reason="length" if cut else "stop",
+                )  # fmt: skip
+
+        self.rounds = []
+        prompt = self.prompt()
+        requests = [GenerationRequest(prompt=prompt, sample_index=n, seed=n) for n in range(len(scripts))]
+        found = list(self.conversations(generate)(requests, SAMPLING))
+        assert {one.key for one in found} == {("a", number) for number in range(len(scripts))}
+        return sorted(found, key=lambda one: one.sample_index)
+
+
+def test_a_response_is_what_the_model_sampled_and_its_text_is_the_last_turn(folder: Path) -> None:
+    talk = Talk(folder)
+    (one,) = talk.responses([[f"Let me see. {ADD}", "<answer>3</answer>"]])
+    first, last = talk.ids(f"Let me see. {ADD}"), talk.ids("<answer>3</answer>")
+    assert one.response_ids.tolist() == [*first, *last]
+    assert one.log_probs.tolist() == [-1.0] * len(first) + [-2.0] * len(last)
+    assert (one.text, one.finish_reason, one.policy_version) == ("<answer>3</answer>", "stop", 3)
+    (put,) = one.insertions
+    assert put.after == len(first)
+    assert put.turn == f"Let me see. {ADD}"
+    ((made,),) = ((c for c in put.calls),)
+    assert (made.name, json.loads(made.arguments), made.result, made.outcome) == (
+        "calculator", {"expression": "1 + 2"}, "3", "answered",
+    )  # fmt: skip
+
+
+def test_the_next_request_is_the_chat_as_its_template_writes_it(folder: Path) -> None:
+    """Where the model's tokens are those of its text. Prompt, turns and results are appended, and the engine gets each
+    image once."""
+    talk = Talk(folder)
+    (one,) = talk.responses([[LOOK + ADD, "<answer>3</answer>"]])
+    asked = talk.rounds[1][0].prompt
+    (put,) = one.insertions
+    messages = [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]},
+        {"role": "assistant", "content": LOOK + ADD},
+        {"role": "tool", "content": [{"type": "image"}]},
+        {"role": "tool", "content": "3"},
+    ]
+    (rendered,) = talk.chat.tokenised([talk.chat.chat(messages)], [Media([(56, 56), (39, 79)])])
+    assert talk.chat.tokenizer.decode(asked.engine_token_ids) == rendered.text
+    assert len(asked.token_ids) == len(asked.engine_token_ids) - 2 + sum(
+        len(talk.chat.vision.of_image(*size)) for size in ((56, 56), _size(put.image_uids[0]))
+    )
+    assert asked.image_uids == ("one", *put.image_uids)
+
+
+def _size(uid: str) -> tuple[int, int]:
+    width, height = uid.rpartition("-")[2].split("x")
+    return int(width), int(height)
+
+
+def test_sampled_tokens_are_never_tokenised_again(folder: Path) -> None:
+    """A turn of single letters stays one."""
+    talk = Talk(folder)
+    letters = talk.ids
+    spelled = np.concatenate([[*letters(letter, cut=True)] for letter in ADD] + [talk.ids("")]).astype(np.int32)
+    assert len(spelled) > len(letters(ADD))
+    talk.ids = lambda said, cut=False: spelled if said == ADD else letters(said, cut=cut)  # type: ignore[method-assign]
+    (one,) = talk.responses([[ADD, "done"]])
+    assert talk.rounds[1][0].prompt.token_ids[: -len(one.insertions[0].token_ids)].tolist()[-len(spelled) :] == [
+        *spelled
+    ]
+
+
+@given(order=st.integers(0, 99), turns=st.lists(st.sampled_from([ADD, LOOK, LOOK + ADD]), max_size=3))
+@settings(max_examples=20, deadline=None)
+def test_the_order_in_which_turns_are_finished_changes_nothing(folder: Path, order: int, turns: list[str]) -> None:
+    scripts = [[*turns[: number % (len(turns) + 1)], "<answer>3</answer>"] for number in range(5)]
+    talk, other = Talk(folder), Talk(folder)
+    one, two = talk.responses(scripts), other.responses(scripts, order=order)
+    assert [repr(rollout) for rollout in one] == [repr(rollout) for rollout in two]
+    assert [[r.seed for r in requests] for requests in talk.rounds] == [[r.seed for r in rs] for rs in other.rounds]
+    keys = [[(r.sample_index, r.prompt.uid) for r in requests] for requests in talk.rounds]
+    assert keys == [sorted(own) for own in keys]
+    seeds = [request.seed for requests in talk.rounds for request in requests]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_a_model_that_always_calls_ends_by_its_turns(folder: Path) -> None:
+    (one,) = Talk(folder, max_turns=3).responses([[ADD] * 9])
+    assert (one.finish_reason, len(one.insertions), one.text) == ("turns", 2, ADD)
+
+
+def test_a_turn_that_is_cut_ends_the_conversation(folder: Path) -> None:
+    (one,) = Talk(folder).responses([[ADD]], cut=True)
+    assert (one.finish_reason, one.insertions) == ("length", ())
+
+
+def test_a_mistake_is_told_and_the_model_goes_on(folder: Path) -> None:
+    talk = Talk(folder, max_calls_per_turn=4, max_images=1)
+    wrong = ["<tool_call>{", call("dance"), call("calculator", formula="1"), LOOK, call("zoom", x1=0, y1=0, x2=9, y2=9)]
+    one, two = talk.responses([["".join([*wrong[1:], ADD, ADD]), "3"], [wrong[0], "3"]])
+    made = [*one.insertions[0].calls, *two.insertions[0].calls]
+    assert [made.outcome for made in made] == [
+        "invalid",
+        "invalid",
+        "answered",
+        "invalid",
+        "invalid",
+        "invalid",
+        "invalid",
+    ]
+    for found, words in zip(
+        made, ["no tool 'dance'", "expression", "[image", "at most 1 images", "only 4 calls", "only 4 calls", "JSON"],
+        strict=True,
+    ):  # fmt: skip
+        assert words in found.result
+
+
+def test_results_are_cut_in_text_alone(folder: Path) -> None:
+    """At whatever token the limit lies: no image is cut, and what does not fit at all ends the conversation."""
+    long = call("calculator", expression="9 ** 99")
+    whole = [len(one.insertions[0].token_ids) for one in Talk(folder).responses([[long * 2, "3"], [LOOK + long, "3"]])]
+    ends = set()
+    for limit in range(16, max(whole) + 2):
+        talk = Talk(folder, max_result_length=limit)
+        for one, length in zip(talk.responses([[long * 2, "3"], [LOOK + long, "3"]]), whole, strict=True):
+            ends.add(one.finish_reason)
+            assert bool(one.insertions) == (one.finish_reason == "stop")
+            for put in one.insertions:
+                assert len(put.token_ids) <= limit
+                assert ("(cut)" in talk.chat.tokenizer.decode(put.token_ids)) == (length > limit)
+                places = (put.token_ids == talk.chat.vision.image_token_id).sum()
+                assert places == sum(len(talk.chat.vision.of_image(*_size(uid))) for uid in put.image_uids)
+    assert ends == {"stop", "length"}
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "token of its own"),
+        (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content if m.content is string }}<|im_end|>\n"
+            "{% endfor %}",
+            "0 places for the image",
+        ),
+        (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+            "<|vision_start|><|image_pad|><|vision_end|>{% endif %}<|im_end|>\n{% endfor %}",
+            "another form",
+        ),
+    ],
+)
+def test_a_template_that_cannot_carry_a_conversation_is_named(folder: Path, template: str, words: str) -> None:
+    chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, chat_template=template)
+    with pytest.raises(ValueError, match=words):
+        Conversations(ToolsConfig(use=("calculator",)), DATA, chat)
+
+
+def test_leaving_early_ends_the_generation(folder: Path) -> None:
+    talk, ended = Talk(folder), []
+
+    def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+        try:
+            for request in requests:
+                ids = talk.ids("3")
+                yield Rollout(
+                    prompt_uid=request.prompt.uid, sample_index=request.sample_index, response_ids=ids, text="3",
+                    log_probs=np.zeros(len(ids), np.float32), policy_version=0, finish_reason="stop",
+                )  # fmt: skip
+        finally:
+            ended.append(True)
+
+    requests = [GenerationRequest(prompt=replace(talk.prompt()), sample_index=n, seed=n) for n in range(3)]
+    stream = talk.conversations(generate)(requests, SAMPLING)
+    next(stream)
+    stream.close()
+    assert ended
