@@ -11,6 +11,7 @@ from rl_core.data.manifest import DataManifest, preparation_fingerprint
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.files import committed_folder, link_or_copy, read_utf8
+from rl_core.loop.conversations import conversing
 from rl_core.planning.model_sizes import check_architecture, check_no_adapter
 from rl_core.planning.model_tokens import ModelTokens
 from rl_core.planning.token_rules import problems_with_tokens
@@ -38,6 +39,7 @@ def prepare_run(
         write_initial_model(config, folder)
     own_source = config.cold_start.source if config.cold_start else None
     folder = run.initial_model
+    conversing(config, folder)  # a chat template that cannot carry a conversation is named before anything is trained
     depends_on: dict[str, Any] = {
         "model_folder": folder,
         "cold_start_source": own_source,
