@@ -55,25 +55,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     enter(item.path.parent)
 
 
-_freeze = gc.freeze
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing that the collection of tests makes is garbage, and nothing of it is looked through later: vLLM would end
-    that with its first engine, so that here nothing else is frozen, and it has nothing to unfreeze."""
+    """Nothing that the collection of tests makes is garbage, and nothing of it is looked through later."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.freeze = gc.unfreeze = lambda: None
         gc.enable()
 
 
 def pytest_sessionfinish() -> None:
     """pytest looks for garbage five times at its end, each time among everything in the process."""
-    _freeze()
+    gc.freeze()
 
 
 LONGEST_FOLDERS = (
