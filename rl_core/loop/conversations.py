@@ -17,6 +17,7 @@ from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.evaluation.evaluate import Generate
 from rl_core.randomness import keyed_seed
+from rl_core.tools.calls import calls_in
 from rl_core.tools.tool import Picture
 from rl_core.tools.toolbox import Answer, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
@@ -118,14 +119,12 @@ class Conversations:
         """How the conversation has ended with this turn of the model; None where it goes on with the results of its
         calls."""
         conversation.turns.append(turn)
-        if turn.response_ids[-1] != self._turn_end:
-            return turn.finish_reason
-        shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
-        answers = self._toolbox.answers(turn.text, conversation.pictures, images_left=self._tools.max_images - shown)
-        if not answers:
+        if turn.response_ids[-1] != self._turn_end or not (calls := calls_in(turn.text)):
             return turn.finish_reason
         if len(conversation.turns) == self._tools.max_turns:
             return "turns"
+        shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
+        answers = self._toolbox.answers(calls, conversation.pictures, images_left=self._tools.max_images - shown)
         rendered = self._renderer.render(answers)
         if rendered is None:
             return "length"

@@ -11,7 +11,7 @@ from rl_core.data.pixels import fitted_size
 from rl_core.data.vision_tokens import VisionTokens
 from rl_core.tools.builtin.calculator import calculator
 from rl_core.tools.builtin.zoom import zoom_tool
-from rl_core.tools.calls import WrittenCall, calls_in
+from rl_core.tools.calls import WrittenCall
 from rl_core.tools.tool import Picture, Shown, Tool, ToolFunction, ToolSample
 from rl_core.types import CallOutcome, Prompt, ToolCall
 
@@ -60,11 +60,11 @@ class Toolbox:
             for uid, sizes in zip(prompt.image_uids, prompt.image_sizes, strict=True)
         ]
 
-    def answers(self, turn: str, pictures: Sequence[Picture], *, images_left: int) -> list[Answer]:
-        """An answer to each call of a turn of the model; none where it calls nothing. The conversation has shown
-        `pictures`, and may show so many more."""
+    def answers(self, calls: Sequence[WrittenCall], pictures: Sequence[Picture], *, images_left: int) -> list[Answer]:
+        """An answer to each call of a turn of the model. The conversation has shown `pictures`, and may show so many
+        more."""
         found: list[Answer] = []
-        for number, call in enumerate(calls_in(turn)):
+        for number, call in enumerate(calls):
             so_far = [*pictures, *(picture for answer in found for picture in answer.pictures)]
             found.append(self._answer(call, number, so_far, images_left=images_left + len(pictures) - len(so_far)))
         return found

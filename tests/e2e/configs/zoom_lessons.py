@@ -26,3 +26,9 @@ def rows(seed: int, size: int, with_lessons: bool = False) -> Iterator[dict[str,
             talk = [{"role": role, "content": content} for role, content in turns]
             crop = picture.crop((0, 0, 56, 112))
             yield {"problem": talk, "images": [picture, crop], "answer": f"<answer>{answer}</answer>"}
+
+
+def looked(sample: Any) -> float:
+    """A reward that teaches something in six steps: for a look at the picture, and for few tokens after it."""
+    shown = sum(len(turn["image_uids"]) for turn in sample.turns if turn["role"] == "tool")
+    return min(shown, 1) - sample.response_length / 1000
