@@ -16,10 +16,11 @@ from rl_core.config.cluster import ClusterConfig, WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.model import ModelConfig
 from rl_core.config.run import RunConfig
+from rl_core.config.tools import ToolsConfig
 from rl_core.config.training import OptimConfig, RolloutConfig
 from rl_core.environment import asked_threads, threads_of_a_worker
 from rl_core.families.own import own_family
-from rl_core.planning.batches import BatchPlan
+from rl_core.planning.batches import BatchPlan, longest_sequence
 from rl_core.planning.gpu import CARDS, Gpu, attention_choice, find_gpu
 from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
@@ -165,6 +166,8 @@ def print_forecast(
     engine = _engine_words(config.rollout, on_gpu=gpu is not None)
     console.print(f"trained: {_trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
     console.print(f"settings: {_settings_words(settled)}", highlight=False)
+    if config.tools is not None:
+        console.print(f"longest conversation: {conversation_words(config, config.tools)}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:
@@ -218,6 +221,16 @@ def threads_words(cluster: ClusterConfig) -> str:
     else:
         why = "its share of the cores here; cluster.threads would keep it on every machine"
     return f"{threads_of_a_worker(cluster.devices, fixed=cluster.threads)} for each worker ({why})"
+
+
+def conversation_words(config: RunConfig, tools: ToolsConfig) -> str:
+    """The sum of a conversation that meets all limits, in tokens, by the keys that lower it."""
+    return (
+        f"{longest_sequence(config):,} tokens = prompt {config.data.max_prompt_length:,} + {tools.max_turns} turns of "
+        f"{config.rollout.max_response_length:,} (tools.max_turns, rollout.max_response_length) + "
+        f"{tools.max_turns - 1} results of {tools.max_result_length:,} (tools.max_result_length); up to "
+        f"{tools.max_images} images besides those of the prompt (tools.max_images)"
+    )
 
 
 def _settings_words(settled: Settled) -> str:
