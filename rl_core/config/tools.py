@@ -12,6 +12,9 @@ from rl_core.section import Section
 BuiltinTool = Literal["calculator", "zoom"]
 """The tools that Sightline has."""
 
+Coordinates = Literal["pixels", "relative_1000"]
+"""How a model names places in a picture."""
+
 
 class ToolsConfig(Section):
     """Tools that the model may call while it answers, and the limits of a conversation. A turn of the model with calls
@@ -31,7 +34,7 @@ class ToolsConfig(Section):
     """Most images of all results of a conversation, beside those of the prompt."""
     max_pixels: int | None = Field(default=None, ge=1)
     """Parts that `zoom` shows have at most this area, in pixels; null: `data.max_pixels`."""
-    coordinates: Literal["pixels", "relative_1000"] = "pixels"
+    coordinates: Coordinates = "pixels"
     """How `zoom` is told places: in pixels of the picture as the model sees it (Qwen2.5-VL), or in thousandths of its
     sides (Qwen3-VL)."""
     result_role: Literal["tool", "user"] = "tool"

@@ -72,8 +72,7 @@ def batch_plan(config: RunConfig, train_rows: int, *, since: DataPlace = START) 
 def most_passes(config: RunConfig, plan: BatchPlan, groups: int) -> int:
     """A learner's forward and backward passes over so many groups, if all prompts and responses are as long as they may
     be."""
-    longest_group = config.data.max_prompt_length + config.rollout.n * config.longest_response
-    at_once = plan.update_token_budget // longest_group
+    at_once = plan.update_token_budget // longest_tree(config)
     return math.ceil(groups / at_once) if at_once else groups * plan.parts_per_longest_group
 
 
@@ -108,6 +107,11 @@ def _steps_before_policy(config: RunConfig) -> int:
 def longest_sequence(config: RunConfig) -> int:
     """Longest prompt and longest response together, in tokens."""
     return config.data.max_prompt_length + config.longest_response
+
+
+def longest_tree(config: RunConfig) -> int:
+    """Longest prompt and as many longest responses as a group has, in tokens."""
+    return config.data.max_prompt_length + config.rollout.n * config.longest_response
 
 
 def update_token_budget(config: RunConfig) -> int:

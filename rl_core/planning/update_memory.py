@@ -7,7 +7,7 @@ from typing import Final
 
 from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, UpdateConfig
-from rl_core.planning.batches import longest_sequence
+from rl_core.planning.batches import longest_sequence, longest_tree
 from rl_core.planning.memory_rows import BACKWARD, MemoryRow, Moment
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.training_state import (
@@ -136,19 +136,15 @@ def update_pass(
     shorter responses are, the more images a pass has, and the longer they are, the more logits.
     """
     most_trees = owner.global_batch_size
-    tokens = min(longest_sequence(config) * owner.update_sequences, most_trees * _longest_tree(config))
+    tokens = min(longest_sequence(config) * owner.update_sequences, most_trees * longest_tree(config))
     return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
 
 
 def _experience_pass(config: RunConfig, sizes: ModelSizes, *, response: int | None, on_gpu: bool) -> Pass:
     """The largest pass without a gradient."""
     most_trees = config.data.rollout_batch_size
-    tokens = min(longest_sequence(config) * config.actor.experience_sequences, most_trees * _longest_tree(config))
+    tokens = min(longest_sequence(config) * config.actor.experience_sequences, most_trees * longest_tree(config))
     return _largest(config, sizes, tokens, most_trees=most_trees, response=response, on_gpu=on_gpu)
-
-
-def _longest_tree(config: RunConfig) -> int:
-    return config.data.max_prompt_length + config.rollout.n * config.longest_response
 
 
 def _largest(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.prompts import Part
-from rl_core.tools.calls import calls_in
+from rl_core.tools.calls import WrittenCall, calls_in
 from rl_core.tools.tool import Shown
 from rl_core.tools.toolbox import Answer
 
@@ -62,13 +62,10 @@ class TurnRenderer:
                     f"(data.override_chat_template)"
                 )
         try:
-            said = self.chat.chat(
-                [_QUESTION, {"role": "assistant", "content": "", "tool_calls": [_CALLED]}], answering=False
-            )
+            said = self.chat.chat([_QUESTION, _CALLING], answering=False)
         except ValueError as error:
             raise ValueError(f"the chat template cannot render a call: {error}") from None
-        read = [(call.name, dict(call.arguments)) for call in calls_in(said)]
-        if ("look", {"at": "it"}) not in read:
+        if WrittenCall("look", {"at": "it"}) not in calls_in(said):
             raise ValueError(
                 "the chat template writes a call in another form than <tool_call>{JSON}</tool_call>, which is the one "
                 "that is read; give a template that does (data.override_chat_template)"

@@ -3,14 +3,13 @@ prompt."""
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
+from rl_core.config.tools import Coordinates
 from rl_core.data.crops import PARTS, Crop
 from rl_core.data.pixels import fitted_size
 from rl_core.families.vision import ImageSize
 from rl_core.tools.tool import Picture, ToolSample
-
-Coordinates = Literal["pixels", "relative_1000"]
 
 _UNITS: Final = {
     "pixels": "in pixels of the picture as you see it",

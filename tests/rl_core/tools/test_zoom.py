@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from rl_core.config.tools import Coordinates
 from rl_core.data.crops import PARTS, Crop
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.pixels import encode_png
-from rl_core.tools.builtin.zoom import Coordinates, zoom_tool
+from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.tool import Picture, Tool, ToolSample
 
 EDGES = st.tuples(*(st.integers(0, PARTS) for _ in range(4))).filter(lambda box: box[0] < box[2] and box[1] < box[3])
