@@ -1,11 +1,9 @@
 """What passes between the run and its scoring processes, which start fast because this imports no library."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-
-from rl_core.rewards.sample import RewardSample
 
 PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
@@ -41,27 +39,3 @@ class CallResult(NamedTuple):
     components: dict[str, float]
     parsed: str | None
     error: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolOrder:
-    """The functions and their limits. A function is named by its index in `specs`. `answer_names` are the columns that
-    answers come from, under whose names a function in TRL's form gets them."""
-
-    specs: Sequence[RewardSpec]
-    timeout_seconds: float
-    batch_timeout_seconds: float
-    load_timeout_seconds: float
-    memory_limit_bytes: int
-    answer_names: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
-    """Asks a scoring process to score samples with one function. The timeout is that of one call of an `async def`
-    function; the run itself enforces all other limits."""
-
-    function_index: int
-    samples: Sequence[RewardSample]
-    timeout_seconds: float
-    timeout_reason: str

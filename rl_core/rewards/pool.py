@@ -1,22 +1,17 @@
 """The reward pool: scores samples in isolated processes (docs/architecture.md, "Rewards are isolated")."""
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 
-import rl_core
 from rl_core.config.reward import RewardConfig
+from rl_core.isolation.pool import IsolatedPool
 from rl_core.progress import LogEvent
-from rl_core.rewards.limits import CallLimits, LoadingRecord
-from rl_core.rewards.messages import PoolOrder
-from rl_core.rewards.printed import PrintedOutput
+from rl_core.rewards.order import RewardOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore
 from rl_core.rewards.sample import IMAGES_VARIABLE, RewardSample
-from rl_core.rewards.scoring_thread import ScoringThread, Shared
-from rl_core.rewards.work import Work
 from rl_core.types import Score
 
 
@@ -34,10 +29,10 @@ class RewardPool:
         image_store: Path | None = None,
         answer_names: Sequence[str] = ("answer",),
     ) -> None:
-        """Starts nothing. `log_event` is called for every batch that failed, `answer_names` as in PoolOrder. Raises
+        """Starts nothing. `log_event` is called for every batch that failed, `answer_names` as in RewardOrder. Raises
         ValueError as resolve_rewards does."""
         self._routing = resolve_rewards(config)
-        order = PoolOrder(
+        order = RewardOrder(
             specs=self._routing.specs,
             timeout_seconds=config.timeout_seconds,
             batch_timeout_seconds=config.batch_timeout_seconds,
@@ -45,18 +40,13 @@ class RewardPool:
             memory_limit_bytes=int(config.memory_limit_gib * 2**30),
             answer_names=answer_names,
         )
-        self._work = Work(order, async_calls=config.async_calls)
-        self._printed = PrintedOutput()
-        shared = Shared(
-            order=order,
-            environment=_environment(image_store),
-            printed=self._printed,
-            work=self._work,
-            limits=CallLimits(order),
-            loading=LoadingRecord(order),
+        self._pool = IsolatedPool(
+            order,
+            processes=config.workers,
+            async_calls=config.async_calls,
             log_event=log_event,
+            environment={} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())},
         )
-        self._threads = [ScoringThread(shared) for _ in range(config.workers)]
 
     def has_parser(self, data_source: str) -> bool:
         """Whether the scores of this source's samples have the answer that was read from the response."""
@@ -64,15 +54,13 @@ class RewardPool:
         return route is not None and route.reader is not None
 
     def __enter__(self) -> "RewardPool":
-        self._printed.start()
-        for thread in self._threads:
-            thread.start()
+        self._pool.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self._pool.__exit__(kind, error, traceback)
 
     def submit(self, sample: RewardSample) -> "Future[Score]":
         """Have a sample scored. Samples of a fast reward may be held back until `flush`, and samples of a reward of
@@ -80,11 +68,11 @@ class RewardPool:
         route = self._routing.route_of(sample.data_source)
         if route is None:
             return _failed(f"no reward for data source {sample.data_source!r}: name it in reward.by_source")
-        return PendingScore(route, [self._work.add(term.function_index, sample) for term in route.terms]).score
+        return PendingScore(route, [self._pool.add(term.function_index, sample) for term in route.terms]).score
 
     def flush(self) -> None:
         """Score the samples that were held back."""
-        self._work.flush()
+        self._pool.flush()
 
     def score_all(self, samples: Sequence[RewardSample]) -> list[Score]:
         """Scores in the order of the samples."""
@@ -92,24 +80,8 @@ class RewardPool:
         self.flush()
         return [future.result() for future in futures]
 
-    def close(self) -> None:
-        """End all processes, even in the middle of a call, and cancel the scores that have not come."""
-        self._work.stop()
-        for thread in self._threads:
-            thread.join()
-        self._printed.close()
-
 
 def _failed(reason: str) -> "Future[Score]":
     future: Future[Score] = Future()
     future.set_result(Score(components={}, error=reason))
     return future
-
-
-def _environment(image_store: Path | None) -> dict[str, str]:
-    """Each process has one thread, because the generator needs the cores; and hashes, with them the order of sets, are
-    equal in every run."""
-    images = {} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())}
-    root = str(Path(rl_core.__file__).parent.parent)
-    search = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | images | {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}

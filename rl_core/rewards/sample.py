@@ -41,6 +41,16 @@ class RewardSample:
     turns: Sequence[Mapping[str, Any]] = ()
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Its place among the samples of a step."""
+        return self.prompt_uid, self.sample_index
+
+    @property
+    def seed_text(self) -> str:
+        """What the random numbers that a reward draws for it depend on."""
+        return f"{self.prompt}\x1f{self.response}"
+
+    @property
     def ground_truth_text(self) -> str:
         """The answer; its JSON if it is no text."""
         return answer_text(self.ground_truth)

@@ -49,11 +49,17 @@ class Ledger:
     runs_dir: Path
     stages: dict[tuple[str, str, str], dict[str, FileRecord]] = field(default_factory=dict)
     steps: dict[tuple[str, int], tuple[bytes, str]] = field(default_factory=dict)
-    was_killed: bool = False
+    killed: set[str] = field(default_factory=set)
+    """Runs whose last command was killed: their configs may ask for more steps than the results that they have."""
 
     def runs(self) -> list[RunDirectory]:
         folders = sorted(self.runs_dir.iterdir()) if self.runs_dir.is_dir() else []
         return [run for run in map(RunDirectory, folders) if run.config.is_file()]
+
+    def at_work(self) -> set[str]:
+        """The run that has written last."""
+        runs = [run for run in self.runs() if run.events.is_file()]
+        return {run.name for run in sorted(runs, key=lambda run: run.events.stat().st_mtime)[-1:]}
 
     def look(self) -> list[str]:
         """What does not hold now; then take note of what there is."""
@@ -93,12 +99,10 @@ class Ledger:
         ]
 
     def _untraceable(self) -> list[str]:
-        if self.was_killed:  # its config may ask for more steps than the results that it still has
-            return []
         problems = []
         for run in self.runs():
             found = {manifest.stage: manifest.digest for manifest in read_manifests(run)}
-            if "report" not in found:
+            if "report" not in found or run.name in self.killed:
                 continue
             config = load_config(run.config)
             digests = stage_digests(config, files_of_run(config, run, is_frozen=True), read_amendments(run))
@@ -229,9 +233,10 @@ class Sequence:
                 process.wait()
                 time.sleep(1.0)  # its workers end with it
                 check = kill_after is None
-                self.ledger.was_killed = True
+                self.ledger.killed |= self.ledger.at_work()
             else:
-                self.ledger.was_killed &= arguments[0] not in ("run", "fork")
+                if arguments[0] in ("run", "fork"):
+                    self.ledger.killed -= self.ledger.at_work()
         if check:
             assert process.returncode == 0, f"{self.done}: {log.read_text()[-3000:]}"
 

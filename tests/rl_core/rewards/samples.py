@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.messages import PoolOrder, RewardSpec, Style
+from rl_core.rewards.messages import RewardSpec, Style
+from rl_core.rewards.order import RewardOrder
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from tests.processes import answers
@@ -24,7 +25,9 @@ def without_place(reason: str | None) -> str | None:
 def supervisors() -> set[psutil.Process]:
     """The supervisors of the scoring processes of this process's pools."""
     found = answers(psutil.Process(), lambda one: (one, one.ppid(), " ".join(one.cmdline())))
-    return {one for one, parent, command in found if parent == os.getpid() and "rl_core.rewards.supervisor" in command}
+    return {
+        one for one, parent, command in found if parent == os.getpid() and "rl_core.isolation.supervisor" in command
+    }
 
 
 def own(folder: Path, text: str) -> str:
@@ -44,10 +47,10 @@ def spec_of(name: str = "x", *, style: Style = "sample", is_async: bool = False)
     return RewardSpec(name=name, source="s", function="f", kwargs={}, has_parser=False, style=style, is_async=is_async)
 
 
-def order_of(specs: Sequence[RewardSpec], **seconds: float) -> PoolOrder:
+def order_of(specs: Sequence[RewardSpec], **seconds: float) -> RewardOrder:
     """With limits of a second, or of so many."""
     limits = dict.fromkeys(("timeout_seconds", "batch_timeout_seconds", "load_timeout_seconds"), 1.0)
-    return PoolOrder(specs=[*specs], memory_limit_bytes=2**30, **(limits | seconds))
+    return RewardOrder(specs=[*specs], memory_limit_bytes=2**30, **(limits | seconds))
 
 
 def make_sample(

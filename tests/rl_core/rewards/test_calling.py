@@ -8,28 +8,29 @@ from pathlib import Path
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards.calling import BatchFailed, RewardCaller, load_scorer
+from rl_core.isolation.calling import BatchFailed, FunctionCaller
+from rl_core.rewards.calling import load_scorer
 from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.sample import RewardSample
-from tests.rl_core.rewards.samples import make_sample, own
+from tests.rl_core.rewards.samples import make_sample, order_of, own
 
 FOLDER = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 @pytest.fixture
-def judge_of() -> Iterator[Callable[[str], RewardCaller]]:
+def judge_of() -> Iterator[Callable[[str], FunctionCaller]]:
     with asyncio.Runner() as runner:
 
-        def judge_of(function: str) -> RewardCaller:
-            (spec,) = resolve_rewards(RewardConfig(function=f"{FOLDER / function}")).specs
-            return RewardCaller(scorer=load_scorer(spec), memory_limit_bytes=2**30, runner=runner)
+        def judge_of(function: str) -> FunctionCaller:
+            order = order_of(resolve_rewards(RewardConfig(function=f"{FOLDER / function}")).specs)
+            return FunctionCaller(function=order.load(0), order=order, runner=runner)
 
         yield judge_of
 
 
-def results_of(judge: RewardCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
+def results_of(judge: FunctionCaller, samples: Sequence[RewardSample]) -> list[CallResult]:
     """What the server asks for until each sample has its result: a caller may give back a slow chunk's rest."""
     results: list[CallResult] = []
     while len(results) < len(samples):

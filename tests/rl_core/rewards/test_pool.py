@@ -20,8 +20,8 @@ import pytest
 from rl_core.config.reward import RewardConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.image_sizes import ImageSizes
+from rl_core.isolation.printed import MAX_HELD
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.printed import MAX_HELD
 from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 from tests.rl_core.data.samples import png_bytes
@@ -199,7 +199,9 @@ def test_a_print_waits_for_no_error_stream_that_nobody_reads(tmp_path):
             while printed.count(b"x") + left_out <= 15 * 2**20:
                 printed += os.read(reader, 2**20)
                 # A thread that comes late to its first buffer says twice that it is full.
-                left_out = sum(map(int, re.findall(rb"\n\[(\d+) bytes that rewards printed are left out", printed)))
+                left_out = sum(
+                    map(int, re.findall(rb"\n\[(\d+) bytes that your functions printed are left out", printed))
+                )
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
@@ -215,7 +217,7 @@ def test_closing_ends_a_hanging_call_and_cancels_its_score():
         pool.flush()
         time.sleep(0.2)
     assert future.cancelled()
-    with pytest.raises(RuntimeError, match="the reward pool is closed"):
+    with pytest.raises(RuntimeError, match="the pool of reward functions is closed"):
         pool.submit(make_sample("good"))
 
 

@@ -2,8 +2,8 @@
 
 import threading
 
+from rl_core.isolation.work import Work
 from rl_core.rewards.messages import CallResult
-from rl_core.rewards.work import Work
 from tests.rl_core.rewards.samples import make_sample, order_of, spec_of
 
 PATIENCE = 20.0

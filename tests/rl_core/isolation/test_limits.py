@@ -2,8 +2,8 @@
 
 import pytest
 
-from rl_core.rewards.calling import SLICE_SECONDS
-from rl_core.rewards.limits import ASYNC_GRACE_SECONDS, MAX_FAILURES, CallLimits, LoadingRecord
+from rl_core.isolation.calling import SLICE_SECONDS
+from rl_core.isolation.limits import ASYNC_GRACE_SECONDS, MAX_FAILURES, CallLimits, LoadingRecord
 from tests.rl_core.rewards.samples import order_of, spec_of
 
 
@@ -15,7 +15,7 @@ def limits() -> CallLimits:
 
 
 @pytest.mark.parametrize(
-    ("function_index", "samples", "seconds", "call_seconds", "key"),
+    ("function_index", "inputs", "seconds", "call_seconds", "key"),
     [
         (0, 1, 10.0, 10.0, "timeout_seconds = 10"),
         (0, 5, 10.0 + SLICE_SECONDS, 10.0, "timeout_seconds = 10"),
@@ -24,27 +24,25 @@ def limits() -> CallLimits:
         (2, 5, 10.0 + ASYNC_GRACE_SECONDS, 10.0, "timeout_seconds = 10"),
     ],
 )
-def test_every_kind_has_its_limit_and_more_for_a_first_call(
-    limits, function_index, samples, seconds, call_seconds, key
-):
-    later = limits.of(function_index, samples=samples, is_first=False)
+def test_every_kind_has_its_limit_and_more_for_a_first_call(limits, function_index, inputs, seconds, call_seconds, key):
+    later = limits.of(function_index, inputs=inputs, is_first=False)
     assert later == (seconds, call_seconds, f"no result within reward.{key}")
-    first = limits.of(function_index, samples=samples, is_first=True)
+    first = limits.of(function_index, inputs=inputs, is_first=True)
     assert (first.seconds, first.call_seconds) == (seconds + 1000.0, call_seconds + 1000.0)
     assert f"{call_seconds + 1000:g}" in first.reason
 
 
 @pytest.mark.parametrize(("seconds", "has_more"), [(0.1, False), (10.0, False), (10.1, True), (None, False)])
 def test_what_a_first_call_took_decides_about_all_calls(limits, seconds, has_more):
-    limits.learn(0, samples=1, seconds=seconds)
-    assert (limits.of(0, samples=1, is_first=True).seconds > 1000.0) == has_more
-    assert limits.of(1, samples=1, is_first=True).seconds > 1000.0, "another function"
+    limits.learn(0, inputs=1, seconds=seconds)
+    assert (limits.of(0, inputs=1, is_first=True).seconds > 1000.0) == has_more
+    assert limits.of(1, inputs=1, is_first=True).seconds > 1000.0, "another function"
 
 
 def test_who_needed_long_once_may_need_it_again(limits):
     for seconds in (500.0, 0.1, None):
-        limits.learn(0, samples=1, seconds=seconds)
-    assert limits.of(0, samples=1, is_first=True).seconds == 1010.0
+        limits.learn(0, inputs=1, seconds=seconds)
+    assert limits.of(0, inputs=1, is_first=True).seconds == 1010.0
 
 
 @pytest.fixture
@@ -71,5 +69,5 @@ def test_processes_that_never_start_end_the_pool(record):
     record.succeeded(None)
     for _ in range(MAX_FAILURES - 1):
         record.ended(None, "exit code 1")
-    with pytest.raises(RuntimeError, match="the scoring processes do not start: exit code 1"):
+    with pytest.raises(RuntimeError, match="the processes of the reward functions do not start: exit code 1"):
         record.ended(None, "exit code 1")

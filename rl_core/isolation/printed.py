@@ -1,4 +1,4 @@
-"""What reward functions print, on its way to the error stream of the run."""
+"""What a user's functions print, on its way to the error stream of the run."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ _LAST_SECONDS = 2.0
 
 
 class PrintedOutput:
-    """Passes on what scoring processes write to `descriptor`. None of them ever waits for the error stream, because a
+    """Passes on what isolated processes write to `descriptor`. None of them ever waits for the error stream, because a
     thread of its own always reads."""
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class PrintedOutput:
         self._held = bytearray()
         self._left_out = 0
         self._is_over = False
-        targets = {"printed-by-rewards": self._receive, "print-of-rewards": self._pass_on}
+        targets = {"printed-by-functions": self._receive, "print-of-functions": self._pass_on}
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in targets.items()]
 
     def start(self) -> None:
-        """Before the first scoring process."""
+        """Before the first isolated process."""
         self._source, self.descriptor = os.pipe()
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """After the last scoring process: pass on the rest, if somebody reads it."""
+        """After the last isolated process: pass on the rest, if somebody reads it."""
         os.close(self.descriptor)
         for thread in self._threads:
             thread.join(_LAST_SECONDS)
@@ -62,7 +62,9 @@ class PrintedOutput:
             if not text:
                 return
             if left_out:
-                text += f"\n[{left_out} bytes that rewards printed are left out: nobody read this stream]\n".encode()
+                text += (
+                    f"\n[{left_out} bytes that your functions printed are left out: nobody read this stream]\n".encode()
+                )
             _write(memoryview(text))
 
 

@@ -2,20 +2,20 @@
 
 import pytest
 
+from rl_core.isolation.call_queue import MAX_CHUNK, CallQueue
 from rl_core.rewards.messages import Style
-from rl_core.rewards.sample_queue import MAX_CHUNK, SampleQueue
 from tests.rl_core.rewards.samples import make_sample, spec_of
 
 
-def make_queue(style: Style = "sample", *, is_async: bool = False, async_calls: int = 3) -> SampleQueue:
-    return SampleQueue(0, spec_of(style=style, is_async=is_async), async_calls=async_calls)
+def make_queue(style: Style = "sample", *, is_async: bool = False, async_calls: int = 3) -> CallQueue:
+    return CallQueue(0, spec_of(style=style, is_async=is_async), async_calls=async_calls)
 
 
-def fill(queue: SampleQueue, count: int) -> list:
+def fill(queue: CallQueue, count: int) -> list:
     return [queue.add(make_sample("x", index=index)) for index in range(count)]
 
 
-def task_sizes(queue: SampleQueue) -> list[int]:
+def task_sizes(queue: CallQueue) -> list[int]:
     """Sizes of the tasks that free processes get now."""
     sizes = []
     while queue.has_task:

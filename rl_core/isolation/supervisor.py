@@ -1,9 +1,9 @@
-"""The parent process of a scoring process, which ends whatever a reward function leaves behind.
+"""The parent process of an isolated process, which ends whatever a user's function leaves behind.
 
-The run starts `python -m rl_core.rewards.supervisor LIFELINE CONNECTION` (two file descriptors). It forks before any
-user code is loaded: the child becomes the scoring process, in a session of its own; the parent, the supervisor, waits.
-A reward function that kills its parent or its process group hits only these two, and orphans of what it started become
-children of the supervisor. When the scoring process has ended, the supervisor reports its exit status on the lifeline,
+The run starts `python -m rl_core.isolation.supervisor LIFELINE CONNECTION` (two file descriptors). It forks before any
+user code is loaded: the child becomes the isolated process, in a session of its own; the parent, the supervisor, waits.
+A function that kills its parent or its process group hits only these two, and orphans of what it started become
+children of the supervisor. When the isolated process has ended, the supervisor reports its exit status on the lifeline,
 a socket, and ends what is left; if the run closes the other end, or ends itself, it ends all processes below it."""
 
 import contextlib
@@ -17,7 +17,7 @@ import time
 from rl_core.parent import adopt_orphans, killed_with
 
 GRACE_SECONDS = 0.5
-"""Processes that a reward function leaves behind get SIGTERM for so long, so that they can free their shared memory;
+"""Processes that a function leaves behind get SIGTERM for so long, so that they can free their shared memory;
 then SIGKILL."""
 
 _KILL_SECONDS = 5.0
@@ -27,7 +27,7 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal
 
 
 def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
-    """Fork. Returns in the child, which becomes the scoring process; never returns in the parent."""
+    """Fork. Returns in the child, which becomes the isolated process; never returns in the parent."""
     adopt_orphans()
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
@@ -49,7 +49,7 @@ def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
         return
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    connection.close()  # so that the run sees its end as soon as the scoring process has ended
+    connection.close()  # so that the run sees its end as soon as the isolated process has ended
     try:
         status = _watch(child, lifeline, woken)
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def supervise(lifeline: socket.socket, connection: socket.socket) -> None:
 
 
 def _watch(child: int, lifeline: socket.socket, woken: int) -> int:
-    """Wait until the scoring process has ended, and kill it if the lifeline is closed. Returns its wait status."""
+    """Wait until the isolated process has ended, and kill it if the lifeline is closed. Returns its wait status."""
     events = select.poll()  # `select` refuses the high numbers that a run with many open files gives
     events.register(lifeline, select.POLLIN)
     events.register(woken, select.POLLIN)
@@ -112,7 +112,7 @@ def _has_children() -> bool:
 
 
 def _signal_descendants(number: signal.Signals) -> None:
-    import psutil  # most reward functions leave no process behind, and without it the supervisor stays small
+    import psutil  # most functions leave no process behind, and without it the supervisor stays small
 
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -120,18 +120,18 @@ def _signal_descendants(number: signal.Signals) -> None:
 
 
 def main() -> None:
-    """Fork, and score in the child."""
+    """Fork, and call functions in the child."""
     lifeline, connection = (socket.socket(fileno=int(argument)) for argument in sys.argv[1:3])
     supervise(lifeline, connection)
     del sys.argv[1:]  # a user's file that reads the command line when it is imported finds it empty
-    from rl_core.rewards.worker import serve
+    from rl_core.isolation.worker import serve
 
     serve(connection)
 
 
 if __name__ == "__main__":
     main()
-elif __name__ == "__mp_main__":  # `multiprocessing` in a reward function imports the main module in its child first
+elif __name__ == "__mp_main__":  # `multiprocessing` in a user's function imports the main module in its child first
     from rl_core.user_code.modules import find_user_files
 
     find_user_files()

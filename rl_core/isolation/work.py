@@ -1,13 +1,12 @@
-"""The work of a reward pool, which its threads share: the samples that wait, and how the work ends."""
+"""The work of a pool, which its threads share: the inputs that wait, and how the work ends."""
 
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
-from rl_core.rewards.messages import CallResult, PoolOrder
-from rl_core.rewards.sample import RewardSample
-from rl_core.rewards.sample_queue import SampleQueue, Task, Waiting
+from rl_core.isolation.call_queue import CallQueue, Task, Waiting
+from rl_core.isolation.order import Input, Order, Result
 
 
 class Stopped(Exception):
@@ -15,33 +14,34 @@ class Stopped(Exception):
 
 
 class Work:
-    """Hands samples to the threads of a pool, and results to the samples' futures. Thread-safe."""
+    """Hands inputs to the threads of a pool, and results to the inputs' futures. Thread-safe."""
 
-    def __init__(self, order: PoolOrder, *, async_calls: int) -> None:
-        self._queues = [SampleQueue(index, spec, async_calls=async_calls) for index, spec in enumerate(order.specs)]
+    def __init__(self, order: Order, *, async_calls: int) -> None:
+        self._order = order
+        self._queues = [CallQueue(index, spec, async_calls=async_calls) for index, spec in enumerate(order.specs)]
         self._turns = deque(self._queues)
         self._problems: dict[int, str] = {}
         self._changed = threading.Condition()
         self._end: str | None = None
         self._cause: Exception | None = None
 
-    def add(self, function_index: int, sample: RewardSample) -> "Future[CallResult]":
-        """Have a sample scored by a function. Raises RuntimeError when the work has stopped."""
+    def add(self, function_index: int, one: Input) -> "Future[Result]":
+        """Have a function called with an input. Raises RuntimeError when the work has stopped."""
         with self._changed:
             if self._end is not None:
                 raise self._no_results_error()
             if (reason := self._problems.get(function_index)) is None:
                 queue = self._queues[function_index]
-                future = queue.add(sample)
+                future = queue.add(one)
                 if queue.has_task:
                     self._changed.notify()
                 return future
         future = Future()
-        _fail([(sample, future)], reason)
+        self._fail([(one, future)], reason)
         return future
 
     def flush(self) -> None:
-        """Score the samples that were held back, without those that are added later."""
+        """Have the inputs done that were held back, without those that are added later."""
         with self._changed:
             for queue in self._queues:
                 queue.flush()
@@ -60,7 +60,7 @@ class Work:
             raise Stopped
 
     def put_back(self, tasks: Iterable[Task]) -> None:
-        """Have the samples of tasks scored by other calls."""
+        """Have the inputs of tasks done by other calls."""
         for task in tasks:
             with self._changed:
                 if (reason := self._problems.get(task.function_index)) is None and self._end is None:
@@ -70,10 +70,10 @@ class Work:
             if reason is None:
                 self.abandon(task.waiting)
             else:
-                _fail(task.waiting, reason)
+                self._fail(task.waiting, reason)
 
-    def deliver(self, task: Task, results: Sequence[CallResult], *, seconds: float) -> None:
-        """The results of the first samples of a task, which took so many seconds together. A task that was given back
+    def deliver(self, task: Task, results: Sequence[Result], *, seconds: float) -> None:
+        """The results of the first inputs of a task, which took so many seconds together. A task that was given back
         unfinished has slow calls: all processes share the rest, in parts of the size that was finished."""
         # The queue no longer knows these futures, so nothing that may fail comes before they have their results.
         for (_, future), result in zip(task.waiting, results, strict=False):
@@ -81,16 +81,16 @@ class Work:
         with self._changed:
             queue = self._queues[task.function_index]
             queue.learn(seconds / len(results))
-            if queue.has_task:  # after a slow call, fewer samples are enough for a task
+            if queue.has_task:  # after a slow call, fewer inputs are enough for a task
                 self._changed.notify_all()
         self.put_back(task.parts(len(results), done=len(results)))
 
     def give_up_function(self, index: int, reason: str) -> None:
-        """A function cannot be loaded: each of its samples gets the reason."""
+        """A function cannot be loaded: each of its inputs gets the reason."""
         with self._changed:
             self._problems.setdefault(index, reason)
             found = self._queues[index].clear()
-        _fail(found, reason)
+        self._fail(found, reason)
 
     def is_given_up(self, index: int) -> bool:
         """Whether a function cannot be loaded."""
@@ -107,13 +107,13 @@ class Work:
             if self._end is not None:
                 return
             self._cause = cause
-            self._end = "the reward pool is closed" if cause is None else _end_words(cause)
+            self._end = self._end_words(cause)
             found = [waiting for queue in self._queues for waiting in queue.clear()]
             self._changed.notify_all()
         self.abandon(found)
 
     def abandon(self, found: Iterable[Waiting]) -> None:
-        """The work has stopped, and these samples get no result."""
+        """The work has stopped, and these inputs get no result."""
         for _, future in found:
             if future.done():
                 continue
@@ -127,14 +127,15 @@ class Work:
         error.__cause__ = self._cause
         return error
 
+    def _end_words(self, cause: Exception | None) -> str:
+        functions = f"{self._order.kind} functions"
+        if cause is None:
+            return f"the pool of {functions} is closed"
+        return (
+            f"{functions} cannot be called any more: {type(cause).__name__}: {cause}; fix this (if the disk is full, "
+            "free some space), then start the run again to continue"
+        )
 
-def _end_words(cause: Exception) -> str:
-    return (
-        f"rewards cannot be scored any more: {type(cause).__name__}: {cause}; fix this (if the disk is full, free some "
-        "space), then start the run again to continue"
-    )
-
-
-def _fail(found: Iterable[Waiting], reason: str) -> None:
-    for _, future in found:
-        future.set_result(CallResult({}, None, reason))
+    def _fail(self, found: Iterable[Waiting], reason: str) -> None:
+        for _, future in found:
+            future.set_result(self._order.failed(reason))

@@ -1,4 +1,4 @@
-"""The scoring process's own code, called here without one; test_pool.py has the real processes."""
+"""The isolated process's own code, called here without one; test_pool.py has the real processes."""
 
 from itertools import count
 from types import SimpleNamespace
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from rl_core.config.reward import RewardConfig
-from rl_core.rewards import calling
-from rl_core.rewards.messages import Call, CallResult
+from rl_core.isolation import calling
+from rl_core.isolation.order import Call
+from rl_core.isolation.worker import Functions
+from rl_core.rewards.messages import CallResult
 from rl_core.rewards.registry import resolve_rewards
-from rl_core.rewards.worker import Functions
 from tests.rl_core.rewards.samples import make_sample, order_of, own
 
 pytestmark = pytest.mark.usefixtures("own_imports")
@@ -24,12 +25,12 @@ def load(function: str, **kwargs) -> Functions:
 
 def answer(functions: Functions, *responses: str) -> tuple[Any, ...]:
     samples = [make_sample(response) for response in responses]
-    return functions.answer(Call(function_index=0, samples=samples, timeout_seconds=1.0, timeout_reason="too long"))
+    return functions.answer(Call(function_index=0, inputs=samples, timeout_seconds=1.0, timeout_reason="too long"))
 
 
 def test_samples_are_scored_in_order():
     word, results, seconds = answer(load("count"), "<answer>3</answer>", "<answer>4</answer>")
-    assert word == "scored"
+    assert word == "done"
     assert [(result.components["accuracy"], result.parsed) for result in results] == [(1.0, "3"), (0.0, "4")]
     assert seconds > 0
 

@@ -1,11 +1,11 @@
-"""How long a call of a reward function may take, and which functions the scoring processes could load so far."""
+"""How long a call of a user's function may take, and which functions the processes could load so far."""
 
 import threading
 from collections import Counter
 from typing import NamedTuple
 
-from rl_core.rewards.calling import SLICE_SECONDS
-from rl_core.rewards.messages import PoolOrder
+from rl_core.isolation.calling import SLICE_SECONDS
+from rl_core.isolation.order import Order
 
 ASYNC_GRACE_SECONDS = 2.0
 """The process of an `async def` function ends each call at its time limit by itself. If it has not done so after this
@@ -29,43 +29,44 @@ class CallLimits:
     is of no use: all calls of the function get the shorter limit from then on, including those that are running.
     """
 
-    def __init__(self, order: PoolOrder) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
         self._loads_long: dict[int, bool] = {}
 
-    def of(self, index: int, *, samples: int, is_first: bool) -> CallLimit:
+    def of(self, index: int, *, inputs: int, is_first: bool) -> CallLimit:
         """The present limit of a task. `is_first`: it has the function's first call in its process."""
-        later = self._of_later(index, samples)
+        later = self._of_later(index, inputs)
         if not is_first or self._loads_long.get(index) is False:
             return later
         seconds, call_seconds = (limit + self._order.load_timeout_seconds for limit in later[:2])
-        keys = f"reward.load_timeout_seconds + {self._key(index, samples)}"
+        keys = f"{self._order.section}.load_timeout_seconds + {self._key(index, inputs)}"
         reason = f"no result of the first call within {keys} = {call_seconds:g}"
         return CallLimit(seconds, call_seconds, reason)
 
-    def learn(self, index: int, *, samples: int, seconds: float | None) -> None:
+    def learn(self, index: int, *, inputs: int, seconds: float | None) -> None:
         """A first call ended after `seconds` in the function, or by its time limit (None)."""
-        if seconds is not None and seconds > self._of_later(index, samples).seconds:
+        if seconds is not None and seconds > self._of_later(index, inputs).seconds:
             self._loads_long[index] = True
         else:
             self._loads_long.setdefault(index, False)
 
-    def _of_later(self, index: int, samples: int) -> CallLimit:
+    def _of_later(self, index: int, inputs: int) -> CallLimit:
         spec = self._order.specs[index]
-        if self.is_batch(index, samples):
+        if self.is_batch(index, inputs):
             seconds, more = self._order.batch_timeout_seconds, 0.0
         else:
             seconds = self._order.timeout_seconds
             # A single call has exactly its own limit; of several, the last may begin just before the slice is over.
-            more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if samples > 1 else 0.0
-        return CallLimit(seconds + more, seconds, f"no result within {self._key(index, samples)} = {seconds:g}")
+            more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if inputs > 1 else 0.0
+        return CallLimit(seconds + more, seconds, f"no result within {self._key(index, inputs)} = {seconds:g}")
 
-    def _key(self, index: int, samples: int) -> str:
-        return "reward.batch_timeout_seconds" if self.is_batch(index, samples) else "reward.timeout_seconds"
+    def _key(self, index: int, inputs: int) -> str:
+        key = "batch_timeout_seconds" if self.is_batch(index, inputs) else "timeout_seconds"
+        return f"{self._order.section}.{key}"
 
-    def is_batch(self, index: int, samples: int) -> bool:
-        """Whether so many samples are one call."""
-        return self._order.specs[index].is_batch and samples > 1
+    def is_batch(self, index: int, inputs: int) -> bool:
+        """Whether so many inputs are one call."""
+        return self._order.specs[index].is_batch and inputs > 1
 
 
 MAX_FAILURES = 3
@@ -77,7 +78,7 @@ class LoadingRecord:
     """Counts, for each function by its index, the processes that ended while they imported it; None stands for the time
     before any import. Thread-safe."""
 
-    def __init__(self, order: PoolOrder) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
         self._lock = threading.Lock()
         self._failures: Counter[int | None] = Counter()
@@ -93,7 +94,7 @@ class LoadingRecord:
         """An import took too long. Returns why the function is given up, if it is: a function that no process has ever
         loaded is given up at once, because every attempt would take as long."""
         limit = self._order.load_timeout_seconds
-        why = f"its import took longer than reward.load_timeout_seconds = {limit:g}"
+        why = f"its import took longer than {self._order.section}.load_timeout_seconds = {limit:g}"
         return self._failed(index, why, failures=1 if index in self._was_loaded else MAX_FAILURES)
 
     def ended(self, index: int | None, how: str) -> str | None:
@@ -101,7 +102,7 @@ class LoadingRecord:
         processes in a row ended before any import."""
         reason = self._failed(index, f"its import ended the process: {how}", failures=1)
         if index is None and reason is not None:
-            raise RuntimeError(f"the scoring processes do not start: {how}")
+            raise RuntimeError(f"the processes of the {self._order.kind} functions do not start: {how}")
         return reason
 
     def _failed(self, index: int | None, why: str, *, failures: int) -> str | None:

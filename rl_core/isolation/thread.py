@@ -1,4 +1,4 @@
-"""A thread of the reward pool, which has one scoring process at a time score the tasks of the pool."""
+"""A thread of a pool, which has one process at a time do the tasks of the pool."""
 
 import logging
 import math
@@ -9,18 +9,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rl_core.isolation.call_queue import Task
+from rl_core.isolation.limits import CallLimits, LoadingRecord
+from rl_core.isolation.order import Call, Order, Result
+from rl_core.isolation.printed import PrintedOutput
+from rl_core.isolation.process import Ended, IsolatedProcess, OutOfTime
+from rl_core.isolation.work import Stopped, Work
 from rl_core.progress import LogEvent
-from rl_core.rewards.components import components_of
-from rl_core.rewards.limits import CallLimits, LoadingRecord
-from rl_core.rewards.messages import Call, CallResult, PoolOrder
-from rl_core.rewards.printed import PrintedOutput
-from rl_core.rewards.sample_queue import Task
-from rl_core.rewards.scoring_process import Ended, OutOfTime, ScoringProcess
-from rl_core.rewards.work import Stopped, Work
 
 MAX_BREAKS = 3
-"""A sample gets no score if so many processes have ended after they took it and before its call began. One such end may
-be an accident: something outside killed the process."""
+"""An input gets no result if so many processes have ended after they took it and before its call began. One such end
+may be an accident: something outside killed the process."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 class Shared:
     """What the threads of a pool have in common."""
 
-    order: PoolOrder
+    order: Order
     environment: Mapping[str, str]
     printed: PrintedOutput
     work: Work
@@ -38,17 +37,17 @@ class Shared:
     log_event: LogEvent | None
 
 
-class ScoringThread(threading.Thread):
-    """Starts a new scoring process when one has ended. Ends, with its process, when the work has stopped."""
+class IsolatedThread(threading.Thread):
+    """Starts a new process when one has ended. Ends, with its process, when the work has stopped."""
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(name="reward", daemon=True)
+        super().__init__(name=f"{shared.order.kind}-functions", daemon=True)
         self._shared = shared
         self._work = shared.work
         self._task: Task | None = None
 
     def run(self) -> None:
-        """The futures of the samples depend on this thread: whatever ends it stops the work, with a reason."""
+        """The futures of the inputs depend on this thread: whatever ends it stops the work, with a reason."""
         try:
             while True:
                 self._use_a_process()
@@ -60,16 +59,16 @@ class ScoringThread(threading.Thread):
             self._work.abandon(self._task.waiting)
 
     def _use_a_process(self) -> None:
-        process = ScoringProcess(self._shared.environment, output=self._shared.printed.descriptor)
+        process = IsolatedProcess(self._shared.environment, output=self._shared.printed.descriptor)
         try:
             if self._load(process):
                 called: set[int] = set()
-                while self._score(process, called):
+                while self._do(process, called):
                     pass
         finally:
             process.end()
 
-    def _load(self, process: ScoringProcess) -> bool:
+    def _load(self, process: IsolatedProcess) -> bool:
         """Wait until the process has imported all functions, with or without success. False if it has ended."""
         order, loading = self._shared.order, self._shared.loading
         indices = [index for index in range(len(order.specs)) if not self._work.is_given_up(index)]
@@ -92,36 +91,36 @@ class ScoringThread(threading.Thread):
             self._work.give_up_function(index, reason)
         return False
 
-    def _score(self, process: ScoringProcess, called: set[int]) -> bool:
-        """Have the next task scored, and handle its result. False if the process cannot take another task."""
+    def _do(self, process: IsolatedProcess, called: set[int]) -> bool:
+        """Have the next task done, and handle its result. False if the process cannot take another task."""
         # A process that ends as soon as it has loaded breaks its task: its successors may do the same, for ever.
         was_ready = bool(called) or not process.has_ended
         self._task = task = self._work.next_task()
-        if was_ready and process.has_ended:  # it ended while it waited, which is not the fault of these samples
+        if was_ready and process.has_ended:  # it ended while it waited, which is not the fault of these inputs
             self._work.put_back([task])
             self._task = None
             return False
         index, limits = task.function_index, self._shared.limits
         is_first = index not in called
         called.add(index)
-        limit_now = partial(limits.of, index, samples=task.count, is_first=is_first)
+        limit_now = partial(limits.of, index, inputs=task.count, is_first=is_first)
         limit, has_begun, goes_on = limit_now(), False, True
         until = self._until(lambda: limit_now().seconds)
         try:
             call = Call(
                 function_index=index,
-                samples=[sample for sample, _ in task.waiting],
+                inputs=[one for one, _ in task.waiting],
                 timeout_seconds=limit.call_seconds,
                 timeout_reason=limit.reason,
             )
             process.send(call, until)
             process.hear(partial(_after, "begun"), until)
             has_begun = True
-            answer = process.hear(partial(_answer_of, task.count), until)
+            answer = process.hear(partial(_answer_of, self._shared.order, task.count), until)
         except OutOfTime:
             reason, goes_on = limit_now().reason, False
             if is_first:
-                limits.learn(index, samples=task.count, seconds=None)
+                limits.learn(index, inputs=task.count, seconds=None)
             process.end()
             self._failed(task, reason)
         except Ended:
@@ -134,21 +133,22 @@ class ScoringThread(threading.Thread):
                 results, seconds = answer
                 if is_first:
                     took_too_long = any(result.error == limit.reason for result in results)
-                    limits.learn(index, samples=task.count, seconds=None if took_too_long else seconds)
+                    limits.learn(index, inputs=task.count, seconds=None if took_too_long else seconds)
                 self._work.deliver(task, results, seconds=seconds)
         self._task = None
         return goes_on
 
     def _failed(self, task: Task, reason: str) -> None:
-        """A task gave no results. One of its samples may be the cause: each gets a call of its own."""
+        """A task gave no results. One of its inputs may be the cause: each gets a call of its own."""
         if task.count == 1:
-            self._work.deliver(task, [CallResult({}, None, reason)], seconds=self._shared.order.timeout_seconds)
+            self._work.deliver(task, [self._shared.order.failed(reason)], seconds=self._shared.order.timeout_seconds)
             return
         if self._shared.limits.is_batch(task.function_index, task.count):
             name = self._shared.order.specs[task.function_index].name
-            _LOG.warning("reward %s failed on a batch of %d (%s); trying one by one", name, task.count, reason)
+            kind = self._shared.order.kind
+            _LOG.warning("%s %s failed on a batch of %d (%s); trying one by one", kind, name, task.count, reason)
             if self._shared.log_event is not None:
-                self._shared.log_event("reward_batch_retried", function=name, samples=task.count, reason=reason)
+                self._shared.log_event(f"{kind}_batch_retried", function=name, samples=task.count, reason=reason)
         self._work.put_back(task.parts(1))
 
     def _died(self, task: Task, fate: str, *, has_begun: bool) -> None:
@@ -156,7 +156,7 @@ class ScoringThread(threading.Thread):
         if has_begun:
             self._failed(task, f"the process died in the call: {fate}")
         elif task.breaks + 1 >= MAX_BREAKS:
-            result = CallResult({}, None, f"the scoring processes died {MAX_BREAKS} times before the call")
+            result = self._shared.order.failed(f"the processes died {MAX_BREAKS} times before the call")
             self._work.deliver(task, [result] * task.count, seconds=0.0)
         else:
             is_batch = self._shared.limits.is_batch(task.function_index, task.count)
@@ -182,16 +182,12 @@ def _after(word: str, words: list[Any]) -> list[Any]:
     return rest
 
 
-def _answer_of(count: int, words: list[Any]) -> tuple[list[CallResult], float] | str:
-    """The results of at most `count` samples and the seconds that they took; or why the whole batch failed."""
+def _answer_of(order: Order, count: int, words: list[Any]) -> tuple[list[Result], float] | str:
+    """The results of at most `count` inputs and the seconds that they took; or why the whole batch failed."""
     if words[:1] == ["batch failed"]:
         return str(words[1])
-    sent, seconds = _after("scored", words)
-    results = [_result_of(*result) for result in sent]
+    sent, seconds = _after("done", words)
+    results = [order.result(*result) for result in sent]
     if not 0 < len(results) <= count:
-        raise ValueError(f"{len(results)} results of {count} samples")
+        raise ValueError(f"{len(results)} results of {count} inputs")
     return results, float(seconds)
-
-
-def _result_of(components: Any, parsed: str | None, error: str | None) -> CallResult:
-    return CallResult(components_of(components), parsed, None) if error is None else CallResult({}, None, str(error))

@@ -1,4 +1,5 @@
-"""Starting a scoring process with its supervisor, talking to it, and ending it; used by the threads of the pool."""
+"""Starting a process for a user's functions with its supervisor, talking to it, and ending it; used by the threads of a
+pool."""
 
 import contextlib
 import json
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from rl_core.wording import exit_words
 
 _LONGEST_MESSAGE = 256 * 2**20
-"""Most bytes of one answer. The answer to a batch of thousands of samples is shorter."""
+"""Most bytes of one answer. The answer to a batch of thousands of inputs is shorter."""
 
 _SLICE_SECONDS = 0.1
 """So often a thread that waits looks whether it still should."""
@@ -33,8 +34,8 @@ _END_SECONDS = 10.0
 
 _ORPHAN_SECONDS = 5.0
 
-_MARK = "SIGHTLINE_SCORING_PROCESS"
-"""Environment variable of a scoring process and all that it starts."""
+_MARK = "SIGHTLINE_ISOLATED_PROCESS"
+"""Environment variable of an isolated process and all that it starts."""
 
 Heard = TypeVar("Heard")
 Left = Callable[[], float]
@@ -42,15 +43,16 @@ Left = Callable[[], float]
 
 
 class Ended(Exception):
-    """The process has ended; `ScoringProcess.fate` says how."""
+    """The process has ended; `IsolatedProcess.fate` says how."""
 
 
 class OutOfTime(Exception):
     """The process did not do in time what the run waited for."""
 
 
-class ScoringProcess:
-    """One scoring process. Whatever a user's code does to it, the run sees an `Ended`. Used by one thread."""
+class IsolatedProcess:
+    """One process that calls a user's functions. Whatever these do to it, the run sees an `Ended`. Used by one
+    thread."""
 
     def __init__(self, environment: Mapping[str, str], *, output: int) -> None:
         """Start it. `output` is the file descriptor to which it prints."""
@@ -62,7 +64,7 @@ class ScoringProcess:
         descriptors = [its_lifeline.fileno(), its_connection.fileno()]
         with its_lifeline, its_connection:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-P", "-u", "-m", "rl_core.rewards.supervisor", *map(str, descriptors)],
+                [sys.executable, "-P", "-u", "-m", "rl_core.isolation.supervisor", *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -95,7 +97,7 @@ class ScoringProcess:
 
     def hear(self, read: Callable[[list[Any]], Heard], left: Left) -> Heard:
         """What `read` makes of the words of the next message. Raises OutOfTime; and Ended, also where `read` raises an
-        exception because the reward function wrote to the process's connection."""
+        exception because the function wrote to the process's connection."""
         while (end := self._received.find(b"\n")) < 0 and len(self._received) < _LONGEST_MESSAGE:
             self._wait(select.POLLIN, left)
             self._received += self._receive()
@@ -103,7 +105,7 @@ class ScoringProcess:
         del self._received[: end + 1]
         try:
             return read(json.loads(line))
-        except Exception:  # noqa: BLE001 - a reward function may have written anything to the connection
+        except Exception:  # noqa: BLE001 - a user's function may have written anything to the connection
             self._fate = "it sent something else than a report"
             raise Ended from None
 
@@ -160,7 +162,7 @@ class ScoringProcess:
 
 
 def _end_all_with(mark: str, session: int | None) -> None:
-    """Kill what a killed supervisor has left: processes with its mark, or in the session of its scoring process."""
+    """Kill what a killed supervisor has left: processes with its mark, or in the session of its isolated process."""
     import psutil  # rarely needed
 
     deadline = time.monotonic() + _ORPHAN_SECONDS
