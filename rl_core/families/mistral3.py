@@ -121,9 +121,10 @@ def _side(processor: Any) -> int:
     return side
 
 
-FAMILY: Final = Family(
-    name="mistral3",
-    model_type="mistral3",
-    vision=Rows(),
-    tiny_text=lambda head_size: {"model_type": "mistral", "head_dim": head_size, "sliding_window": None},
-)
+def _text(head_size: int) -> dict[str, Any]:
+    """The epsilon is that of the published models: vLLM takes it for the norm of the projector whatever the config
+    says, and the difference grows with training."""
+    return {"model_type": "mistral", "head_dim": head_size, "sliding_window": None, "rms_norm_eps": 1e-5}
+
+
+FAMILY: Final = Family(name="mistral3", model_type="mistral3", vision=Rows(), tiny_text=_text)

@@ -1,6 +1,6 @@
 """vLLM in this process: one request for each rollout, and rollouts are yielded as they finish."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -88,6 +88,11 @@ class VllmEngine:
         """Tokens whose keys and values its cache holds at one time."""
         cache = self._engine.vllm_config.cache_config
         return int(cache.num_gpu_blocks * cache.block_size)
+
+    @property
+    def layers(self) -> Mapping[str, torch.nn.Module]:
+        """[name of a weight] -> the layer of vLLM that took it in the first load; empty before."""
+        return self._weights.layers
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, policy_version: int) -> None:
         """Load every weight of the model by its name in `named_hf_weights`.

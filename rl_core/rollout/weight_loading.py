@@ -85,13 +85,18 @@ def _shown(names: list[str]) -> str:
 
 class WeightLoader:
     """Loads all weights of the expected names, through vLLM's own loaders. The first load is watched: a loader drops a
-    weight without a word where its layer has no place for it."""
+    weight without a word where its layer has no place for it.
+
+    Attributes:
+        layers: [name of a weight] -> the layer of vLLM that took it in the first load; empty before.
+    """
 
     def __init__(self, engine: "LLMEngine", *, expected: frozenset[str]) -> None:
         self._engine = engine
         self._expected = expected
         self._is_whole_here = engine.vllm_config.parallel_config.tensor_parallel_size == 1
         self._all_arrive = False
+        self.layers: Mapping[str, torch.nn.Module] = {}
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Raises ValueError if a weight is missing, unknown or came twice, or vLLM does not take all of its numbers."""
@@ -101,12 +106,16 @@ class WeightLoader:
             self._engine.apply_model(_prepare_kernels)
             strict.check()
             return
-        with CopyRecorder(self._model()) as recorder:
+        model = self._model()
+        with CopyRecorder(model) as recorder:
             self._reload(recorder.watch(strict))
         self._engine.apply_model(_prepare_kernels)
         strict.check()
         self._check_arrival(recorder.arrived_in_part())
         self._all_arrive = True
+        self.layers = {
+            name: model.get_submodule(copies[0].slot[0]) for name, copies in recorder.copies.items() if copies
+        }
         self._learn(recorder)
 
     def _hand_over(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:

@@ -27,9 +27,9 @@ one period of its kinds of layers and one layer more, two blocks of its vision t
 model of 27 billion is checked on a laptop. The first failure is told with its number, weight or token. Checked are:
 
 - packed trees against single sequences in transformers: log-probs, gradients with recomputed activations, equal passes;
-- the generator: every number of every weight arrives, nothing in the trainer changes when vLLM starts, log-probs are
-  the trainer's with three sets of weights, in which each weight moves, a cached prompt gives the same responses, and no
-  token that stands for an image is sampled;
+- the generator: every number of every weight arrives, norms have the trainer's epsilons, nothing in the trainer changes
+  when vLLM starts, log-probs are the trainer's with three sets of weights, in which each weight moves, a cached prompt
+  gives the same responses, and no token that stands for an image is sampled;
 - three steps and a resume, the merged model in transformers and vLLM, LoRA in both forms, two ranks (`--devices 2`).
 
 A plan allows prompt and response no more tokens than `original_max_position_embeddings` where a rotation changes with

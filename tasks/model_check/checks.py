@@ -16,6 +16,7 @@ TREES: Final = "trainer: packed trees have the log-probs of single sequences in 
 GRADIENTS: Final = "trainer: and their gradients, with activations computed again"
 REPEATS: Final = "trainer: two passes are equal to the bit"
 ARRIVES: Final = "generator: every number of every weight arrives"
+EPSILONS: Final = "generator: every norm has the trainer's epsilon"
 UNCHANGED: Final = "trainer: nothing changes when the generator starts"
 AGREES: Final = "generator: log-probs are the trainer's, with three sets of weights"
 CACHED: Final = "generator: a prompt in its cache gives the same responses"
@@ -42,7 +43,7 @@ def essential_checks(folder: str) -> tuple[Check, ...]:
             advice=_BASICS,
         ),
         Check(
-            holds=(ARRIVES, UNCHANGED, AGREES, CACHED, BANNED),
+            holds=(ARRIVES, EPSILONS, UNCHANGED, AGREES, CACHED, BANNED),
             function="tasks.model_check.generator:generator_findings",
             advice=_BASICS,
         ),

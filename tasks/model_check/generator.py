@@ -1,6 +1,6 @@
 """Checks of the generator: it takes every weight, and samples from the trainer's distribution whatever the weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype, Trial, gap_of, made_groups, prepare_trial, some_sampled
-from tasks.model_check.checks import AGREES, ARRIVES, BANNED, CACHED, UNCHANGED
+from tasks.model_check.checks import AGREES, ARRIVES, BANNED, CACHED, EPSILONS, UNCHANGED
 
 _RESPONSES: Final = 4
 _TOKENS: Final = 12
@@ -45,6 +45,7 @@ def generator_findings(setting: Setting) -> Iterator[Finding]:
         )
         if problem:
             return
+        yield epsilons_finding(workers.trainer.policy.model, workers.generator.engine.layers)
         workers.sleep()
         after = _log_probs(workers, made)
         yield compared(
@@ -64,6 +65,29 @@ def _problem_of_load(workers: LocalWorker) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def epsilons_finding(model: torch.nn.Module, layers: Mapping[str, torch.nn.Module]) -> Finding:
+    """Whether norms add the same to a variance. What they add shows in log-probs only where activations are small, as
+    those of random weights are not. `layers`: [name of a weight of the model] -> the generator's layer of it."""
+    both = {
+        name: (epsilon, _epsilon(layers[weight]))
+        for name, layer in model.named_modules()
+        if (epsilon := _epsilon(layer)) is not None and (weight := f"{name}.weight") in layers
+    }
+    other = {name: theirs for name, (ours, theirs) in both.items() if theirs not in (None, ours)}
+    return compared(
+        EPSILONS,
+        holds=not other,
+        measured="; ".join(f"{name} has {both[name][0]:g}, and {theirs:g} in vLLM" for name, theirs in other.items())
+        or f"all of {len(both)}",
+        advice="vLLM does not read this epsilon from the config.json: the log-probs drift apart as the model learns",
+    )
+
+
+def _epsilon(layer: torch.nn.Module) -> float | None:
+    found = (getattr(layer, name, None) for name in ("variance_epsilon", "eps"))
+    return next((value for value in found if isinstance(value, float)), None)
 
 
 def _log_probs(workers: WorkerGroup, groups: Sequence[Group]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":

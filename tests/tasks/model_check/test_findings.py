@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rl_core.models.packing import pack_trees
 from rl_core.rollout import weight_loading
 from tasks.device_check.check import Finding, Setting
 from tasks.model_check import trainer
-from tasks.model_check.checks import AGREES, ARRIVES, GRADIENTS, TREES
+from tasks.model_check.checks import AGREES, ARRIVES, EPSILONS, GRADIENTS, TREES
 from tasks.model_check.generator import generator_findings
 from tasks.model_check.shrunk import opening_findings
 from tasks.model_check.trainer import trainer_findings
@@ -37,7 +38,7 @@ def essential(setting: Setting) -> Iterator[Finding]:
 def test_trainer_and_generator_of_every_family_are_transformers_model(family: str, tmp_path: Path) -> None:
     found = list(essential(opened(build_folder(tmp_path / "whole", family), tmp_path)))
     assert {finding.verdict for finding in found} == {"ok"}, found
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,17 @@ def test_biases_that_the_config_does_not_announce_are_named_and_end_the_checks(t
     assert (finding.check, finding.verdict) == (ARRIVES, "fails")
     for part in ("self_attn.k_proj.bias", "6 of the model's", "attention_bias"):
         assert part in finding.measured
+
+
+def test_a_norm_with_another_epsilon_in_vllm_is_named(tmp_path: Path) -> None:
+    """vLLM has that of the published models in the norm of Mistral 3's projector, whatever the config says."""
+    folder = build_folder(tmp_path / "whole", "mistral3")
+    fields = json.loads((folder / "config.json").read_text())
+    fields["text_config"]["rms_norm_eps"] = 1e-6
+    (folder / "config.json").write_text(json.dumps(fields))
+    _, finding = islice(generator_findings(opened(folder, tmp_path)), 2)
+    assert (finding.check, finding.verdict) == (EPSILONS, "fails")
+    assert finding.measured == "model.multi_modal_projector.norm has 1e-06, and 1e-05 in vLLM"
 
 
 def test_positions_of_another_kind_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
