@@ -58,6 +58,6 @@ def _near(query: torch.Tensor, key: torch.Tensor, mask: Mask) -> torch.Tensor:
     return near
 
 
-def added(seen: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """What is added to scores: 0 where a key is seen, and -inf elsewhere."""
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
+def added(seen: torch.Tensor) -> torch.Tensor:
+    """What is added to scores: float32, 0 where a key is seen, and -inf elsewhere."""
+    return torch.zeros(seen.shape, device=seen.device).masked_fill_(~seen, float("-inf"))

@@ -150,7 +150,7 @@ class _HeadIndex:
         return unpad(rows, row_slot=self.row_slot).view(-1, self.heads, rows.shape[-1])
 
 
-class _Masks(NamedTuple):
+class _HeadMasks(NamedTuple):
     """What is added to scores: 0 for keys that a query attends to, and -inf for others."""
 
     in_prompts: torch.Tensor  # [m * P, P], or [B * G, m * P, P]
@@ -161,7 +161,7 @@ class _Masks(NamedTuple):
 class _Index(NamedTuple):
     query: _HeadIndex
     key: _HeadIndex
-    masks: _Masks
+    masks: _HeadMasks
 
 
 @lru_cache(maxsize=1)
@@ -173,7 +173,7 @@ def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
     return _Index(
         _HeadIndex.of(index, heads, key_heads),
         _HeadIndex.of(index, key_heads, key_heads),
-        _Masks(
+        _HeadMasks(
             _later(width).repeat(together, 1),
             _later(response_width).repeat(together, 1),
             unused.repeat_interleave(key_heads, dim=0),
@@ -182,7 +182,7 @@ def _index(layout: TreeLayout, heads: int, key_heads: int) -> _Index:
 
 
 @lru_cache(maxsize=2)
-def _masks(layout: TreeLayout, heads: int, key_heads: int, mask: Mask) -> _Masks:
+def _masks(layout: TreeLayout, heads: int, key_heads: int, mask: Mask) -> _HeadMasks:
     """Where a layer masks more than later tokens. Cached, because a model has few kinds of layers."""
     index, together = shared_prompts(layout), heads // key_heads
     (num_prompts, width), (num_responses, response_width) = index.prompt_shape, index.response_shape
@@ -194,7 +194,7 @@ def _masks(layout: TreeLayout, heads: int, key_heads: int, mask: Mask) -> _Masks
         return part[:, None, None, None].expand(num_prompts, key_heads, each, together, -1, -1)
 
     rows, response_rows = num_prompts * key_heads, together * response_width
-    return _Masks(
+    return _HeadMasks(
         of_heads(prompts, 1).reshape(rows, together * width, width)
         if len(prompts) > 1
         else prompts[0].repeat(together, 1),
