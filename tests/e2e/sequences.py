@@ -208,7 +208,7 @@ class Sequence:
 
     def _config(self) -> list[str]:
         changes = (
-            *("trainer.val_freq=-1", "cold_start.steps=5", "evaluation.modes=[greedy]"),
+            *("trainer.val_freq=-1", "evaluation.modes=[greedy]"),
             *(f"tracking.mlflow_uri=sqlite:///{self.home}/mlflow.db", f"reward.function={self.reward}:score"),
             f"trainer.max_steps={self.length}",
         )

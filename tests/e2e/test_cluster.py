@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 TWO_WORKERS = (
     "cluster={devices: 2, dealing: dynamic, hang_timeout_seconds: 150}",
-    "cold_start.steps=20",
     "trainer={total_epochs: 5, save_freq: 1, val_freq: -1}",
 )
 

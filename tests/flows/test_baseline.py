@@ -252,23 +252,23 @@ def software_changes(run: RunDirectory) -> list[tuple[str, dict[str, list[str]]]
     return [(event["stage"], event["changes"]) for event in events if event["kind"] == "software-changed"]
 
 
-def place_of_a_copy(run: RunDirectory, folder: Path) -> tuple[Place, RunDirectory]:
-    """A place with a copy of the run."""
-    place = Place(folder)
-    copied = shutil.copytree(run.root, place.runs_dir / run.name)
-    return place, RunDirectory(copied)
-
-
-def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results(
-    place: Place, finished: tuple[State, RunDirectory], tmp_path: Path
+def test_a_finished_run_is_lengthened_in_its_place_and_a_lost_device_costs_a_try(
+    place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """tests/tasks/resuming/test_training_start.py shows that it is what a longer run would have been."""
-    longer, run = place_of_a_copy(finished[1], tmp_path)
+    """Its earlier results are kept. tests/tasks/resuming/test_training_start.py shows that it is what a longer run
+    would have been, and tests/rl_core/loop/test_training_loop.py that a step that is tried again is the same."""
+    longer = Place(tmp_path)
+    run = RunDirectory(shutil.copytree(finished[1].root, longer.runs_dir / finished[1].name))
     short = read_manifest(run, "report")
     assert short is not None
     more = ["trainer.max_steps=4", "trainer.save_freq=3"]
+    monkeypatch.setattr(train_epoch, "retry_delay_seconds", [0, 0])
+    monkeypatch.setattr(TrainingLoop, "_run_step", failing_once(TrainingLoop._run_step, at_call=2))
     state = longer.call(f"tracking.mlflow_uri={place.mlflow_uri}", *more)
     assert state.is_completed(), state
+    runs = task_runs_of(state.state_details.flow_run_id)
+    tries = {task.name: task.run_count for task in runs if task.name.startswith("small: train")}
+    assert tries == {"small: train epoch 1": 1, "small: train epoch 2": 2}
     assert [*longer.runs_dir.iterdir()] == [run.root] and is_whole(run)
     assert [line["step"] for line in read(run.metrics)] == [1, 2, 3, 4]
     earlier = RunDirectory(run.earlier / short.digest[:12])
@@ -277,23 +277,6 @@ def test_a_finished_run_is_lengthened_in_its_place_and_keeps_its_earlier_results
     assert kept == {"evaluate-trained", "merge", "model-card", "report"}
     *_, changed = [event["changes"] for event in read(run.events) if event["kind"] == "config-changed"]
     assert changed == {"trainer.max_steps": [2, 4], "trainer.save_freq": [2, 3]}
-
-
-def test_a_lost_device_costs_a_try_and_no_result(
-    place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, run = finished
-    again, copy = place_of_a_copy(run, place.folder / "again")
-    shutil.rmtree(copy.checkpoints)
-    monkeypatch.setattr(train_epoch, "retry_delay_seconds", [0, 0])
-    monkeypatch.setattr(TrainingLoop, "_run_step", failing_once(TrainingLoop._run_step, at_call=2))
-    state = again.call(f"tracking.mlflow_uri={place.mlflow_uri}")
-    assert state.is_completed(), state
-    runs = task_runs_of(state.state_details.flow_run_id)
-    (trained,) = [task for task in runs if task.name == "small: train epoch 1"]
-    assert trained.run_count == 2
-    assert copy.metrics.read_bytes() == run.metrics.read_bytes()
-    assert copy.rollouts(2).read_bytes() == run.rollouts(2).read_bytes()
 
 
 def failing_once(step: Callable, *, at_call: int) -> Callable:
@@ -317,26 +300,22 @@ def _is_evaluated(run: RunDirectory) -> bool:
 
 
 def test_the_base_model_is_asked_and_judged_once(place: Place, tmp_path: Path) -> None:
-    """In the validation before the first step or in its evaluation, whichever comes first, and of another run too; the
-    numbers are those of a run without such a validation."""
+    """In the validation before the first step, for its evaluation and for another run too."""
     bill = tmp_path / "bill"
     judged = [f"reward={{function: tests/flows/paid_reward.py:score, workers: 1, kwargs: {{bill: {bill}}}}}"]
     judged += ["trainer.max_steps=1", "evaluation.modes=[greedy]"]
 
-    def answers(*overrides: str, before: int) -> tuple[bytes, RunDirectory]:
-        state = place.call(*judged, *overrides, stages="evaluate")
+    def answers(*overrides: str) -> tuple[bytes, RunDirectory]:
+        state = place.call(*judged, "trainer.val_freq=1", *overrides, stages="evaluate")
         assert state.is_completed(), state
-        assert bill.read_text().splitlines().count("0") == before
+        assert bill.read_text().splitlines().count("0") == 10
         # Results that are taken over keep the time at which they were made.
         runs = map(RunDirectory, place.runs_dir.glob("small-*"))
         newest = max(filter(_is_evaluated, runs), key=lambda run: _manifest(run).stat().st_mtime_ns)
         return (newest.evaluation("base") / "items.parquet").read_bytes(), newest
 
-    asked, first = answers("trainer.val_freq=1", before=10)
-    taken, second = answers("trainer.val_freq=1", "actor.optim.lr=0.002", before=10)
+    asked, first = answers()
+    taken, second = answers("actor.optim.lr=0.002")
     assert json.loads(_manifest(second).read_text())["reused_from"] == first.name
     assert first.validation(0).read_bytes() == second.validation(0).read_bytes() == asked == taken
     assert read(first.metrics)[0] == read(second.metrics)[0]
-    alone, third = answers("evaluation.limit=10", before=20)
-    assert not third.validation(0).exists()
-    assert alone == asked

@@ -40,7 +40,6 @@ class Place:
         always = [
             f"tracking.mlflow_uri=sqlite:///{self.folder / 'mlflow.db'}",
             "trainer.val_freq=-1",
-            "cold_start.steps=5",
             "evaluation.modes=[greedy]",
             f"reward.function={self.reward}:score",
         ]

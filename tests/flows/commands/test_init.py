@@ -69,18 +69,6 @@ def rows_of(config: RunConfig) -> list[Row]:
     return rows
 
 
-def test_absolute_paths_of_images(init: Init, tmp_path: Path) -> None:
-    rows = [
-        {"problem": "<image>How many?", "images": [str(image(tmp_path / "pictures" / f"{n}.png", n))], "answer": n}
-        for n in range(20)
-    ]
-    said, config = init(jsonl(tmp_path / "data" / "rows.jsonl", rows))
-    assert f"all images and videos lie in {tmp_path / 'pictures'}" in said
-    assert len(rows_of(config)) == 20
-    assert config.reward.function == "count"
-    assert "wrote config.yaml" in said
-
-
 def test_a_folder_of_classes_is_split_evenly_and_an_image_that_no_decoder_reads_is_named(
     init: Init, tmp_path: Path
 ) -> None:

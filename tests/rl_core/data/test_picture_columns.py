@@ -237,13 +237,6 @@ def test_the_rows_looked_at_are_of_all_parts_of_the_data(look, numbers):
     assert [len(row.images) for row in found.source.open() if isinstance(row, Row)] == numbers
 
 
-def test_absolute_paths_without_an_ending_are_read(look, tmp_path):
-    found = look({"image": str(tmp_path / "00")})
-    (row,) = found.source.open()
-    assert isinstance(row, Row)
-    assert row.images == (tmp_path / "00",)
-
-
 def test_no_more_is_opened_than_a_file_that_is_an_image(look, tmp_path):
     (tmp_path / "secret").write_text("of nobody's concern")
     (unused,) = look({"image": str(tmp_path / "secret")}).unused

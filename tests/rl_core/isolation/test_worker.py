@@ -28,13 +28,6 @@ def answer(functions: Functions, *responses: str) -> tuple[Any, ...]:
     return functions.answer(Call(function_index=0, inputs=samples, timeout_seconds=1.0, timeout_reason="too long"))
 
 
-def test_samples_are_scored_in_order():
-    word, results, seconds = answer(load("count"), "<answer>3</answer>", "<answer>4</answer>")
-    assert word == "done"
-    assert [(result.components["accuracy"], result.parsed) for result in results] == [(1.0, "3"), (0.0, "4")]
-    assert seconds > 0
-
-
 def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch):
     functions = load("count")
     looks = count()
@@ -43,10 +36,6 @@ def test_the_rest_of_a_slow_chunk_is_given_back(monkeypatch):
     monkeypatch.setattr(calling, "time", clock)
     _, results, _ = answer(functions, *["no"] * 5)
     assert len(results) == 2
-
-
-def test_a_full_memory_names_the_limit():
-    assert load("count").callers[0].describe(MemoryError()) == "MemoryError: more than reward.memory_limit_gib = 1"
 
 
 def test_a_reward_that_does_not_load_gives_the_reason_with_each_sample(tmp_path):

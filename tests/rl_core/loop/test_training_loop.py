@@ -98,14 +98,30 @@ def steps_repeated(run: RunDirectory) -> list[int]:
     return [event["step"] for event in read(run.events) if event["kind"] == "rollouts-repeated"]
 
 
-def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path):
+@pytest.fixture
+def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
+    """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""
+    algorithm = AlgorithmConfig(
+        advantage=ReinforcePlusPlus(),
+        loss=GSPOTokenLoss(),
+        old_log_probs="recompute",
+        correction=TruncatedCorrection(type="tis"),
+        kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
+    )
+    config = changed(validating, {"algorithm": algorithm, "actor.ppo_epochs": 2})
+    monkeypatch.setattr(worker.trainer, "config", config)
+    worker.load("reference", prepared_run.initial_model)
+    return config
+
+
+def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, with_every_state, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    loop = open_loop(whole)
+    loop = open_loop(whole, config=with_every_state)
     loop.train_epoch(1)
     unbroken = loop.train_epoch(2)
-    open_loop(cut).train_epoch(1)
+    open_loop(cut, config=with_every_state).train_epoch(1)
     recorded = []
-    resumed = open_loop(cut).train_epoch(
+    resumed = open_loop(cut, config=with_every_state).train_epoch(
         2, after_step=lambda: recorded.append(max(line["step"] for line in read(RunDirectory(cut).metrics)))
     )
     assert recorded == [4, 5, 6]
@@ -115,6 +131,8 @@ def test_a_run_cut_in_two_leaves_what_an_unbroken_one_leaves(open_loop, tmp_path
     ]
     assert resumed.metrics == unbroken.metrics
     assert (resumed.first_step, resumed.last_step) == (4, 6)
+    coefs = [line["kl/coef"] for line in read(RunDirectory(whole).metrics) if "kl/coef" in line]
+    assert len(coefs) == len(set(coefs)) == 6, "the KL coefficient too goes on where it was"
 
 
 def test_a_validation_leaves_every_answer_that_its_metrics_count(open_loop, prepared_run, tmp_path):
@@ -187,30 +205,7 @@ def test_without_moments_a_run_goes_on_where_its_learning_rate_was(
     assert rates == pytest.approx([1e-3 * optimizer_steps / 11 for optimizer_steps in (2, 4, 6, 8, 10, 11)])
 
 
-@pytest.fixture
-def with_every_state(validating, worker, prepared_run, monkeypatch) -> RunConfig:
-    """A run whose next step depends on more than the weights: the KL coefficient follows the KL."""
-    algorithm = AlgorithmConfig(
-        advantage=ReinforcePlusPlus(),
-        loss=GSPOTokenLoss(),
-        old_log_probs="recompute",
-        correction=TruncatedCorrection(type="tis"),
-        kl=KLConfig(coef=0.1, use_kl_loss=False, adaptive=AdaptiveKLConfig(target=1e-4, horizon=64.0)),
-    )
-    config = changed(validating, {"algorithm": algorithm, "actor.ppo_epochs": 2})
-    monkeypatch.setattr(worker.trainer, "config", config)
-    worker.load("reference", prepared_run.initial_model)
-    return config
-
-
-def test_the_kl_coefficient_continues_where_it_was(open_loop, with_every_state, tmp_path):
-    whole, _ = whole_and_cut(open_loop, tmp_path, config=with_every_state)
-    coefs = [line["kl/coef"] for line in read(whole.metrics) if "kl/coef" in line]
-    assert len(coefs) == len(set(coefs)) == 6
-
-
 FILTERS = {
-    "discard": BoundsFilter(statistic="spread", filter_low=0.0, filter_high=None),
     "keep": BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, surplus="keep"),
     "small draws": BoundsFilter(filter_key="odd", filter_low=0.5, filter_high=None, mini_rollout_batch_size=3),
 }
@@ -219,7 +214,6 @@ FILTERS = {
 @pytest.mark.parametrize(
     ("filtering", "staleness"),
     [
-        pytest.param(FILTERS["discard"], 0, id="discard"),
         pytest.param(FILTERS["keep"], 1, id="keep, one step off"),
         pytest.param(FILTERS["small draws"], 0, id="small draws"),
     ],

@@ -61,19 +61,6 @@ def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp
         results_of(judge_of(none), [make_sample("x")] * 2)
 
 
-def test_async_calls_take_turns_and_fail_alone(judge_of):
-    responses = ["good", "raise", "own timeout", "hang", "good"]
-    results = results_of(judge_of("asynchronous.py:judge"), [make_sample(response) for response in responses])
-    good = CallResult({"overall": 1.0}, None, None)
-    assert results == [
-        good,
-        failure("KeyError: 'the reason' (asynchronous.py line 24)"),
-        failure("TimeoutError: the judge's server (asynchronous.py line 26)"),
-        failure("too long"),
-        good,
-    ]
-
-
 @pytest.mark.parametrize("function", ["decorated", "wrapped"])
 def test_an_awaitable_of_a_plain_function_is_awaited(judge_of, function):
     results = results_of(judge_of(f"asynchronous.py:{function}"), [make_sample("good"), make_sample("raise")])
