@@ -3,7 +3,7 @@
 For each piece of rl_core/rollout/cpu and rl_core/models/cpu two processes wait, one with everything and one without the
 piece, and take the same steps in turn, at the quickstart's size. The figure is the median of the rounds' ratios: how
 many times as long a step takes without the piece. A piece stays only if that is 1.03 or more, but for
-rl_core/rollout/cpu/single_rows.py, which is there for equal bits. `--only` measures some; `--output` writes a file.
+rl_core/rollout/cpu/products.py, of which one is there for equal bits. `--only` measures some; `--output` writes a file.
 """
 
 import argparse

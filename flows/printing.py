@@ -3,9 +3,9 @@
 import errno
 import os
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
@@ -15,6 +15,9 @@ from rich.text import Text
 from rl_core.files import DiskFull
 from rl_core.redaction import redact
 from rl_core.wording import shortened
+
+if TYPE_CHECKING:
+    from rl_core.rewards.trial import TriedForm
 
 _WIDEST = 10_000
 
@@ -98,3 +101,15 @@ def last_lines(printed: BinaryIO, count: int) -> list[str]:
     text = printed.read().decode(errors="replace")
     whole = text.partition("\n")[2] if start else text  # half of a secret would not be recognised
     return [line.rstrip() for line in redact(whole).splitlines() if line.strip()][-count:]
+
+
+def say_trial(table: "Sequence[TriedForm]", console: Console) -> None:
+    """Print a line for each form of a response, below the name of its reward where there are several."""
+    rewards = dict.fromkeys(form.reward for form in table)
+    for reward in rewards:
+        if len(rewards) > 1:
+            say(console, f"  {reward}")
+        for form in table:
+            if form.reward == reward:
+                mean = "no score" if form.overall is None else f"{form.overall:.2g}"
+                say(console, f"  {form.name:28} {form.right} of {form.tried} right, overall {mean}")

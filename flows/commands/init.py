@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.printing import command_line, say
-from flows.trial_lines import say_trial
+from flows.printing import command_line, say, say_trial
 from rl_core.config.data import DataConfig
 from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts

@@ -9,9 +9,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say, table_of
+from flows.printing import say, say_trial, table_of
 from flows.request import ResolvedRun
-from flows.trial_lines import say_trial
 from rl_core.config.cluster import ClusterConfig, WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
 from rl_core.config.model import ModelConfig

@@ -1,6 +1,5 @@
 """What takes the place of vLLM's own code on a CPU. Results are equal to the bit and only the time differs, but for
-`single_rows`, which makes a response independent of the number of requests beside it, and for `float32_logits`, which
-adds in another order.
+`products`: one makes a response independent of the number of requests beside it, and one adds in another order.
 
 The modules here rely on what vLLM keeps to itself: if a new version breaks them, SIGHTLINE_CPU_ENGINE=0 takes none of
 them (docs/troubleshooting.md).

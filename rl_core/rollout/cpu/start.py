@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from vllm import EngineArgs, LLMEngine
 
-from rl_core.rollout.cpu.float32_logits import use_float32_product
+from rl_core.rollout.cpu.products import use_own_products
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
-from rl_core.rollout.cpu.single_rows import use_code_for_several_rows
 from rl_core.rollout.cpu.weight_places import CopyingLoader
 from rl_core.rollout.weight_loading import WeightLoader
 
@@ -17,8 +16,7 @@ def start(arguments: EngineArgs) -> tuple[LLMEngine, type[WeightLoader]]:
     An engine with a part of the model, where what is left out of a weight could also be a mistake, or with adapters,
     whose weights hardly ever change, gets its weights in the ordinary way each time.
     """
-    use_code_for_several_rows()
-    use_float32_product()
+    use_own_products()
     engine = LLMEngine.from_engine_args(replace(arguments, scheduler_cls=DecodeScheduler))
     is_plain = arguments.tensor_parallel_size == 1 and not arguments.enable_lora
     return engine, CopyingLoader if is_plain else WeightLoader

@@ -3,12 +3,15 @@
 import os
 import pickle
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
+import torch
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
+from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
 from rl_core.device import CPU_ENGINE, takes_cpu_code
-from rl_core.rollout.cpu import float32_logits
+from rl_core.rollout.cpu import products
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from tests.processes import printed_by
 from tests.rl_core.rollout.engines import assert_same_rollouts, make_requests, training_sampling
@@ -53,7 +56,20 @@ def test_a_switch_is_0_or_1(monkeypatch):
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
 def test_a_started_engine_takes_the_float32_logits():
-    assert LogitsProcessor._apply_head is float32_logits.logits
+    assert LogitsProcessor._apply_head is products.logits
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_the_logits_are_those_of_vllm(rows, has_bias):
+    generator = torch.Generator().manual_seed(rows)
+    hidden, weight = (torch.randn(count, 64, generator=generator).bfloat16() for count in (rows, 5001))
+    bias = torch.randn(5001, generator=generator).bfloat16() if has_bias else None
+    processor = SimpleNamespace(head_dtype=torch.float32)
+    head = SimpleNamespace(quant_method=UnquantizedEmbeddingMethod(), weight=weight)
+    found = products.logits(processor, head, hidden, bias)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, products._apply_head(processor, head, hidden, bias), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
