@@ -134,20 +134,20 @@ class BaselineSet(RunSet):
         ]
 
 
-def all_baselines(folder: Path = BASELINES) -> list[str]:
+def all_baselines() -> list[str]:
     """The names of all baselines."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    return sorted(path.stem for path in BASELINES.glob("*.yaml"))
 
 
-def baseline_path(name: str, folder: Path = BASELINES) -> Path:
+def baseline_path(name: str) -> Path:
     """The config of a baseline, given by name or path. Raises ValueError with the most similar name and all names."""
-    for path in (Path(name), folder / f"{name}.yaml"):
+    for path in (Path(name), BASELINES / f"{name}.yaml"):
         if path.is_file():
             return path
-    known = all_baselines(folder)
+    known = all_baselines()
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    raise ValueError(f"there is no baseline {name}{hint} {folder} has {', '.join(known) or 'none'}")
+    raise ValueError(f"there is no baseline {name}{hint} {BASELINES} has {', '.join(known) or 'none'}")
 
 
 def needed_runs(runs_dir: str) -> dict[str, str]:

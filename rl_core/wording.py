@@ -66,10 +66,10 @@ def last_statement(printed: str) -> str:
     return shortened(next(lines, ""), _LONGEST_STATEMENT)
 
 
-def first_of(words: Sequence[str], most: int = 4) -> str:
-    """`one, two and 3 more`."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return f"{', '.join(words[:most])}{more}"
+def first_of(words: Sequence[str]) -> str:
+    """The first four: `one, two, three, four and 3 more`."""
+    more = f" and {len(words) - 4} more" if len(words) > 4 else ""
+    return f"{', '.join(words[:4])}{more}"
 
 
 def plain_text(text: str) -> str:

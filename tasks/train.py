@@ -164,7 +164,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
     stage = epoch_stage(epoch)
     finished = context.manifests.get(stage)
     if finished is not None:
-        with context.tracking.following("train"):
+        with context.tracking.following():
             return recognised(context, finished, show=_show)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
@@ -182,7 +182,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
 
 
 def _train(context: RunContext, epoch: int) -> "EpochResult":
-    with _closed_on_failure(context), context.tracking.following("train") as follow, steps_shown(context) as refresh:
+    with _closed_on_failure(context), context.tracking.following() as follow, steps_shown(context) as refresh:
 
         def after_step() -> None:
             follow()

@@ -178,9 +178,9 @@ class MlflowRun:
         """Log a text as the artifact `file`."""
         self._call(lambda client, run_id: client.log_text(run_id, text, file))
 
-    def log_file(self, path: Path, folder: str | None = None) -> None:
-        """Log a copy of a file under its own name, in `folder` of the artifacts."""
-        self._call(lambda client, run_id: client.log_artifact(run_id, str(path), folder))
+    def log_file(self, path: Path) -> None:
+        """Log a copy of a file under its own name."""
+        self._call(lambda client, run_id: client.log_artifact(run_id, str(path)))
 
     def show_page(
         self, page: Path, *, tags: Mapping[str, str], metrics: Mapping[str, float], status: RunStatus = "FINISHED"
@@ -254,21 +254,15 @@ class MlflowPipeline:
         return self._run(stage, name=f"{self._run_name} {stage.replace('-', ' ')}", parent=self.parent)
 
     @contextmanager
-    def running(
-        self,
-        run: MlflowRun,
-        *,
-        log_event: LogEvent | None = None,
-        killed_by: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
-    ) -> Iterator[MlflowRun]:
-        """Show `run` as running during the block, and after it as finished, failed, or killed (by an exception of
-        `killed_by`)."""
+    def running(self, run: MlflowRun, *, log_event: LogEvent | None = None) -> Iterator[MlflowRun]:
+        """Show `run` as running during the block, and after it as finished, failed, or killed (by a
+        KeyboardInterrupt)."""
         self._show(run, "RUNNING", log_event)
         status: RunStatus = "FAILED"
         try:
             yield run
             status = "FINISHED"
-        except killed_by:
+        except KeyboardInterrupt:
             status = "KILLED"
             raise
         finally:

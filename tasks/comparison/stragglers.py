@@ -9,7 +9,7 @@ from rl_core.evaluation.items import Mode
 from rl_core.evaluation.result import summarise
 from tasks.comparison.groups import RunGroup
 from tasks.results.report_page import percent
-from tasks.results.verdict import mean_at_the_end
+from tasks.results.verdict import groups_without_spread
 
 FAR: Final = 0.1
 RULE: Final = (
@@ -57,7 +57,7 @@ def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
     figures: list[tuple[Callable[[Metrics], float | None], str, Callable[[float], str]]] = [
         (_entropy_early, "entropy {} nats after a quarter of the steps", "{:.2f}".format),
         (_entropy_at_the_end, "{} nats at the end", "{:.2f}".format),
-        (_without_spread, "{} of the last groups without spread", percent),
+        (groups_without_spread, "{} of the last groups without spread", percent),
         (_largest_ratio, "ratios up to {}", "{:.3g}".format),
         (_clipped, "{} of the tokens clipped", percent),
     ]
@@ -93,10 +93,6 @@ def _entropy_early(metrics: Metrics) -> float | None:
 def _entropy_at_the_end(metrics: Metrics) -> float | None:
     values = _values(metrics, _ENTROPY)
     return values[-1] if values else None
-
-
-def _without_spread(metrics: Metrics) -> float | None:
-    return mean_at_the_end(metrics, "reward/zero_std_groups")
 
 
 def _largest_ratio(metrics: Metrics) -> float | None:

@@ -121,7 +121,6 @@ def peak_against_plan(check: str, phase: Phase, *, peaks: Mapping[str, float], f
         check,
         peaks[name],
         forecast.phase_gib(phase),
-        unit="GiB",
         note=f"; largest rows: {parts}",
         advice=f"a run may not fit: {_KEYS[phase]}",
         figures=figures,
@@ -133,14 +132,13 @@ def against_plan(
     measured: float,
     planned: float,
     *,
-    unit: str,
     advice: str,
     note: str = "",
     figures: Figures | None = None,
 ) -> Finding:
-    """Compare a figure with the plan: it fails where more is taken than planned, and is measured where it is less."""
+    """Compare GiB with the plan: it fails where more is taken than planned, and is measured where it is less."""
     share = measured / planned if planned else float("inf")
-    shown = f"{measured:.2f} {unit} beside {planned:.2f} in the plan ({share:.0%}){note}"
+    shown = f"{measured:.2f} GiB beside {planned:.2f} in the plan ({share:.0%}){note}"
     figures = {"measured": measured, "planned": planned, **(figures or {})}
     if share > 1 + TOLERANCE:
         return Finding(check=check, verdict="fails", measured=shown, advice=advice, figures=figures)

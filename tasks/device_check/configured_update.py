@@ -65,7 +65,6 @@ def _pinned(check: str, trial: Geometry, *, is_here: bool) -> Finding:
         check,
         pinned / GIB,
         planned / GIB,
-        unit="GiB",
         advice="more of the machine's memory is taken than planned: unset PYTORCH_ALLOC_CONF, or set it to "
         f"{ALLOCATOR['PYTORCH_ALLOC_CONF']}; or set trainer.offload: none",
     )

@@ -75,7 +75,7 @@ def _all_remarks(facts: RunFacts) -> Iterator[str]:
         yield f"{percent(cut)} of the held-out responses were cut at {longest} tokens (rollout.max_response_length)."
     if (unread := trained.parse_failure_rate) is not None and unread > _MANY:
         yield f"In {percent(unread)} of the held-out responses the reward found no answer to read."
-    same = mean_at_the_end(facts.metrics, "reward/zero_std_groups")
+    same = groups_without_spread(facts.metrics)
     if same is not None and same > 0.5 and not facts.doubts:
         yield f"At the end {percent(same)} of the groups had equal rewards, from which nothing is learned."
     bound = agreement_bounds(facts.config).percentile
@@ -94,7 +94,7 @@ def _failed_rewards(facts: RunFacts) -> Iterator[str]:
         yield f"The reward failed for {' and '.join(where)}; these responses were left out."
 
 
-def mean_at_the_end(metrics: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The mean of a metric over the last tenth of the steps that have it; None where no step has."""
-    values = [record[name] for record in metrics if name in record]
+def groups_without_spread(metrics: Sequence[Mapping[str, Any]]) -> float | None:
+    """The share of groups with equal rewards in the last tenth of the steps; None where no step tells it."""
+    values = [record["reward/zero_std_groups"] for record in metrics if "reward/zero_std_groups" in record]
     return fmean(values[-max(1, round(_LAST * len(values))) :]) if values else None

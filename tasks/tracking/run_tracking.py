@@ -122,10 +122,10 @@ class PipelineTracking:
             show(self._pipeline)
 
     @contextmanager
-    def following(self, stage: str) -> Iterator[Callable[[], None]]:
+    def following(self) -> Iterator[Callable[[], None]]:
         """Yields a function that sends the steps of metrics.jsonl that the trackers lack; the end of the block sends
-        the rest. In MLflow the nested run of the stage shows them."""
-        followers = self._follow(stage)
+        the rest. In MLflow the nested run of the training shows them."""
+        followers = self._follow()
 
         def follow() -> None:
             for follower in followers:
@@ -137,7 +137,7 @@ class PipelineTracking:
             for follower in followers:
                 follower.catch_up()
 
-    def _follow(self, stage: str) -> "list[TrackerFollower]":
+    def _follow(self) -> "list[TrackerFollower]":
         """Open the trackers, which stay open from the first epoch to the end of the pipeline."""
         if self._followers is None:
             from rl_core.tracking.follower import TrackerFollower, open_trackers
@@ -148,7 +148,7 @@ class PipelineTracking:
                 from rl_core.tracking.mlflow_tracker import LearningCurves, MlflowTracker
 
                 curves = LearningCurves(self._pipeline.parent, learning_curves(self._config))
-                trackers[:0] = [MlflowTracker(self._pipeline.stage(stage), timings=self._run.timings), curves]
+                trackers[:0] = [MlflowTracker(self._pipeline.stage("train"), timings=self._run.timings), curves]
             self._followers = [
                 TrackerFollower(
                     tracker,

@@ -179,7 +179,7 @@ def test_a_stage_shows_its_configuration_data_tables_images_and_files(uri, clien
         stage.log_table("items.json", {"response": ["a", "b"], "correct": [True, False]})
         stage.log_image("samples/000.png", Image.new("RGB", (8, 8), (attempt, 0, 0)))
         stage.log_text("note.txt", str(attempt))
-        stage.log_file(report, "report")
+        stage.log_file(report)
     run = client.get_run(stage.run_id)
     assert run.data.params["actor.optim.lr"] == "1e-06"
     assert run.data.params["actor.optim.betas"] == "[0.9, 0.99]"
@@ -194,7 +194,7 @@ def test_a_stage_shows_its_configuration_data_tables_images_and_files(uri, clien
     assert table[["response", "correct"]].values.tolist() == [["a", True], ["b", False]]
     image = client.download_artifacts(stage.run_id, "samples/000.png", str(tmp_path))
     assert Image.open(image).getpixel((0, 0)) == (2, 0, 0)
-    page = client.download_artifacts(stage.run_id, "report/report.html", str(tmp_path))
+    page = client.download_artifacts(stage.run_id, "report.html", str(tmp_path))
     assert Path(page).read_text() == "<html>2"
     assert stage.latest_metric("accuracy") == 0.9
     assert (stage.tag("attempt"), stage.tag("never set")) == ("2", None)

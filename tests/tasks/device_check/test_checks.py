@@ -70,7 +70,7 @@ def test_a_speed_that_no_device_has_fails() -> None:
 
 def test_more_than_planned_fails_with_a_key_and_less_is_only_measured() -> None:
     def of(measured: float) -> Finding:
-        return against_plan("memory", measured, 10.0, unit="GiB", advice="set a key")
+        return against_plan("memory", measured, 10.0, advice="set a key")
 
     assert [of(gib).verdict for gib in (8.9, 9.1, 10.9, 11.1)] == ["measured", "ok", "ok", "fails"]
     assert of(11.1).advice == "set a key"

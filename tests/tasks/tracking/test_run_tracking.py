@@ -27,7 +27,7 @@ def train(run: RunDirectory, epochs: list[list[int]], **tracking: object) -> Non
     shown = PipelineTracking(a_config(**tracking), run, log_event=lambda kind, **facts: pytest.fail(f"{kind} {facts}"))
     with shown.pipeline_running(None, resume="sightline run --resume counting-abc"):
         for steps in epochs:
-            with shown.following("train") as follow:
+            with shown.following() as follow:
                 for step in steps:
                     take_steps(run, step)
                     follow()
@@ -120,7 +120,7 @@ def test_steps_before_a_failure_are_shown(run: RunDirectory) -> None:
     shown = PipelineTracking(a_config(tensorboard=True), run, log_event=lambda kind, **facts: None)
     running, following = (
         shown.pipeline_running(None, resume="sightline run --resume counting-abc"),
-        shown.following("train"),
+        shown.following(),
     )
     with pytest.raises(RuntimeError, match="the device is lost"), running, following:  # noqa: PT012
         take_steps(run, 1, 2)
