@@ -170,7 +170,9 @@ def entered_files() -> Iterator[set[str]]:
         yield found
     finally:
         _entered = None
-        places = (Path(code.co_filename) for code in codes if code.co_flags & inspect.CO_NEWLOCALS)
+        # Not the body of a class or module, nor a lambda or comprehension in it, which an import runs.
+        named = (code for code in codes if code.co_flags & inspect.CO_NEWLOCALS and not code.co_name.startswith("<"))
+        places = (Path(code.co_filename) for code in named)
         found.update(
             str(place.relative_to(ROOT))
             for place in places

@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -18,7 +16,7 @@ from flows.request import RunRequest
 from rl_core.config.loading import ConfigError
 from rl_core.problem import PlanError
 from tests.rl_core.data.samples import png_bytes
-from tests.servers import answering, free_port
+from tests.servers import answering
 
 SUMS = {"train": range(16), "held": range(16, 20)}
 
@@ -107,20 +105,6 @@ def refused(request: RunRequest) -> list[str]:
     return [problem.where for problem in told.value.problems]
 
 
-def test_what_no_hub_gives_is_named(asked: Callable[..., RunRequest], hub: Callable[[str], None]) -> None:
-    hub(f"http://127.0.0.1:{free_port()}")
-    assert refused(asked(*FROM_THE_HUB)) == NAMED
-
-
-def test_what_is_in_the_cache_is_not_asked_for(
-    asked: Callable[..., RunRequest], hub: Callable[[str], None], tmp_path: Path
-) -> None:
-    hub(f"http://127.0.0.1:{free_port()}")
-    for folder in ("datasets--owner--rows", "models--owner--model"):
-        (tmp_path / "cache" / folder).mkdir(parents=True)
-    assert refused(asked(*FROM_THE_HUB)) == NAMED[-1:]
-
-
 def test_what_the_hub_has_is_asked_for_once_and_not_fetched(
     asked: Callable[..., RunRequest], hub: Callable[[str], None]
 ) -> None:
@@ -135,21 +119,6 @@ def test_what_the_hub_has_is_asked_for_once_and_not_fetched(
         assert refused(asked(*FROM_THE_HUB)) == NAMED[-1:]
     asked_of = [f"/api/datasets/owner/{name}" for name in ("held", "rows")]
     assert sorted(paths) == [*asked_of, "/api/models/owner/model"]
-
-
-def test_a_silent_hub_is_not_waited_for(asked: Callable[..., RunRequest], hub: Callable[[str], None]) -> None:
-    ended = threading.Event()
-
-    def answer(_: str, __: bytes) -> tuple[int, object]:
-        ended.wait(60.0)
-        return 404, {}
-
-    with answering(answer) as address:
-        hub(address)
-        begun = time.monotonic()
-        assert refused(asked(*FROM_THE_HUB, "actor.global_batch_size=3")) == ["data.rollout_batch_size"]
-        ended.set()
-    assert time.monotonic() - begun < 30.0
 
 
 @pytest.mark.parametrize("arguments", [["data.train.path=gone"], ["data.train.path=gone", "--seeds", "1-2"]])

@@ -5,7 +5,7 @@ import pytest
 
 from rl_core.sources.columns import Columns
 from rl_core.sources.hub import HubSource, config_names, resolve_commit, split_names, why_no_config
-from rl_core.sources.rows import BadRow, Row
+from rl_core.sources.rows import Row
 from tests.rl_core.data.samples import png_bytes, write_broken_text
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -88,16 +88,6 @@ def test_a_cached_copy_of_another_commit_is_refused(dataset_folder, monkeypatch)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: copy)
     with pytest.raises(ValueError, match=f"not {COMMIT}"):
         hub("owner/name@train", revision=COMMIT).open()
-
-
-def test_a_bad_row_of_a_hub_dataset_is_named(dataset_folder):
-    path = dataset_folder / "data" / "train-00000-of-00001.parquet"
-    rows = pq.read_table(path).to_pylist()
-    rows[1]["answer"] = None
-    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), path)
-    bad = list(hub(f"{dataset_folder}@train").open())[1]
-    assert isinstance(bad, BadRow)
-    assert (bad.index, bad.column) == (1, "answer")
 
 
 def test_a_text_that_is_no_utf8_costs_its_row(tmp_path):

@@ -44,12 +44,6 @@ def test_an_array_gives_its_objects(tmp_path, layout):
     assert (first.answer, first.origin, second.origin) == (2, "rows.json row 0", "rows.json row 1")
 
 
-def test_json_may_hold_an_object_a_line(tmp_path):
-    path = tmp_path / "rows.json"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert values(path) == ROWS
-
-
 def test_tabs_separate_the_values_of_a_tsv(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text('problem\tanswer\n"1, 2\tand 3?"\t6\n')
