@@ -55,6 +55,10 @@ class RunDirectory:
     """The local files of Weights & Biases."""
     swanlab = _Below("swanlab")
     """The local files of SwanLab."""
+    tool_calls = _Below("tool-calls")
+    """What a user's tools have answered in the steps that may be repeated."""
+    tool_images = _Below("tool-images")
+    """The images that a user's tools have made, which the rollouts name."""
     checkpoints = _Below("checkpoints")
     """Complete checkpoints `step-NNNNNN`; any other folder in it is unfinished."""
     taken = _Below("taken")

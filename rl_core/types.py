@@ -100,8 +100,8 @@ class GenerationRequest:
     seed: int
 
 
-CallOutcome = Literal["answered", "invalid"]
-"""How a tool call ended: with a result, or with the model told its mistake."""
+CallOutcome = Literal["answered", "invalid", "failed"]
+"""How a tool call ended: with a result, with the model told its mistake, or with the tool's failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -52,10 +52,10 @@ def is_worth_retrying(error: object) -> bool:
     """Whether a retry of a failed epoch may succeed. A run is determined by config, data and seed, so errors that the
     training itself raises come back. So do a full disk and mistakes that a person must correct. A stop was
     requested."""
+    from rl_core.isolation.failed_share import TooManyFailures
     from rl_core.loop.collecting import StaleWeights
     from rl_core.loop.draws import TooFewInformativeGroups
     from rl_core.loop.learning_signal import NoSignal
-    from rl_core.rewards.failed_share import TooManyFailedRewards
     from rl_core.training.agreement import AgreementError
     from rl_core.training.optimizer import NonFiniteGradients
     from rl_core.training.probing import ProbeMismatch
@@ -69,7 +69,7 @@ def is_worth_retrying(error: object) -> bool:
         RunLockLost,
         StaleWeights,
         TooFewInformativeGroups,
-        TooManyFailedRewards,
+        TooManyFailures,
     )
     mistakes = (ValueError, TypeError, LookupError, NotImplementedError)
     links = (error, getattr(error, "__cause__", None))

@@ -30,6 +30,8 @@ OPERATION: Final = LAST_BITS | frozenset(
         *("data.max_bad_share", "algorithm.online_filtering.max_try_make_batch"),
         *("reward.workers", "reward.async_calls", "reward.timeout_seconds", "reward.batch_timeout_seconds"),
         *("reward.load_timeout_seconds", "reward.memory_limit_gib", "reward.max_failed_share"),
+        *("tools.workers", "tools.async_calls", "tools.timeout_seconds", "tools.load_timeout_seconds"),
+        *("tools.memory_limit_gib", "tools.max_failed_share"),
         *("rollout.max_log_prob_gap", "rollout.max_mean_log_prob_gap", "rollout.min_log_prob_correlation"),
         *("trainer.val_freq", "trainer.val_before_train", "trainer.save_freq", "trainer.save_on_epoch_end"),
         *("trainer.save_limit", "trainer.save_model_only", "trainer.async_save", "trainer.offload"),

@@ -1,15 +1,17 @@
 """The section `tools`: what the model may call while it answers, and the limits of a conversation."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
 from rl_core.problem import Problem
 from rl_core.section import Section
+from rl_core.user_code.function import file_named, is_user_function, nearest
+from rl_core.wording import shortened
 
-BuiltinTool = Literal["calculator", "zoom"]
+BUILTIN: Final = ("calculator", "zoom")
 """The tools that Sightline has."""
 
 Coordinates = Literal["pixels", "relative_1000"]
@@ -20,8 +22,9 @@ class ToolsConfig(Section):
     """Tools that the model may call while it answers, and the limits of a conversation. A turn of the model with calls
     is followed by a turn with their results, and the next turn of the model."""
 
-    use: tuple[BuiltinTool, ...]
-    """The tools: `calculator` (arithmetic) and `zoom` (a part of a picture, as large as the limits of pixels allow)."""
+    use: tuple[str, ...]
+    """The tools: `calculator` (arithmetic), `zoom` (a part of a picture, as large as the limits of pixels allow), and
+    functions of your own (`path/to/file.py:function`)."""
     max_turns: int = Field(default=4, ge=2, le=64)
     """Most turns of the model in a conversation, each of at most `rollout.max_response_length` tokens; calls in the
     last one are not answered."""
@@ -33,16 +36,48 @@ class ToolsConfig(Section):
     max_images: int = Field(default=4, ge=0)
     """Most images of all results of a conversation, beside those of the prompt."""
     max_pixels: int | None = Field(default=None, ge=1)
-    """Parts that `zoom` shows have at most this area, in pixels; null: `data.max_pixels`."""
+    """Images that `zoom` and functions of your own show have at most this area, in pixels; null: `data.max_pixels`."""
     coordinates: Coordinates = "pixels"
     """How `zoom` is told places: in pixels of the picture as the model sees it (Qwen2.5-VL), or in thousandths of its
     sides (Qwen3-VL)."""
     result_role: Literal["tool", "user"] = "tool"
     """The role of a turn of results in the chat template; `user` for templates that show no images of a tool."""
 
+    workers: int = Field(default=2, ge=1, le=256)
+    """Processes that call your functions."""
+    async_calls: int = Field(default=16, ge=1, le=1024)
+    """Calls of an `async def` function that a process has under way at one time."""
+    timeout_seconds: float = Field(default=10.0, gt=0.0)
+    """Time limit of one call of your functions."""
+    load_timeout_seconds: float = Field(default=120.0, gt=0.0)
+    """Time limit of the import of your functions in each process, and what the first call there may take longer than
+    later ones."""
+    memory_limit_gib: float = Field(default=4.0, gt=0.0)
+    """Address space of each of these processes, in GiB."""
+    max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
+    """The run stops when more than this share of a step's calls of your functions failed, or of those of a validation
+    or an evaluation. What the model does wrong is no failure."""
+
+    @property
+    def own(self) -> list[str]:
+        """The functions of a user's, as the config names them, in their order."""
+        return [*filter(is_user_function, self.use)]
+
+    @property
+    def files(self) -> list[str]:
+        """Their files as the config names them, each once and sorted."""
+        return sorted({path for function in self.own if (path := file_named(function)) is not None})
+
     @override
     def problems(self) -> Iterator[Problem]:
-        if not self.use or len({*self.use}) < len(self.use):
-            yield Problem("use", f"{list(self.use)} must name at least one tool, and none twice", "name each tool once")
+        if not self.use:
+            yield Problem("use", "it names no tool", "name one, or leave the section out")
+        names = [one.rpartition(":")[2] for one in self.use]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield Problem("use", f"{', '.join(twice)} stands there twice", "give each tool a name of its own")
+        for one in self.use:
+            if one not in (*BUILTIN, *self.own):
+                what = f"{shortened(one)!r} is no built-in tool{nearest(one, BUILTIN)}"
+                yield Problem("use", what, "correct the name; a function of your own is path/to/file.py:function")
         if "zoom" in self.use and self.max_images == 0:
             yield Problem("max_images", "zoom gives images, and none is allowed", "raise it, or leave zoom out of use")

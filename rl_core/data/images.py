@@ -1,6 +1,8 @@
 """The images of prepared data: one memory-mapped Arrow file of encoded images, in which each image is stored once."""
 
 import hashlib
+import os
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +13,8 @@ from PIL import Image
 
 from rl_core.data.crops import Crop
 from rl_core.data.pixels import encode_png
+from rl_core.files import atomic_write_bytes
+from rl_core.isolation.order import IMAGES_VARIABLE
 
 _SCHEMA = pa.schema([("uid", pa.string()), ("encoded", pa.binary())])
 _BATCH_BYTES = 16 << 20  # of images in one record batch
@@ -25,6 +29,10 @@ def source_uid(uid: str) -> str:
     """Uid of the picture of which the image `uid` is a smaller copy; such a picture is stored if
     `data.max_source_pixels` asks for it."""
     return f"source-{uid}"
+
+
+_MADE = "made-"
+_MADE_FOLDER = "tool-images"
 
 
 class ImageStoreWriter:
@@ -81,10 +89,12 @@ class ImageStoreWriter:
 
 class ImageStore:
     """Reads an image store; bytes stay on disk until they are asked for, and crops of its images are made when they
-    are. It is pickled as its path. Raises ValueError where `path` is no complete image store."""
+    are. What a tool has made lies in files beside the folder of the store, where every process of a run reads it. It is
+    pickled as its path. Raises ValueError where `path` is no complete image store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._made = path.parent.parent / _MADE_FOLDER
         try:
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
         except (OSError, pa.ArrowInvalid) as error:
@@ -104,10 +114,23 @@ class ImageStore:
         crop = Crop.of_uid(uid) if isinstance(uid, str) else None
         return (uid if crop is None else crop.parent) in self._places
 
+    def add_made(self, encoded: bytes) -> str:
+        """Keep the PNG bytes of an image that a tool has made. Returns its uid."""
+        uid = f"{_MADE}{image_uid(encoded)}"
+        file = self._made_file(uid)
+        if not file.is_file():
+            atomic_write_bytes(file, encoded)
+        return uid
+
+    def _made_file(self, uid: str) -> Path:
+        return self._made / f"{uid}.png"
+
     def encoded(self, uid: str) -> bytes:
         """The PNG or JPEG bytes. Raises KeyError for an unknown uid."""
         if (crop := Crop.of_uid(uid)) is not None:
             return encode_png(self._cut(crop))
+        if uid.startswith(_MADE) and self._made_file(uid).is_file():
+            return self._made_file(uid).read_bytes()
         if uid not in self._places:
             raise KeyError(f"no image {uid} in {self._path}")
         batch, row = self._places[uid]
@@ -126,3 +149,9 @@ class ImageStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (ImageStore, (self._path,))
+
+
+@cache
+def images_of_run() -> ImageStore:
+    """The images of the run, in a process that calls its functions."""
+    return ImageStore(Path(os.environ[IMAGES_VARIABLE]))

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.items import EvaluationItem, Mode, graded_item
+from rl_core.isolation.failed_share import check_failed_share
 from rl_core.progress import TALLY, Advance, Now, Progress, showing
 from rl_core.randomness import keyed_seed
-from rl_core.rewards.failed_share import check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample
 from rl_core.stop import StopRequest
@@ -42,7 +42,7 @@ def evaluate_prompts(
 
     Raises:
         ValueError: a score lacks `config.accuracy_key`.
-        TooManyFailedRewards: of the responses of a mode, the reward failed for more than `max_failed_share`.
+        TooManyFailures: of the responses of a mode, the reward failed for more than `max_failed_share`.
     """
     chosen = prompts[: config.limit]
     items: dict[Mode, list[EvaluationItem]] = {}

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
+"""Environment variable of the processes with the path of the images."""
+
 
 class Spec(Protocol):
     """A function of a user's, which the processes load."""

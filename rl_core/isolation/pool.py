@@ -1,7 +1,6 @@
 """A pool of processes that call a user's functions (docs/architecture.md, "Rewards are isolated")."""
 
 import os
-from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -9,7 +8,7 @@ from typing import Any, Self
 
 import rl_core
 from rl_core.isolation.limits import CallLimits, LoadingRecord
-from rl_core.isolation.order import Input, Order
+from rl_core.isolation.order import IMAGES_VARIABLE, Input, Order
 from rl_core.isolation.printed import PrintedOutput
 from rl_core.isolation.thread import IsolatedThread, Shared
 from rl_core.isolation.work import Work
@@ -28,15 +27,15 @@ class IsolatedPool:
         processes: int,
         async_calls: int,
         log_event: LogEvent | None = None,
-        environment: Mapping[str, str],
+        image_store: Path | None = None,
     ) -> None:
         """Starts nothing. `log_event` is called for every batch that failed; a process calls an `async def` function
-        with `async_calls` inputs at one time, and has the variables of `environment` besides this process's."""
+        with `async_calls` inputs at one time."""
         self._work = Work(order, async_calls=async_calls)
         self._printed = PrintedOutput()
         shared = Shared(
             order=order,
-            environment=_environment(environment),
+            environment=_environment(image_store),
             printed=self._printed,
             work=self._work,
             limits=CallLimits(order),
@@ -70,9 +69,10 @@ class IsolatedPool:
         self._work.flush()
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def _environment(image_store: Path | None) -> dict[str, str]:
     """Each process has one thread, because the generator needs the cores; and hashes, with them the order of sets, are
     equal in every run."""
+    images = {} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())}
     root = str(Path(rl_core.__file__).parent.parent)
     search = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, **more, "PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    return os.environ | images | {"PYTHONPATH": os.pathsep.join(search), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}

@@ -8,6 +8,7 @@ import numpy as np
 
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
+from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
 from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.draws import (
     EVERY_GROUP,
@@ -18,7 +19,6 @@ from rl_core.loop.draws import (
     scored_groups,
 )
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
-from rl_core.rewards.failed_share import TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
@@ -79,7 +79,7 @@ class Collector:
 
     def collect(self, next_prompts: NextPrompts, *, kept: RolloutBatch = EMPTY) -> Collected:
         """Generate and score a rollout batch; the previous step has `kept` fewer groups than that. Raises StaleWeights,
-        TooManyFailedRewards, TooFewInformativeGroups."""
+        TooManyFailures, TooFewInformativeGroups."""
         filtering = self.config.algorithm.online_filtering
         if filtering is None:
             prompts = next_prompts()
@@ -89,7 +89,7 @@ class Collector:
         if self.config.algorithm.advantage.uses_greedy:
             collected = self._with_greedy_rewards(collected)
         if not collected.batch.groups:
-            raise TooManyFailedRewards(
+            raise TooManyFailures(
                 "too many rewards failed, or returned None: no group has enough scored rollouts to learn from"
             )
         return collected

@@ -15,11 +15,13 @@ from rl_core.config.data import DataConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, RenderedPrompt
+from rl_core.data.images import ImageStore
 from rl_core.evaluation.evaluate import Generate
 from rl_core.randomness import keyed_seed
 from rl_core.tools.calls import calls_in
-from rl_core.tools.tool import Picture
-from rl_core.tools.toolbox import Answer, Toolbox, tool_schemas
+from rl_core.tools.own_tools import OwnTools
+from rl_core.tools.tool import Picture, ToolSample
+from rl_core.tools.toolbox import Answer, Begun, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
 from rl_core.types import FinishReason, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
@@ -39,7 +41,7 @@ class _Conversation:
     Attributes:
         asked: The request of the next turn, or of the last one if there is no next.
         pictures: Those of the prompt and of all results.
-        goes_on: Whether there is a next turn.
+        begun: The calls of the last turn; without any the conversation has ended.
     """
 
     request: GenerationRequest
@@ -47,7 +49,7 @@ class _Conversation:
     pictures: list[Picture]
     turns: list[Rollout] = field(default_factory=list)
     insertions: list[Insertion] = field(default_factory=list)
-    goes_on: bool = True
+    begun: list[Begun] = field(default_factory=list)
 
     def response(self, finish_reason: FinishReason) -> Rollout:
         """The whole response."""
@@ -88,12 +90,20 @@ class _Conversation:
 
 
 class Conversations:
-    """Generates responses of several turns. `chat` renders the prompts of the run. Raises ValueError where the model's
-    chat template cannot carry a conversation."""
+    """Generates responses of several turns. `chat` renders the prompts of the run; `own` and `images` as in `Toolbox`.
+    Raises ValueError where the model's chat template cannot carry a conversation."""
 
-    def __init__(self, tools: ToolsConfig, data: DataConfig, chat: ChatRenderer) -> None:
+    def __init__(
+        self,
+        tools: ToolsConfig,
+        data: DataConfig,
+        chat: ChatRenderer,
+        *,
+        own: OwnTools | None = None,
+        images: ImageStore | None = None,
+    ) -> None:
         self._tools = tools
-        self._toolbox = Toolbox(tools, data, chat.vision)
+        self._toolbox = Toolbox(tools, data, chat.vision, own=own, images=images)
         self._renderer = TurnRenderer(chat, tools)
         self._renderer.check()
         self._turn_end = self._renderer.turn_end
@@ -103,38 +113,52 @@ class Conversations:
 
         def conversed(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
             waiting = [_Conversation(one, one, self._toolbox.pictures_of(one.prompt)) for one in requests]
+            answered: list[Answer] = []
             while waiting:
                 by_key = {(one.asked.prompt.uid, one.asked.sample_index): one for one in waiting}
                 with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
                     for rollout in rollouts:
                         conversation = by_key[rollout.key]
                         if (ended := self._ended(conversation, rollout)) is not None:
-                            conversation.goes_on = False
                             yield conversation.response(ended)
-                waiting = [one for one in waiting if one.goes_on]
+                self._toolbox.flush()
+                called, waiting = [one for one in waiting if one.begun], []
+                for conversation in called:
+                    answers = self._answers(conversation)
+                    answered += answers
+                    if (rendered := self._renderer.render(answers)) is None:
+                        yield conversation.response("length")
+                    else:
+                        conversation.add_results(answers, rendered)
+                        waiting.append(conversation)
+            self._toolbox.check_failures(answered)
 
         return conversed
 
     def _ended(self, conversation: _Conversation, turn: Rollout) -> FinishReason | None:
-        """How the conversation has ended with this turn of the model; None where it goes on with the results of its
-        calls."""
+        """How the conversation has ended with this turn of the model; None where its calls are begun."""
         conversation.turns.append(turn)
         if turn.response_ids[-1] != self._turn_end or not (calls := calls_in(turn.text)):
             return turn.finish_reason
         if len(conversation.turns) == self._tools.max_turns:
             return "turns"
-        shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
-        answers = self._toolbox.answers(calls, conversation.pictures, images_left=self._tools.max_images - shown)
-        rendered = self._renderer.render(answers)
-        if rendered is None:
-            return "length"
-        conversation.add_results(answers, rendered)
+        request = conversation.request
+        sample = ToolSample.of(request.prompt, request.sample_index, tuple(conversation.pictures))
+        seed, version = conversation.asked.seed, turn.policy_version
+        conversation.begun = self._toolbox.begin(calls, sample, seed=seed, version=version)
         return None
 
+    def _answers(self, conversation: _Conversation) -> list[Answer]:
+        begun, conversation.begun = conversation.begun, []
+        shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
+        return self._toolbox.answers(begun, images_left=self._tools.max_images - shown)
 
-def conversing(config: RunConfig, model_folder: Path) -> Conversing:
-    """How the run's responses are generated: in single turns where it has no tools. Raises ValueError as
-    `Conversations` does."""
+
+def conversing(
+    config: RunConfig, model_folder: Path, *, own: OwnTools | None = None, images: ImageStore | None = None
+) -> Conversing:
+    """How the run's responses are generated: in single turns where it has no tools. `own` and `images` as in `Toolbox`.
+    Raises ValueError as `Conversations` and `own_schemas` do."""
     tools, data = config.tools, config.data
     if tools is None:
         return single_turn
@@ -145,4 +169,4 @@ def conversing(config: RunConfig, model_folder: Path) -> Conversing:
         chat_template_kwargs=data.chat_template_kwargs,
         tools=tool_schemas(tools, data),
     )
-    return Conversations(tools, data, chat)
+    return Conversations(tools, data, chat, own=own, images=images)

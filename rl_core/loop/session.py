@@ -34,6 +34,8 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
+from rl_core.tools.journal import Journal
+from rl_core.tools.own_tools import OwnTools
 from rl_core.types import EvaluatedModel, GenerationRequest, RolloutStream, Sampling
 from rl_core.workers.folders import Opening, WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
@@ -60,6 +62,7 @@ class Session:
         self._workers: WorkerGroup | None = None
         self._loop: TrainingLoop | None = None
         self._rewards: RewardPool | None = None
+        self._tools: OwnTools | None = None
 
     @property
     def rewards(self) -> RewardPool:
@@ -75,11 +78,32 @@ class Session:
         return self._rewards
 
     @property
+    def tools(self) -> OwnTools | None:
+        """What calls the tools that a user has written, started on first use; None where there are none."""
+        config = self.config.tools
+        if self._tools is None and config is not None and config.own:
+            tools = OwnTools(
+                config,
+                self.config.data,
+                image_store=self.run.data / IMAGES_FILE,
+                journal=Journal(self.run.tool_calls, needed_from=self._earliest_version),
+                log_event=RunLogs(self.run).log_event,
+            )
+            self._tools = tools.__enter__()
+        return self._tools
+
+    def _earliest_version(self) -> int:
+        """The oldest weights that may sample again after an interruption: those of the newest checkpoint, or with a
+        staleness those before it."""
+        checkpoint = self.store.latest()
+        return 0 if checkpoint is None else checkpoint.step - self.config.rollout.staleness
+
+    @property
     def workers(self) -> WorkerGroup:
-        """The workers, started on first use; before them the reward pool, because a process that starts later would
-        share the machine with the generator's memory and threads."""
+        """The workers, started on first use; before them the processes of rewards and tools, because a process that
+        starts later would share the machine with the generator's memory and threads."""
         if self._workers is None:
-            _ = self.rewards
+            _ = self.rewards, self.tools
             plan = batch_plan(self.config, len(self._datasets["train"]), since=self._since)
             config = settled_for_this_machine(self.config, self.run)
             opening = Opening(
@@ -163,7 +187,7 @@ class Session:
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
-                    generate=responses.around(self._conversing(until_stopped(self._generate_locked, self._stop))),
+                    generate=responses.around(self._conversing()(until_stopped(self._generate_locked, self._stop))),
                     pool=self.rewards,
                     config=self.config.evaluation,
                     max_response_length=self.config.rollout.max_response_length,
@@ -194,12 +218,13 @@ class Session:
         return checkpoint
 
     def close(self) -> None:
-        """End workers and reward pool, even if ending one of them fails. The next use starts new ones."""
-        workers, rewards = self._workers, self._rewards
-        self._workers = self._loop = self._rewards = None
+        """End workers, rewards and tools, even if ending one of them fails. The next use starts new ones."""
+        workers, pools = self._workers, (self._rewards, self._tools)
+        self._workers = self._loop = self._rewards = self._tools = None
         with ExitStack() as stack:
-            if rewards is not None:
-                stack.callback(rewards.__exit__, None, None, None)
+            for pool in pools:
+                if pool is not None:
+                    stack.callback(pool.__exit__, None, None, None)
             if workers is not None:
                 stack.callback(workers.close)
 
@@ -214,13 +239,14 @@ class Session:
     def _open_loop(self, because: str, base: BaseAnswers | None) -> TrainingLoop:
         if self.config.algorithm.kl is not None:
             self.workers.load("reference", self.base_model)
+        conversing = self._conversing()
         validator = Validator(
             config=self.config,
             prompts=self._datasets["validation"][:],
             rewards=self.rewards,
             progress=self._progress,
             base=base,
-            conversing=self._conversing,
+            conversing=conversing,
         )
         parts = LoopParts(
             workers=self.workers,
@@ -231,7 +257,7 @@ class Session:
             recorder=StepRecorder(self.run),
             progress=self._progress,
             stop=self._stop,
-            conversing=self._conversing,
+            conversing=conversing,
         )
         return TrainingLoop(self.config, parts, base_model=self.base_model, because=because, since=self._since)
 
@@ -247,9 +273,9 @@ class Session:
             content=dataset.content_digest() if arranged else "",
         )
 
-    @cached_property
     def _conversing(self) -> Conversing:
-        return conversing(self.config, self.run.initial_model)
+        images = self._datasets["train"].images
+        return conversing(self.config, self.run.initial_model, own=self.tools, images=images)
 
     @cached_property
     def _datasets(self) -> Mapping[str, PreparedDataset]:

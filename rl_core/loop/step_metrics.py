@@ -1,6 +1,6 @@
 """Metrics of a step's rollouts, rewards and update: functions of config, data and seed only."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import fsum, isfinite
@@ -33,15 +33,18 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def conversation_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Of responses with tools: means of the model's turns, of its calls and of the images that it got, the number of
-    calls that were its mistakes, and the share of responses whose calls in the last turn were not answered."""
+    """Of responses with tools: means of the model's turns, of its calls and of the images that it got, the numbers of
+    calls that were its mistakes and of those that the tool failed, and the share of responses
+    whose calls in the last turn were not answered."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     calls = [[call for put in rollout.insertions for call in put.calls] for rollout in rollouts]
+    outcomes = Counter(call.outcome for own in calls for call in own)
     return {
         "tools/turns": float(np.mean([1 + len(rollout.insertions) for rollout in rollouts])),
         "tools/calls": float(np.mean([len(own) for own in calls])),
         "tools/images": float(np.mean([len(rollout.image_uids) for rollout in rollouts])),
-        "tools/invalid_calls": float(sum(call.outcome == "invalid" for own in calls for call in own)),
+        "tools/invalid_calls": float(outcomes["invalid"]),
+        "tools/failed_calls": float(outcomes["failed"]),
         "tools/out_of_turns": float(np.mean([rollout.finish_reason == "turns" for rollout in rollouts])),
     }
 

@@ -11,7 +11,7 @@ from rl_core.progress import LogEvent
 from rl_core.rewards.order import RewardOrder
 from rl_core.rewards.registry import resolve_rewards
 from rl_core.rewards.routing import PendingScore
-from rl_core.rewards.sample import IMAGES_VARIABLE, RewardSample
+from rl_core.rewards.sample import RewardSample
 from rl_core.types import Score
 
 
@@ -45,7 +45,7 @@ class RewardPool:
             processes=config.workers,
             async_calls=config.async_calls,
             log_event=log_event,
-            environment={} if image_store is None else {IMAGES_VARIABLE: str(image_store.absolute())},
+            image_store=image_store,
         )
 
     def has_parser(self, data_source: str) -> bool:

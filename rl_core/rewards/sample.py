@@ -1,10 +1,7 @@
 """The sample that a reward function gets: a response with its row."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_core.answers import Answer, answer_text
@@ -13,11 +10,7 @@ from rl_core.image_sizes import ImageSizes
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
     from PIL import Image
 
-    from rl_core.data.images import ImageStore
     from rl_core.types import FinishReason, Prompt, Rollout
-
-IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
-"""Environment variable of the scoring processes with the path of the images."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +50,9 @@ class RewardSample:
 
     def images(self) -> "list[Image.Image]":
         """The RGB images of the row, scaled to `data.min_pixels` and `data.max_pixels`."""
-        return [_store(os.environ[IMAGES_VARIABLE]).image(uid) for uid in self.image_uids]
+        from rl_core.data.images import images_of_run  # loads pyarrow and Pillow, which few rewards need
+
+        return [images_of_run().image(uid) for uid in self.image_uids]
 
     @classmethod
     def of(cls, prompt: "Prompt", rollout: "Rollout", *, step: int) -> "RewardSample":
@@ -99,10 +94,3 @@ def _turns(rollout: "Rollout") -> Iterator[Mapping[str, Any]]:
         yield {"role": "assistant", "content": put.turn}
         yield {"role": "tool", "calls": [asdict(call) for call in put.calls], "image_uids": list(put.image_uids)}
     yield {"role": "assistant", "content": rollout.text}
-
-
-@cache
-def _store(path: str) -> "ImageStore":
-    from rl_core.data.images import ImageStore  # loads pyarrow and Pillow, which few rewards need
-
-    return ImageStore(Path(path))

@@ -2,12 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError, validate_call
 
+from rl_core.answers import Answer
 from rl_core.families.vision import ImageSize
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from rl_core.types import Prompt
 
 SAMPLE = "sample"
 """Name of the first parameter of a tool that looks at the conversation; the model does not give it."""
@@ -29,23 +35,46 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class ToolSample:
-    """What a tool gets of the conversation: its images so far, in the order in which the model saw them."""
+    """What a tool gets of the conversation: its images so far, in the order in which the model saw them, and its row,
+    in plain values as in `RewardSample`."""
 
     pictures: Sequence[Picture]
+    question: str = ""
+    ground_truth: Answer = ""
+    data_source: str = ""
+    prompt_uid: str = ""
+    sample_index: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, prompt: "Prompt", sample_index: int, pictures: Sequence[Picture]) -> "ToolSample":
+        """The sample of a conversation that has begun with `prompt`."""
+        return cls(
+            pictures=pictures,
+            question=prompt.question,
+            ground_truth=prompt.answer,
+            data_source=prompt.data_source,
+            prompt_uid=prompt.uid,
+            sample_index=sample_index,
+            extra=dict(prompt.extra),
+        )
+
+    def images(self) -> "list[Image.Image]":
+        """The RGB images, each in the size in which the model sees it, so that its coordinates are the model's."""
+        from rl_core.data.images import images_of_run  # loads pyarrow and Pillow, which few tools need
+
+        return [images_of_run().image(one.uid).resize(one.shown) for one in self.pictures]
 
 
 Shown = str | Picture
 """What a tool shows: a text or an image."""
 
-ToolFunction = Callable[..., str] | Callable[..., Picture] | Callable[..., list[Shown]]
-
 
 class Tool:
     """A function as a tool. It gets the arguments of a call by their names, and before them the conversation if its
-    first parameter is called `sample`; it returns what is shown, or a list of that. A ValueError is the model's
-    mistake, which it is told."""
+    first parameter is called `sample`. A ValueError is the model's mistake, which it is told."""
 
-    def __init__(self, function: ToolFunction) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__
         self._function = function
         self._wants_sample = SAMPLE in inspect.signature(function).parameters
@@ -65,16 +94,16 @@ class Tool:
         schema["function"].pop("return", None)
         return schema
 
-    def __call__(self, sample: ToolSample, arguments: Mapping[str, Any]) -> list[Shown]:
-        """Raises ValueError, with a sentence for the model, where the arguments do not fit the function."""
+    def __call__(self, sample: ToolSample, arguments: Mapping[str, Any]) -> Any:
+        """What the function returns. Raises ValueError, with a sentence for the model, where the arguments do not fit
+        the function, and what it raises."""
         given = {SAMPLE: sample} if self._wants_sample else {}
         if clash := sorted(given.keys() & arguments.keys()):
             raise ValueError(f"there is no argument {clash[0]}")
         try:
-            found = self._checked(**given, **arguments)
+            return self._checked(**given, **arguments)
         except ValidationError as error:
             raise ValueError("; ".join(_sentence(one) for one in error.errors())) from None
-        return found if isinstance(found, list) else [found]
 
 
 def _sentence(error: Any) -> str:

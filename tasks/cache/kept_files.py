@@ -222,7 +222,8 @@ def _named(config: RunConfig, files: NamedFiles) -> Iterator[tuple[str, Path, li
     for path in sorted({path for path in templates if path is not None}):
         place = files.fixed_file(path)
         yield path, place, [place]
-    of_functions = {*config.reward.files, *config.algorithm.files}
+    of_tools = [] if config.tools is None else config.tools.files
+    of_functions = {*config.reward.files, *config.algorithm.files, *of_tools}
     for path in sorted(of_functions):
         place = files.function_file(path)
         yield path, place, files_of(place)

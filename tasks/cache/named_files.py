@@ -129,7 +129,7 @@ def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunCon
         model = model.model_copy(update={"path": files.checkpoint(model.path)})
     if database is not None and database.startswith(_SQLITE):
         database = _SQLITE + files.in_directory(database.removeprefix(_SQLITE))
-    custom_functions = config.algorithm.custom_functions()
+    tools, custom_functions = config.tools, config.algorithm.custom_functions()
     changes: dict[str, Any] = {
         "data": data.model_copy(
             update={
@@ -149,6 +149,9 @@ def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunCon
         ),
         "tracking": config.tracking.model_copy(update={"mlflow_uri": database}),
     }
+    if tools is not None:
+        use = tuple(_located_function(tool, files.function_file) for tool in tools.use)
+        changes["tools"] = tools.model_copy(update={"use": use})
     if cold_start is not None and cold_start.source is not None:
         changes["cold_start"] = cold_start.model_copy(update={"source": cold_start.source.located(files)})
     return config.model_copy(update=changes)

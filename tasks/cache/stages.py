@@ -288,7 +288,7 @@ def _preparation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tr
         "the rows of cold_start.source": files.fingerprint("cold_start", own_source) if own_source else None,
         "cold_start.target_template": cold.target_template if cold else None,
         "code": {} if family is None else {family: dict(files.code_of(family, files.fixed_file))},
-        "tools": recipe["tools"],
+        "tools": _tool_parts(config, recipe, files),
     }
 
 
@@ -304,7 +304,7 @@ def _training_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
         "data": config.data.model_dump(mode="json", include={*ARRANGING}),
         "reward": _reward_parts(config, recipe, files),
         "rollout": recipe["rollout"],
-        "tools": recipe["tools"],
+        "tools": _tool_parts(config, recipe, files),
         "algorithm": recipe["algorithm"],
         "code": {function: dict(files.code_of(function)) for function in custom},
         "actor": recipe["actor"],
@@ -326,8 +326,14 @@ def _evaluation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tre
         "evaluation": recipe["evaluation"],
         "reward": _reward_parts(config, recipe, files),
         "rollout.max_response_length": config.rollout.max_response_length,
-        "tools": recipe["tools"],
+        "tools": _tool_parts(config, recipe, files),
     }
+
+
+def _tool_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree | None:
+    if config.tools is None:
+        return None
+    return recipe["tools"] | {"code": {function: dict(files.code_of(function)) for function in config.tools.own}}
 
 
 def _reward_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:

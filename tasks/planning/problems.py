@@ -27,7 +27,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.sources.mixture import joint_glance
 from rl_core.sources.source import DataSource, Glance
 from rl_core.templates import check_chat_template, target_template
-from rl_core.user_code.function import is_user_function
+from rl_core.user_code.function import find_function, is_user_function
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import other_runs
 from tasks.storage.run_storage import VARIABLE, run_store, storage_settings
@@ -125,7 +125,7 @@ def text_problems(config: RunConfig) -> list[Problem]:
     templates = list(_template_problems(config))
     unread = {problem.where for problem in templates}
     tokens = [problem for problem in token_problems(config) if problem.where not in unread]
-    return [*templates, *tokens, *_function_problems(config), *_protocol_problems(config)]
+    return [*templates, *tokens, *_tool_problems(config), *_protocol_problems(config)]
 
 
 def _template_problems(config: RunConfig) -> Iterator[Problem]:
@@ -163,6 +163,14 @@ def _function_problems(config: RunConfig) -> Iterator[Problem]:
         except ValueError as error:
             what = str(error).removeprefix(f"reward.function {term.function!r}").removeprefix(":").strip()
             yield Problem(where=key, what=what, fix="correct the path, the function's name or the file")
+
+
+def _tool_problems(config: RunConfig) -> Iterator[Problem]:
+    for function in [] if config.tools is None else config.tools.own:
+        try:
+            find_function(function)
+        except ValueError as error:
+            yield Problem(where="tools.use", what=str(error), fix="correct the path, the function's name or the file")
 
 
 def _protocol_problems(config: RunConfig) -> Iterator[Problem]:

@@ -13,21 +13,29 @@ from tests.e2e.runs import REPOSITORY, RESULTS, command, environment, run_argume
 from tests.results import differences, hashes
 
 TOOLS = REPOSITORY / "tests" / "e2e" / "configs" / "tools.yaml"
+OWN = 'tools.use=["tests/e2e/configs/zoom_lessons.py:zoom"]'
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.timeout(1200)
-def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overrides", [(), (OWN,)], ids=["built in", "of a user's"])
+def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
+) -> None:
     """Its rollouts hold what the tool has shown, the merged model gives the probe's log-probs in transformers and vLLM,
-    and a run that is killed inside a step and goes on leaves equal bytes."""
-    found = []
+    and a run that is killed where all calls of a step are answered, and goes on, leaves equal bytes and has asked a
+    user's tool as often."""
+    found, asked = [], []
     for name in ("whole", "killed"):
         home = tmp_path / name
         home.mkdir()
-        arguments = run_arguments(home, TOOLS)
+        calls = home / "calls"
+        calls.touch()
+        monkeypatch.setenv("CALLS_OF_ZOOM", str(calls))
+        arguments = run_arguments(home, TOOLS, *overrides)
         if name == "killed":
-            killed = ("tests/e2e/killer.py", "after", "rollouts/step-000003")
+            killed = ("tests/e2e/killer.py", "before", "rollouts/step-000003")
             done = subprocess.run(
                 command(*arguments, launcher=killed), env=environment(home), cwd=REPOSITORY, check=False
             )
@@ -35,6 +43,7 @@ def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(tmp_p
         sightline(*arguments, home=home, timeout=900)
         run = the_run(home / "runs")
         found.append(hashes(run.root, RESULTS))
+        asked.append(sorted(calls.read_text().split()))
         steps = [one for one in read(run.metrics) if "tools/calls" in one]
         assert [one["step"] for one in steps] == [1, 2, 3, 4, 5, 6]
         assert min(one["actor/grad_norm"] for one in steps) > 0
@@ -43,3 +52,5 @@ def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(tmp_p
         assert shown
         assert (run.merged_model / "config.json").is_file()
     assert differences(*found) == []
+    assert asked[0] == asked[1]
+    assert bool(asked[0]) == bool(overrides)

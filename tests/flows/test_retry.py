@@ -16,8 +16,8 @@ from prefect.states import Scheduled
 
 from flows.baseline import baseline
 from rl_core.evaluation.response_file import ResponseFile
+from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.records.metrics_log import read
-from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.run_directory import RunDirectory
 from tests.flows.artifacts import task_runs_of
 
@@ -115,7 +115,7 @@ def test_retries_after_a_failure_in_epoch_3_and_a_stop_in_the_evaluation_make_th
         failed = baseline(**broken.as_dict(), return_state=True)
     run = broken.run
     assert failed.is_failed()
-    assert isinstance(failed.result(raise_on_failure=False), TooManyFailedRewards)
+    assert isinstance(failed.result(raise_on_failure=False), TooManyFailures)
     assert "the judge does not answer" in failed.message
     assert f"to continue: sightline run --resume {run.name}" in failed.message
     assert task_states(failed, attempt=1)["train epoch 3"] == "Failed"

@@ -9,9 +9,9 @@ import pytest
 from prefect.states import Failed
 
 from rl_core.files import DiskFull
+from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.loop.collecting import StaleWeights
 from rl_core.loop.draws import TooFewInformativeGroups
-from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import RunLockLost
 from rl_core.stop import Interrupted
@@ -40,7 +40,7 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
         RunLockLost(),
         StaleWeights(),
         TooFewInformativeGroups(),
-        TooManyFailedRewards(),
+        TooManyFailures(),
         ValueError("the config"),
         KeyError("a bug"),
         OSError(errno.ENOSPC, "disk full"),

@@ -1,7 +1,9 @@
-"""Rows that teach a tiny model to zoom into the left half of a picture, and to answer then."""
+"""Rows that teach a tiny model to zoom into the left half of a picture, and to answer then; and a `zoom` of its own."""
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,21 @@ def rows(seed: int, size: int, with_lessons: bool = False) -> Iterator[dict[str,
             talk = [{"role": role, "content": content} for role, content in turns]
             crop = picture.crop((0, 0, 56, 112))
             yield {"problem": talk, "images": [picture, crop], "answer": f"<answer>{answer}</answer>"}
+
+
+def zoom(sample: Any, x1: int, y1: int, x2: int, y2: int) -> Image.Image:
+    """Look at a part of the picture.
+
+    Args:
+        x1: Left edge in pixels.
+        y1: Upper edge in pixels.
+        x2: Right edge in pixels.
+        y2: Lower edge in pixels.
+    """
+    if (calls := os.environ.get("CALLS_OF_ZOOM")) is not None:
+        with Path(calls).open("a") as out:
+            out.write(f"{sample.prompt_uid}/{sample.sample_index}\n")
+    return sample.images()[0].crop((x1, y1, x2, y2)).resize((56, 112))
 
 
 def looked(sample: Any) -> float:

@@ -12,6 +12,7 @@ FULL = [
     "algorithm.online_filtering={type: bounds}",
     "storage={address: /mnt/share}",
     "planning={mean_response_length: 8}",
+    "tools={use: [calculator]}",
 ]
 
 

@@ -13,9 +13,9 @@ from rl_core.config.reward import RewardConfig
 from rl_core.config.stages import EvaluationConfig
 from rl_core.evaluation.evaluate import evaluate_prompts
 from rl_core.evaluation.result import summarise
+from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.progress import TALLY, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
-from rl_core.rewards.failed_share import TooManyFailedRewards
 from rl_core.rewards.pool import RewardPool
 from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
 from tests.rl_core.builders import make_prompt, make_rollout
@@ -156,7 +156,7 @@ def test_above_the_bound_a_part_of_the_responses_is_no_result(pool, bound):
         items = evaluate(TableEngine(right), pool, prompts, modes=("greedy",), max_failed_share=bound)["greedy"]
         assert len(items) == 4
         return
-    with pytest.raises(TooManyFailedRewards, match=r"(?s)1 of 4 rewards of the greedy responses failed.*p3 sample 0:"):
+    with pytest.raises(TooManyFailures, match=r"(?s)1 of 4 rewards of the greedy responses failed.*p3 sample 0:"):
         evaluate(TableEngine(right), pool, prompts, modes=("greedy",), max_failed_share=bound)
 
 

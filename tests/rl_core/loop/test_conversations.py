@@ -16,7 +16,10 @@ from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media
 from rl_core.image_sizes import ImageSizes
+from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.loop.conversations import Conversations
+from rl_core.tools.journal import Journal
+from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.toolbox import tool_schemas
 from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling
 from tests.rl_core.models.builders import write_small_model
@@ -44,11 +47,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Talk:
     """The conversations of a model that says what is written for it; turns are finished in any order."""
 
-    def __init__(self, folder: Path, **tools: Any) -> None:
+    def __init__(self, folder: Path, *, own: OwnTools | None = None, **tools: Any) -> None:
         self.tools = ToolsConfig.model_validate({"use": ["calculator", "zoom"]} | tools)
         schemas = tool_schemas(self.tools, DATA)
         self.chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, tools=schemas)
-        self.conversations = Conversations(self.tools, DATA, self.chat)
+        self.conversations = Conversations(self.tools, DATA, self.chat, own=own)
         self.rounds: list[list[GenerationRequest]] = []
 
     def prompt(self, uid: str = "a") -> Prompt:
@@ -245,3 +248,56 @@ def test_leaving_early_ends_the_generation(folder: Path) -> None:
     next(stream)
     stream.close()
     assert ended
+
+
+OWN = Path(__file__).parent.parent / "tools" / "own.py"
+
+
+def own_tools(home: Path, *names: str, **settings: Any) -> tuple[OwnTools, dict[str, Any]]:
+    """A user's tools whose answers are kept in `home`, and the settings of their conversations."""
+    settings = {"use": ["calculator", *(f"{OWN}:{name}" for name in names)]} | settings
+    journal = Journal(home, needed_from=lambda: 0)
+    config = ToolsConfig.model_validate(settings)
+    return OwnTools(config, DATA, image_store=home, journal=journal, log_event=lambda *_, **__: None), settings
+
+
+def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "calls"
+    look = call("dawdled", file=str(file))
+    scripts = [[look + ADD + look, look, "3"]] * 6
+
+    def responses(home: Path, *, order: int) -> list[str]:
+        own, settings = own_tools(home, "dawdled", workers=2)
+        with own:
+            found = Talk(folder, own=own, **settings).responses(scripts, order=order)
+        assert [len(one.insertions) for one in found] == [2] * 6
+        assert f"of {found[4].sample_index}: 0." in found[4].insertions[0].calls[2].result
+        return [repr(one) for one in found]
+
+    first = responses(tmp_path / "first", order=0)
+    assert sorted(file.read_text().split()) == sorted(str(index) for index in range(6) for _ in range(3))
+    assert responses(tmp_path / "second", order=1) == first
+    made = len(file.read_text().split())
+    assert made == 36
+    assert responses(tmp_path / "first", order=2) == first
+    kept = tmp_path / "first" / "000003.jsonl"
+    kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:7]))
+    assert responses(tmp_path / "first", order=3) == first
+    assert len(file.read_text().split()) == made + 11, "only what the kill has lost is asked again"
+
+
+def test_failures_are_told_in_fixed_words_and_stop_the_run_above_a_share(folder: Path, tmp_path: Path) -> None:
+    raises, fine = call("harmful", harm="raises"), call("multiplied", a=2, b=3)
+    scripts = [[raises, "3"], [fine * 3, "3"]]
+    own, settings = own_tools(tmp_path / "few", "harmful", "multiplied", max_failed_share=0.25)
+    with own:
+        one, two = Talk(folder, own=own, **settings).responses(scripts)
+        (told,) = one.insertions[0].calls
+        assert (told.outcome, told.result) == ("failed", "Error: the tool failed")
+        assert [made.result for made in two.insertions[0].calls] == ["6"] * 3
+    own, settings = own_tools(tmp_path / "many", "harmful", "multiplied", max_failed_share=0.24)
+    with (
+        own,
+        pytest.raises(TooManyFailures, match=r"1 of 4 calls of tools .*tools.max_failed_share = 0.24(.|\n)*KeyError"),
+    ):
+        Talk(folder, own=own, **settings).responses(scripts)

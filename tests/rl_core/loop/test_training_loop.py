@@ -23,6 +23,7 @@ from rl_core.config.run import RunConfig
 from rl_core.config.training import CriticConfig, OptimConfig, StopAt
 from rl_core.data.prepared import PreparedDataset
 from rl_core.evaluation.items import read_items
+from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
 from rl_core.loop import training_loop
 from rl_core.loop.batch_queue import PENDING_FILE
 from rl_core.loop.learning_signal import NoSignal
@@ -31,7 +32,6 @@ from rl_core.planning.epoch_spans import EpochSpans
 from rl_core.progress import TALLY, Advance, Now, Progress, SilentProgress
 from rl_core.records.metrics_log import read, step_files
 from rl_core.records.rollout_files import read_rollouts
-from rl_core.rewards.failed_share import TooManyFailedRewards, check_failed_share
 from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.stop import Interrupted, StopRequest
@@ -477,7 +477,7 @@ def test_a_reward_is_told_the_step(open_loop, worker, prepared_run, tmp_path, va
 def test_too_many_failed_rewards_name_the_first_reasons():
     errors = [f"p sample {index}: ValueError: no number" for index in range(2)]
     check_failed_share(errors, 10, max_failed_share=0.2)
-    with pytest.raises(TooManyFailedRewards, match=r"(?s)2 of 10 rewards failed.*p sample 0: ValueError: no number"):
+    with pytest.raises(TooManyFailures, match=r"(?s)2 of 10 rewards failed.*p sample 0: ValueError: no number"):
         check_failed_share(errors, 10, max_failed_share=0.1)
 
 

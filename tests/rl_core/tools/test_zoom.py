@@ -54,8 +54,8 @@ def test_the_part_that_the_model_names_is_shown(tmp_path: Path, coordinates: Coo
 
     def part(pictures: list[Picture], image: int, *places: float) -> Picture:
         found = zoom(ToolSample(pictures), dict(zip(("x1", "y1", "x2", "y2"), places, strict=True), image=image))
-        assert isinstance(found[0], Picture)
-        return found[0]
+        assert isinstance(found, Picture)
+        return found
 
     quarter = part([whole], 1, 0.5 * unit, 0, unit, 0.5 * unit)
     assert store.image(quarter.uid).size == quarter.size == (504, 504)

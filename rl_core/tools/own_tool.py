@@ -1,0 +1,116 @@
+"""A user's function as a tool, in a process of its own: loads it, calls it, and makes of what it returns what the model
+is shown."""
+
+import importlib
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from PIL import Image
+
+from rl_core.data.pixels import prepare_image
+from rl_core.tools.order import ToolOrder, ToolRequest, ToolSpec
+from rl_core.tools.tool import Tool
+from rl_core.user_code.modules import import_file
+from rl_core.wording import plain_text
+
+_WANTED = "not a text, an image, a number, a dict, or a list of these"
+
+
+class SentResult(NamedTuple):
+    """A `ToolResult` as it is sent: images as text."""
+
+    shown: Sequence[tuple[str, str]]
+    mistake: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    """What the model did wrong."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnTool:
+    """A loaded function."""
+
+    spec: ToolSpec
+    tool: Tool
+    order: ToolOrder
+
+    def call(self, one: ToolRequest) -> object:
+        """What it returns, or the model's mistake; it may be an awaitable of that."""
+        try:
+            returned = self.tool(one.sample, one.arguments)
+        except ValueError as mistake:
+            return _Mistake(str(mistake))
+        return _awaited(returned) if isawaitable(returned) else returned
+
+    def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
+        """No tool is a batch function."""
+        raise NotImplementedError
+
+    def result(self, one: ToolRequest, returned: object) -> SentResult:
+        """What the model is shown. Raises ValueError where it is of another kind."""
+        if isinstance(returned, _Mistake):
+            return SentResult([], self._text(returned.text), None)
+        parts = returned if isinstance(returned, list | tuple) else [returned]
+        return SentResult([self._part(part) for part in parts], None, None)
+
+    def _part(self, part: object) -> tuple[str, str]:
+        if isinstance(part, Image.Image):
+            stored = prepare_image(part, min_pixels=self.order.min_pixels, max_pixels=self.order.max_pixels)
+            return "image", b64encode(stored.encoded).decode()
+        if isinstance(part, str):
+            return "text", self._text(part)
+        if isinstance(part, int | float | dict):
+            return "text", self._text(json.dumps(part, ensure_ascii=False))
+        raise ValueError(f"returned {type(part).__name__}, {_WANTED}")
+
+    def _text(self, text: str) -> str:
+        return plain_text(text[: self.order.longest_text])
+
+
+async def _awaited(returned: Awaitable[Any]) -> object:
+    try:
+        return await returned
+    except ValueError as mistake:
+        return _Mistake(str(mistake))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Describing:
+    """A loaded function that is not called, but gives its schema."""
+
+    spec: ToolSpec
+    tool: Tool
+
+    def call(self, one: ToolRequest) -> str:
+        """The schema as JSON. Raises ValueError as `Tool.schema`."""
+        return json.dumps(self.tool.schema)
+
+    def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
+        """No tool is a batch function."""
+        raise NotImplementedError
+
+    def result(self, one: ToolRequest, returned: object) -> SentResult:
+        """The schema as text."""
+        return SentResult([("text", str(returned))], None, None)
+
+
+def load_tool(order: ToolOrder, index: int) -> OwnTool | Describing:
+    """Import a function. Raises anything that its module raises, and AttributeError or TypeError where the module
+    defines no such function."""
+    spec = order.specs[index]
+    module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
+    function = getattr(module, spec.function, None)
+    if not callable(function):
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
+    tool = Tool(function)
+    return Describing(spec=spec, tool=tool) if order.describes else OwnTool(spec=spec, tool=tool, order=order)

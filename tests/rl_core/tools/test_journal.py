@@ -1,0 +1,50 @@
+"""What a repeated step does not ask again."""
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.tools.journal import Journal
+from rl_core.tools.order import ToolResult
+
+PARTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.binary(max_size=9), max_size=3)
+RESULTS = st.builds(ToolResult, PARTS, st.none() | st.text(st.characters(exclude_categories=["Cs"])), st.none())
+
+
+@given(results=st.lists(RESULTS, max_size=5), cut=st.integers(0, 400), more=RESULTS)
+@settings(max_examples=60, deadline=None)
+def test_a_kill_loses_the_answer_that_was_being_written_alone(
+    tmp_path_factory: object, results: list[ToolResult], cut: int, more: ToolResult
+) -> None:
+    folder = tmp_path_factory.mktemp("calls") / "calls"  # type: ignore[attr-defined]
+    written = Journal(folder, needed_from=lambda: 0)
+    assert written.find(2, "0") is None
+    for call, result in enumerate(results):
+        written.add(2, str(call), result)
+    file = folder / "000002.jsonl"
+    ends = [0]
+    if results:
+        content = file.read_bytes()
+        ends += [place + 1 for place, byte in enumerate(content) if byte == 10]
+        file.write_bytes(content[:cut])
+    again = Journal(folder, needed_from=lambda: 0)
+    assert again.find(2, "more") is None
+    found = [again.find(2, str(call)) for call in range(len(results))]
+    whole = sum(end <= cut for end in ends[1:])
+    assert found == [*results[:whole], *[None] * (len(results) - whole)]
+    again.add(2, "more", more)
+    assert Journal(folder, needed_from=lambda: 0).find(2, "more") == more
+
+
+def test_what_no_step_repeats_is_removed(tmp_path: Path) -> None:
+    needed = [0]
+    kept = Journal(tmp_path / "calls", needed_from=lambda: needed[0])
+    answer = ToolResult(["3"], None, None)
+    for version in range(5):
+        assert kept.find(version, "a") is None
+        kept.add(version, "a", answer)
+        needed[0] = max(0, version - 1)
+    assert sorted(file.name for file in (tmp_path / "calls").iterdir()) == [f"{n:06d}.jsonl" for n in (2, 3, 4)]
+    assert Journal(tmp_path / "calls", needed_from=lambda: 3).find(3, "a") == answer
+    assert kept.find(0, "a") is None, "an evaluation of the base model comes after the training"
