@@ -48,7 +48,7 @@ def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
         assert [one["step"] for one in steps] == [1, 2, 3, 4, 5, 6]
         assert min(one["actor/grad_norm"] for one in steps) > 0
         assert steps[0]["tools/images"] > 0.3, "the cold start has taught the call"
-        shown = [put for record in read_rollouts(run.rollouts(6)) for put in record.insertions if put.image_uids]
+        shown = [put for record in read_rollouts(run.rollouts(3)) for put in record.insertions if put.image_uids]
         assert shown
         assert (run.merged_model / "config.json").is_file()
     assert differences(*found) == []
