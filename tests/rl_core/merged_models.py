@@ -1,6 +1,5 @@
 """Merged folders with a probe, made on the path that a training run takes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -30,7 +29,6 @@ class Merged:
     groups: list[Group]
 
 
-GetMerged = Callable[[str], Merged]
 """Family -> merged model: the fixture `merged`."""
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from hypothesis import strategies as st
 from rl_core import files
 from rl_core.digests import folder_records
 from rl_core.files import numbered
-
-KillRunner = Callable[..., int]
 
 
 def hidden(parent: Path) -> list[str]:

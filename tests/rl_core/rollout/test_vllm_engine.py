@@ -22,8 +22,6 @@ from tests.rl_core.rollout.engines import (
 )
 
 GREEDY = Sampling(temperature=0.0, max_tokens=MAX_RESPONSE_LENGTH)
-ONE_TOKEN = Sampling(temperature=0.0, max_tokens=1)
-
 only_qwen2_5_vl = pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
 """For what does not depend on the family."""
 

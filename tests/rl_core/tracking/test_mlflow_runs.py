@@ -3,7 +3,7 @@
 import json
 import math
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
@@ -23,8 +23,6 @@ from rl_core.tracking.mlflow_runs import MlflowPipeline, _key
 from rl_core.tracking.mlflow_tracker import STEP_KEY, MlflowTracker
 from rl_core.tracking.tracker import TrackerUnavailable, tolerated_outage
 from tests.servers import free_port, mlflow_server
-
-NewDatabase = Callable[[], str]
 
 
 @pytest.fixture
