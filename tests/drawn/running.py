@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rl_core.config.loading import ConfigError, validate_config
+from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.data.manifest import DataManifest
 from rl_core.digests import digest_of
@@ -22,7 +23,7 @@ from rl_core.loop.draws import TooFewInformativeGroups
 from rl_core.loop.session import Session, open_session
 from rl_core.models.pixels import PixelCache
 from rl_core.problem import PlanError, raise_if_fatal
-from rl_core.progress import SilentProgress
+from rl_core.progress import LogEvent, SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.engine_spec import EngineSpec
@@ -71,7 +72,16 @@ class LentEngine(VllmEngine):
 
 
 class LentPool(RewardPool):
-    """Reward processes that outlive a session."""
+    """Reward processes that outlive a session; `log_event` is that of the session that they are lent to."""
+
+    log_event: LogEvent | None = None
+
+    def __init__(self, config: RewardConfig, **options: Any) -> None:
+        super().__init__(config, log_event=self._log, **options)
+
+    def _log(self, kind: str, **facts: Any) -> None:
+        if self.log_event is not None:
+            self.log_event(kind, **facts)
 
     def __enter__(self) -> RewardPool:
         return self
@@ -82,6 +92,9 @@ class LentPool(RewardPool):
     def start(self) -> "LentPool":
         super().__enter__()
         return self
+
+    def end(self) -> None:
+        super().__exit__(None, None, None)
 
 
 class Workshop:
@@ -121,7 +134,7 @@ class Workshop:
             self._close_pool(user)
             self._pools[user] = key, LentPool(config, image_store=image_store, answer_names=answer_names).start()
         pool = self._pools[user][1]
-        pool._log_event = log_event
+        pool.log_event = log_event
         return pool
 
     def close(self) -> None:
@@ -137,7 +150,7 @@ class Workshop:
 
     def _close_pool(self, user: str) -> None:
         if user in self._pools:
-            self._pools.pop(user)[1].close()
+            self._pools.pop(user)[1].end()
 
     def outcome(self, tree: Tree) -> Outcome:
         """Validate, plan, prepare and run. Whatever else is raised on the way is a defect."""
