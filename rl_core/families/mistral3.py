@@ -51,6 +51,10 @@ class Rows(Vision):
         longest, side = processor.image_processor.size["longest_edge"], _side(processor)
         empty = np.broadcast_to(np.uint8(0), (height, width, 3))
         height, width = get_resize_output_image_size(empty, size=(longest, longest), patch_size=(side, side))
+        if not (width and height):
+            raise ValueError(
+                f"the processor scales images to {longest} pixels, which leaves nothing of {size[0]}x{size[1]}"
+            )
         return width, height
 
     @override

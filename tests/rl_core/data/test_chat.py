@@ -10,6 +10,7 @@ from transformers import AutoProcessor, AutoTokenizer
 
 from rl_core.data.chat import ChatRenderer, Media, replace_chat_template
 from rl_core.data.prompts import PromptTemplate, chat_content
+from rl_core.families.registry import FAMILIES
 from rl_core.families.vision import VideoShape
 from rl_core.sources.rows import Turn
 
@@ -50,7 +51,7 @@ def test_the_chat_template_gets_the_variables_of_the_config(tiny_folder, tmp_pat
     assert render(make(folder, chat_template_kwargs={"enable_thinking": False}), "Why?").text.endswith("No thoughts.")
 
 
-@pytest.mark.parametrize("family", VISION)
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.vision is not None])
 @pytest.mark.parametrize(
     ("question", "sizes"),
     [
@@ -63,9 +64,15 @@ def test_the_chat_template_gets_the_variables_of_the_config(tiny_folder, tmp_pat
 def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, family, question, sizes):
     folder = tiny_folder(family)
     renderer = make(folder, prompt_template=template, system_prompt="You are a careful assistant.")
-    rendered = render(renderer, question, Media(sizes))
     said = [("system", "You are a careful assistant."), ("user", f"{question} Reply with the number.")]
-    text, ids = by_processor(folder, sizes, *said)
+    try:
+        text, ids = by_processor(folder, sizes, *said)
+    except ValueError:
+        assert (family, sizes) == ("mistral3", [(1, 150)])
+        with pytest.raises(ValueError, match="leaves nothing of 1x150"):
+            render(renderer, question, Media(sizes))
+        return
+    rendered = render(renderer, question, Media(sizes))
     assert rendered.text == text
     assert rendered.token_ids.tolist() == list(ids)
     assert rendered.token_ids.dtype == rendered.engine_token_ids.dtype == np.int32
