@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import numpy as np
 
-from rl_core.data.prompts import PromptTemplate, chat_content
+from rl_core.data.prompts import Content, PromptTemplate, chat_content
 from rl_core.data.vision_tokens import VisionTokens
 from rl_core.families.vision import ImageSize, VideoShape
 from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
@@ -109,13 +109,19 @@ class ChatRenderer:
         turns = [*history, Turn(role="user", content=self._template.render(question, values))]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
-        for turn in turns:
-            self.tokens.check_text(turn.content, name="the prompt")
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
+        for message in messages:
+            self._check_texts(message["content"])
         try:
             return self.chat(messages)
         except ValueError as error:
             raise ValueError(f"the chat template cannot render the prompt {question!r}: {error}") from None
+
+    def _check_texts(self, content: Content) -> None:
+        """Of a message: a place of an image may be written like the model's own token, and is none of its texts."""
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts:
+            self.tokens.check_text(part.get("text", ""), name="the prompt")
 
     def chat(self, messages: Sequence[Mapping[str, Any]], *, answering: bool = True) -> str:
         """The text of a chat, with the beginning of the model's next turn if it is `answering`. Raises ValueError where

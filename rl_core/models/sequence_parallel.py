@@ -100,7 +100,7 @@ def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) ->
         raise ValueError(f"cluster.sequence_parallel_size: {problem}; choose another size")
     if carries_state(model):
         raise ValueError(f"cluster.sequence_parallel_size: {NO_SHARED_STATE}; set it to 1")
-    language = getattr(model.base_model, "language_model", model.base_model)
+    language = model.get_decoder()
     language.register_forward_pre_hook(partial(_slice_inputs, parallel), with_kwargs=True)
     language.register_forward_hook(partial(_gather_states, parallel), with_kwargs=True)
 

@@ -180,8 +180,7 @@ def _used_slots(layout: TreeLayout) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _decoder_layers(model: PreTrainedModel) -> Iterator[tuple[int, nn.Module]]:
     """The layers of the language model, with their numbers."""
-    body = body_of(model)
-    for layers in _outermost_lists(getattr(body, "language_model", body)):
+    for layers in _outermost_lists(body_of(model).get_decoder()):
         yield from enumerate(layers)
 
 

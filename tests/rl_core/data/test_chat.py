@@ -164,6 +164,15 @@ def test_a_number_of_images_that_does_not_fit_the_places_is_refused(tiny_folder)
         render(make(tiny_folder("qwen2_vl")), "<image><image>", Media([(84, 84)]))
 
 
+def test_the_place_of_an_image_may_be_written_like_the_models_own_token(tiny_folder):
+    renderer = make(tiny_folder("idefics3"))
+    rendered = render(renderer, "<global<image>-img> is no token.", Media([(84, 84)]))
+    assert rendered.text.count("<image>") == 1
+    for token in ("<global-img>", "<row_1_col_2>"):
+        with pytest.raises(ValueError, match=rf"the prompt contains {token}, which the model reserves for images"):
+            render(renderer, f"<image>{token}", Media([(84, 84)]))
+
+
 @pytest.mark.parametrize("token", ["<|image_pad|>", "<|vision_start|>", "<|im_end|>", "<|endoftext|>"])
 def test_a_turn_that_spells_a_control_token_is_refused_whatever_wrote_it(tiny_folder, token):
     folder = tiny_folder("qwen2_5_vl")

@@ -18,7 +18,7 @@ FILE = """
 from dataclasses import replace
 from parts import VISION
 from rl_core.families.family import Family
-FAMILY = Family(name="mine", model_type="idefics3", vision=VISION)
+FAMILY = Family(name="mine", model_type="llava_next", vision=VISION)
 LLAMA = Family(name="mine", model_type="llama", unused_tokens=("<mine>",))
 TEXT = "mine"
 """
@@ -37,12 +37,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_it_is_found_as_long_as_its_config_is_at_work(file: Path) -> None:
-    fields = {"model_type": "idefics3", "vision_config": {}}
+    fields = {"model_type": "llava_next", "vision_config": {}}
     with pytest.raises(ValueError, match="no family here says how it sees"):
         family_of(fields)
     with own_family(f"{file}:FAMILY"):
         family = family_of(fields)
-        assert (family.name, find_family(fields), vision_of("idefics3")) == ("mine", family, family.vision)
+        assert (family.name, find_family(fields), vision_of("llava_next")) == ("mine", family, family.vision)
         assert re.fullmatch(vision_modules(), "model.my_tower.blocks.0")
         assert reserved_tokens(fields) == ("<seen>",)
         with own_family(None):
@@ -63,7 +63,7 @@ def test_a_worker_keeps_that_of_its_config(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("FAMILY", "is of architecture 'idefics3', and the model's is 'llama'"),
+        ("FAMILY", "is of architecture 'llava_next', and the model's is 'llama'"),
         ("TEXT", "`TEXT` is str, and no rl_core.families.family.Family"),
         ("FAMILIE", "defines no `FAMILIE`; did you mean `FAMILY`"),
     ],

@@ -56,5 +56,5 @@ def test_an_unknown_architecture_is_told_the_known_ones():
 def test_a_text_model_of_transformers_needs_no_file_and_one_that_sees_does():
     assert family_of({"model_type": "olmo2"}).vision is None
     assert family_of({"model_type": "qwen3_5_text"}).engine == FAMILIES["qwen3_5"].engine
-    with pytest.raises(ValueError, match=r"'idefics3' has a vision_config, and no family here says how it sees"):
-        family_of({"model_type": "idefics3", "vision_config": {}})
+    with pytest.raises(ValueError, match=r"'llava_next' has a vision_config, and no family here says how it sees"):
+        family_of({"model_type": "llava_next", "vision_config": {}})

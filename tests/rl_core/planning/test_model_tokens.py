@@ -62,7 +62,8 @@ def test_the_files_say_what_the_tokenizer_does(family, tmp_path):
     ends = tokens.response_ends()
     assert (ends.ids, ends.of_targets, ends.difference) == ((tokenizer.eos_token_id,), tokenizer.eos_token_id, None)
     planned = ModelTokens.of_tiny(FAMILIES[family], chat_template=None)
-    assert planned.controls == tokens.controls == tuple(sorted(special))
+    unused = {"<end_of_utterance>"}  # the processor of Idefics3 adds it to every tokenizer
+    assert planned.controls == tokens.controls == tuple(sorted(special - unused))
     assert planned.response_ends().difference is None
 
 
