@@ -16,7 +16,8 @@ from rl_core.types import Int32Array
 if TYPE_CHECKING:
     import torch
     from PIL import Image
-    from transformers import PreTrainedTokenizerBase, ProcessorMixin
+    from torch import nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 IMAGE, AROUND, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
 PLACES: Final = tuple(f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7))
@@ -83,6 +84,14 @@ class NamedTiles(Vision):
         return {name: values[None] for name, values in made.items()}
 
     @override
+    def prepare(self, model: "PreTrainedModel") -> None:
+        """transformers places a patch by a fraction in the number format of the pixels: in bfloat16 many of 26 in a row
+        come into the place of another, and vLLM counts in float32."""
+        embeddings = model.base_model.get_submodule(self.tower).embeddings
+        embeddings.register_forward_pre_hook(_with_exact_places, with_kwargs=True)
+        embeddings.patch_embedding.register_forward_pre_hook(_in_own_format)
+
+    @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
         tower = {
             "hidden_size": source.vision_hidden_size,
@@ -107,6 +116,16 @@ class NamedTiles(Vision):
             image_seq_len=_TOKENS_OF_A_TINY_TILE,
             chat_template=tokenizer.chat_template,
         )
+
+
+def _with_exact_places(
+    _module: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, kwargs | {"pixel_values": kwargs["pixel_values"].float()}
+
+
+def _in_own_format(convolution: "nn.Module", pixels: "tuple[torch.Tensor]") -> "tuple[torch.Tensor]":
+    return (pixels[0].to(convolution.get_parameter("weight").dtype),)
 
 
 def _tile(image_processor: Any) -> int:
