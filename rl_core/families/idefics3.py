@@ -1,5 +1,8 @@
 """Idefics3 (arXiv:2408.12637) and the first SmolVLM (arXiv:2504.05299). An image is cut into square tiles, each with a
-token that names its row and column, and the whole of it is one tile more."""
+token that names its row and column, and the whole of it is one tile more.
+
+With 27 patches a side, which SmolVLM-Instruct has, the certificate fails: vLLM rounds one of them into the place of
+another, and transformers does not. The smaller ones have 32, and Idefics3 26."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,8 +48,8 @@ class NamedTiles(Vision):
         if image.size["longest_edge"] % tile:
             raise ValueError(
                 f"{folder} scales images to {image.size['longest_edge']} pixels, of which its tiles of {tile} are no "
-                f"share: transformers then counts other tiles than it cuts; set the size of preprocessor_config.json to "
-                f"a multiple"
+                "share: transformers then counts other tiles than it cuts; set the size of preprocessor_config.json "
+                "to a multiple"
             )
         return processor
 

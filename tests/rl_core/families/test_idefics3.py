@@ -29,9 +29,7 @@ def test_every_patch_of_a_tile_is_in_its_place(side: int, dtype: torch.dtype, fo
     config.vision_config.image_size = side * config.vision_config.patch_size
     model = AutoModelForImageTextToText.from_config(config, dtype=dtype)
     tower, places = model.model.vision_model, []
-    tower.embeddings.position_embedding.register_forward_pre_hook(
-        lambda _, given: places.append(given[0][0].tolist())
-    )
+    tower.embeddings.position_embedding.register_forward_pre_hook(lambda _, given: places.append(given[0][0].tolist()))
     tiles = torch.rand(1, 3, tower.embeddings.image_size, tower.embeddings.image_size, dtype=dtype)
     tower(pixel_values=tiles)
     VISION.prepare(model)

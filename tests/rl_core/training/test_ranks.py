@@ -56,6 +56,7 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
         "logits in chunks": Case(model={"log_prob_chunk_tokens": 3}),
         "bfloat16": Case(model={"dtype": "bfloat16"}),
         "bfloat16 adapters": Case(model=LORA | {"dtype": "bfloat16"}),
+        "shared sequences, tiles": Case(family="idefics3", ranks_per_sequence=2),
         "shared sequences, recomputed": Case(model={"gradient_checkpointing": True}, ranks_per_sequence=2),
     },
     3: {"full": Case(), "two ranks without groups": Case(deal=[[], [0, 1, 2, 3, 4], []])},
@@ -89,7 +90,7 @@ ROUNDING = {"float32": 1e-5, "bfloat16": 3e-2}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("models")
-    for family in ("llama", "qwen2_5_vl", "qwen3_vl"):
+    for family in ("llama", "qwen2_5_vl", "qwen3_vl", "idefics3"):
         write_small_model(root / family, family)
     return root
 
