@@ -47,7 +47,7 @@ def freeze_vision_tower(model: PreTrainedModel) -> None:
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
     """Freeze the model and add adapters of its number format to its linear layers, in place. They have no effect at
     first: the second matrix of each is zero, and the first is initialised from the run's seed. Raises ValueError if the
-    targets match no layer, or one that cannot be adapted (embeddings, the output head)."""
+    targets match no layer, or one that cannot be adapted (embeddings, the output head, experts)."""
     # Imported here because peft takes a second to import, and most runs do not need it.
     from peft import LoraConfig as PeftConfig
     from peft import inject_adapter_in_model
@@ -59,7 +59,9 @@ def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) ->
         peft_config = PeftConfig(
             r=config.rank,
             lora_alpha=config.alpha,  # type: ignore[arg-type]  # peft divides by the rank and takes any number
-            target_modules=_peft_form(config.target_modules),
+            target_modules=_linear_layers(model)
+            if config.target_modules == "all-linear"
+            else _peft_form(config.target_modules),
             exclude_modules=_peft_form(config.excluded),
         )
         try:
@@ -119,7 +121,15 @@ class UnadaptedPolicy(PolicyModel):
 
 def _check_targets(model: PreTrainedModel) -> None:
     """Refuse adapters of weights that two layers may share: they would be merged into both, but peft trains them in
-    one."""
+    one. And those of experts, of which peft adapts the stack: nothing here merges them, and vLLM has none of them."""
+    from peft.tuners.lora.layer import ParamWrapper
+
+    stacks = sorted(name for name, module in model.named_modules() if isinstance(module, ParamWrapper))
+    if stacks:
+        raise ValueError(
+            f"model.lora.target_modules matches the experts of {stacks[0]}, which cannot be adapted: name linear layers "
+            "alone, such as .*self_attn.*_proj"
+        )
     names = {name.partition(ADAPTER)[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     refused = sorted(name for name in names if model.get_submodule(name) in ends)
@@ -128,6 +138,12 @@ def _check_targets(model: PreTrainedModel) -> None:
             f"model.lora.target_modules matches {', '.join(refused)}, but embeddings and the output head cannot be "
             f"adapted: name linear layers inside the model, or set it to all-linear"
         )
+
+
+def _linear_layers(model: PreTrainedModel) -> list[str]:
+    """All but the output head, by their names. For its own `all-linear` peft takes the experts too."""
+    head = model.get_output_embeddings()
+    return [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and layer is not head]
 
 
 def _peft_form(names: str | tuple[str, ...] | None) -> str | list[str] | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from rl_core.config.model import LoraConfig
 from rl_core.families.registry import FAMILIES as FAMILY_OF
@@ -14,6 +15,7 @@ from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import load_policy
 from rl_core.models.trained_part import UnadaptedPolicy, adapters_off, attach_lora
 from tests.rl_core.models.builders import FAMILIES, Bench, model_config, take_gradients, trained_parameters
+from tests.rl_core.models.text_families import tiny_config
 
 LAYERS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 OF_A_STATE = {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"}
@@ -172,3 +174,16 @@ def test_layers_are_chosen_by_name(options, layers, vision_model):
     named = vision_model(**options).named_parameters()
     adapted = [name.partition(".lora_")[0] for name, parameter in named if parameter.requires_grad]
     assert {name.rpartition(".")[2] for name in adapted} == layers
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "olmoe", "mixtral"])
+def test_experts_get_no_adapters_and_are_refused_where_they_are_asked_for(model_type):
+    with torch.device("meta"):
+        everywhere, named = (AutoModelForCausalLM.from_config(tiny_config(model_type)) for _ in range(2))
+    attach_lora(everywhere, LoraConfig(rank=2), run_seed=1)
+    adapted = {name.partition(".lora_")[0] for name, weight in everywhere.named_parameters() if weight.requires_grad}
+    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj", "k_proj", "v_proj", "o_proj"}
+    with pytest.raises(
+        ValueError, match=r"matches the experts of model\.layers\.0\.mlp\.experts, which cannot be adapted"
+    ):
+        attach_lora(named, LoraConfig(rank=2, target_modules=("q_proj", "w2", "down_proj")), run_seed=1)
