@@ -127,8 +127,8 @@ def _check_targets(model: PreTrainedModel) -> None:
     stacks = sorted(name for name, module in model.named_modules() if isinstance(module, ParamWrapper))
     if stacks:
         raise ValueError(
-            f"model.lora.target_modules matches the experts of {stacks[0]}, which cannot be adapted: name linear layers "
-            "alone, such as .*self_attn.*_proj"
+            f"model.lora.target_modules matches the experts of {stacks[0]}, which cannot be adapted: name linear "
+            "layers alone, such as .*self_attn.*_proj"
         )
     names = {name.partition(ADAPTER)[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
     ends = (model.get_input_embeddings(), model.get_output_embeddings())

@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from typing import Final
 
 from rl_core.families.family import Family
 from rl_core.families.refused import REASONS
 from rl_core.families.registry import FAMILIES
 
-_RESULTS: Final = Path(__file__).parents[2] / "benchmarks" / "results" / "certificates.json"
+_RESULTS: Final = Path(__file__).parents[2] / "benchmarks" / "results"
 
 _INTRODUCTION = """\
 <!-- Written by `make docs`; edit rl_core/families instead. -->
@@ -40,6 +41,8 @@ A `dynamic` rotation is an ordinary one in both up to `max_position_embeddings`,
 A text model of transformers that is not in the table needs no file: the generic path trains it. A run refuses it until
 its certificate is there, which is kept on the machine by the digest of its config.json and of the versions.
 
+{experts}
+
 A family of your own is a file like these, named by its path: `model.family: mine.py:FAMILY`, and
 `sightline doctor --model MODEL --family mine.py:FAMILY` for the certificate, which belongs to the file's code too.
 `sightline evaluate --model FOLDER` takes `--family` where the folder is not of a run. A run keeps a copy of the file.
@@ -52,7 +55,7 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield _INTRODUCTION
+    yield _INTRODUCTION.replace("{experts}", _experts())
     yield "| family | `model_type` | takes | published models whose sizes are known without a download |"
     yield "|---|---|---|---|"
     for family in FAMILIES.values():
@@ -69,7 +72,7 @@ def _lines() -> Iterator[str]:
 
 def _certificates() -> Iterator[str]:
     """The figures of a run of `benchmarks.certificates`."""
-    measured = json.loads(_RESULTS.read_text())
+    measured = json.loads((_RESULTS / "certificates.json").read_text())
     yield f"\n## Measured\n\n`{measured['command']}` on {measured['cpu']}:"
     yield "every essential check of a tiny model holds. Largest differences of log-probs in nats, and of gradients as a"
     yield "share of their norm:\n"
@@ -80,6 +83,21 @@ def _certificates() -> Iterator[str]:
         assert {*found["verdicts"].values()} == {"ok"}, f"{family.name} has no certificate"
         figures = " | ".join(f"{found['largest'][name]:.0e}" for name in ("trees", "gradients", "generator"))
         yield f"| `{family.name}` | {figures} | {family.engine.cpu_dtypes[0]} |"
+
+
+def _experts() -> str:
+    """The figures of a run of `benchmarks.expert_choice`."""
+    found = json.loads((_RESULTS / "expert_choice.json").read_text())
+    exact, rounded = found["float32"], found["bfloat16"]
+    assert exact["other"] == 0.0, "in float32 both choose the same"
+    return fill(
+        "A model with experts, such as Qwen3-MoE, is trained in the same way; LoRA adapts none of them. vLLM and the "
+        "trainer choose the experts of a token each by itself, and the choice is not replayed: in float32 all of "
+        f"{exact['choices']:,} choices are equal, in bfloat16 {rounded['other']:.0%} differ, and then the log-probs of "
+        f"a token do by {rounded['mean_gap_with_another']:.3f} in the mean, otherwise by "
+        f"{rounded['mean_gap_without']:.3f} (`python -m benchmarks.expert_choice`).",
+        width=120,
+    )
 
 
 def _summary(family: Family) -> str:
