@@ -18,7 +18,7 @@ Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 
-FinishReason = Literal["stop", "length", "turns"]
+FinishReason = Literal["stop", "length", "turns", "done"]
 """How a response ended: by the model's own end, at a limit of tokens, or with a call in its last turn."""
 
 EvaluatedModel = Literal["base", "trained"]
@@ -98,6 +98,8 @@ class GenerationRequest:
     prompt: Prompt
     sample_index: int
     seed: int
+    group_seed: int = 0
+    """The same for all samples of the prompt; environments begin with it."""
 
 
 CallOutcome = Literal["answered", "invalid", "failed"]
@@ -165,6 +167,7 @@ class Rollout:
         text: The decoded response without special tokens: of several turns the last one.
         policy_version: Version of the weights that sampled it; each step checks it.
         insertions: In their order; none in a response of one turn.
+        environment: The numbers that its environment gave at the end, by their names.
     """
 
     prompt_uid: str
@@ -175,6 +178,7 @@ class Rollout:
     finish_reason: FinishReason
     policy_version: int
     insertions: tuple[Insertion, ...] = ()
+    environment: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> RolloutKey:

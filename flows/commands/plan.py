@@ -87,7 +87,7 @@ def _print_plan(
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
     problems = planned_problems(located, run, glances, answers, gpu=gpu)
     problems += files.problems()
-    if tries and may_try_reward(problems):
+    if tries and may_try_reward(config, problems):
         problems += _print_trial(located, console)
     elif not is_prepared:
         problems += answer_problems(located)

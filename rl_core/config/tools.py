@@ -22,9 +22,12 @@ class ToolsConfig(Section):
     """Tools that the model may call while it answers, and the limits of a conversation. A turn of the model with calls
     is followed by a turn with their results, and the next turn of the model."""
 
-    use: tuple[str, ...]
+    use: tuple[str, ...] = ()
     """The tools: `calculator` (arithmetic), `zoom` (a part of a picture, as large as the limits of pixels allow), and
     functions of your own (`path/to/file.py:function`)."""
+    environment: str | None = None
+    """A class of your own (`path/to/file.py:Class`) with the state of a conversation: its methods are tools, or its
+    `step` answers each turn of the model."""
     max_turns: int = Field(default=4, ge=2, le=64)
     """Most turns of the model in a conversation, each of at most `rollout.max_response_length` tokens; calls in the
     last one are not answered."""
@@ -44,7 +47,7 @@ class ToolsConfig(Section):
     """The role of a turn of results in the chat template; `user` for templates that show no images of a tool."""
 
     workers: int = Field(default=2, ge=1, le=256)
-    """Processes that call your functions."""
+    """Processes that call your functions, and as many that hold your environments."""
     async_calls: int = Field(default=16, ge=1, le=1024)
     """Calls of an `async def` function that a process has under way at one time."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
@@ -60,18 +63,23 @@ class ToolsConfig(Section):
 
     @property
     def own(self) -> list[str]:
-        """The functions of a user's, as the config names them, in their order."""
+        """The functions of a user's among the tools, as the config names them, in their order."""
         return [*filter(is_user_function, self.use)]
+
+    @property
+    def user_code(self) -> list[str]:
+        """These functions, and the class of the environment."""
+        return [*self.own, *([] if self.environment is None else [self.environment])]
 
     @property
     def files(self) -> list[str]:
         """Their files as the config names them, each once and sorted."""
-        return sorted({path for function in self.own if (path := file_named(function)) is not None})
+        return sorted({path for code in self.user_code if (path := file_named(code)) is not None})
 
     @override
     def problems(self) -> Iterator[Problem]:
-        if not self.use:
-            yield Problem("use", "it names no tool", "name one, or leave the section out")
+        if not self.use and self.environment is None:
+            yield Problem("use", "there is neither a tool nor an environment", "name one, or leave the section out")
         names = [one.rpartition(":")[2] for one in self.use]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield Problem("use", f"{', '.join(twice)} stands there twice", "give each tool a name of its own")

@@ -69,6 +69,7 @@ class ChatRenderer:
             prompt_template = PromptTemplate.load(prompt_template)
         self._template = prompt_template
         self._system_prompt = system_prompt
+        self.tools = tuple(tools)
         self._chat_template_kwargs = {**(chat_template_kwargs or {}), **({"tools": list(tools)} if tools else {})}
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder, trust_remote_code=False)
         self._chat_template = chat_template or _chat_template(model_folder) or self.tokenizer.chat_template

@@ -112,7 +112,10 @@ def _generation(*, longest: int) -> Callable[[], Now]:
 def _requests(prompts: Sequence[Prompt], mode: Mode, *, n: int, run_seed: int) -> list[GenerationRequest]:
     return [
         GenerationRequest(
-            prompt=prompt, sample_index=index, seed=keyed_seed(run_seed, "evaluation", mode, prompt.uid, index)
+            prompt=prompt,
+            sample_index=index,
+            seed=keyed_seed(run_seed, "evaluation", mode, prompt.uid, index),
+            group_seed=keyed_seed(run_seed, "environment", "evaluation", prompt.uid),
         )
         for prompt in prompts
         for index in range(n)

@@ -11,7 +11,7 @@ MAX_CHUNK = 64
 
 CHUNK_SECONDS = 0.02
 """Expected time of the calls of what a process gets at a time. A fast function gets many inputs; a slow one gets single
-inputs as they come."""
+inputs as they come, as one does whose calls must not be made twice."""
 
 Waiting = tuple[Input, "Future[Result]"]
 
@@ -99,7 +99,7 @@ class CallQueue:
             return 0
         if self._spec.is_async:
             return self._async_calls
-        if self._seconds_per_call is None:  # until the first result, each process gets a single input
+        if self._spec.is_outside or self._seconds_per_call is None:  # a process gets a single input
             return 1
         size = max(1, min(MAX_CHUNK, int(CHUNK_SECONDS / max(self._seconds_per_call, 1e-9))))
         return size if self._flushed or len(self._waiting) >= size else 0

@@ -61,7 +61,7 @@ class FunctionCaller:
         return results
 
     def _one(self, one: Input) -> Result:
-        _seed_library_generators([one])
+        seed_library_generators(one.seed_text)
         try:
             return self._checked(one, self._awaited(self.function.call(one)))
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; it costs this input
@@ -73,7 +73,7 @@ class FunctionCaller:
 
     async def _concurrently(self, inputs: Sequence[Input], timeout_seconds: float, reason: str) -> list[Result]:
         # Concurrent calls share the global random generators: these are seeded once for all inputs, not for each.
-        _seed_library_generators(inputs)
+        seed_library_generators(*(one.seed_text for one in inputs))
         return await asyncio.gather(*(self._one_of_several(one, timeout_seconds, reason) for one in inputs))
 
     async def _one_of_several(self, one: Input, timeout_seconds: float, reason: str) -> Result:
@@ -86,7 +86,7 @@ class FunctionCaller:
             return self.order.failed(reason) if limit.expired() else self._failure(error)
 
     def _as_batch(self, inputs: Sequence[Input]) -> list[Result]:
-        _seed_library_generators(inputs)
+        seed_library_generators(*(one.seed_text for one in inputs))
         try:
             returned = _one_each(self._awaited(self.function.call_all(inputs)), len(inputs))
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
@@ -124,11 +124,12 @@ def _one_each(returned: object, count: int) -> Sequence[object]:
     return found
 
 
-def _seed_library_generators(inputs: Sequence[Input]) -> None:
-    # So that a function with a global random generator gives the same in every process and order.
+def seed_library_generators(*texts: str) -> None:
+    """Seed the global generators of `random` and, where it is loaded, numpy, so that a function which draws from them
+    gives the same in every process and order."""
     seed = 0
-    for one in inputs:
-        seed = zlib.crc32(one.seed_text.encode(errors="surrogatepass"), seed)
+    for text in texts:
+        seed = zlib.crc32(text.encode(errors="surrogatepass"), seed)
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)

@@ -30,6 +30,10 @@ class Spec(Protocol):
     def is_async(self) -> bool:
         """Whether it is an `async def` function."""
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether a call may change something outside: then it is not made again because another one failed."""
+
 
 class Input(Protocol):
     """What a call gets."""

@@ -4,7 +4,7 @@ A round is one list of requests in the order of their keys; the calls of its tur
 begins. So what is generated does not depend on which turn was finished first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,9 +19,10 @@ from rl_core.data.images import ImageStore
 from rl_core.evaluation.evaluate import Generate
 from rl_core.randomness import keyed_seed
 from rl_core.tools.calls import calls_in
+from rl_core.tools.messages import EnvironmentCall
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
-from rl_core.tools.toolbox import Answer, Begun, Toolbox, tool_schemas
+from rl_core.tools.toolbox import Answer, BegunTurn, Toolbox, Turn, tool_schemas
 from rl_core.tools.turns import TurnRenderer
 from rl_core.types import FinishReason, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
@@ -41,7 +42,9 @@ class _Conversation:
     Attributes:
         asked: The request of the next turn, or of the last one if there is no next.
         pictures: Those of the prompt and of all results.
-        begun: The calls of the last turn; without any the conversation has ended.
+        begun: What the last turn asks for; None if it asks for nothing.
+        past, environment: The calls of earlier turns to the environment, and its numbers after them.
+        end: How the conversation has ended; None while it goes on.
     """
 
     request: GenerationRequest
@@ -49,18 +52,37 @@ class _Conversation:
     pictures: list[Picture]
     turns: list[Rollout] = field(default_factory=list)
     insertions: list[Insertion] = field(default_factory=list)
-    begun: list[Begun] = field(default_factory=list)
+    begun: BegunTurn | None = None
+    past: list[Sequence[EnvironmentCall]] = field(default_factory=list)
+    environment: Mapping[str, float] = field(default_factory=dict)
+    end: FinishReason | None = None
 
-    def response(self, finish_reason: FinishReason) -> Rollout:
-        """The whole response."""
+    def response(self) -> Rollout:
+        """The whole response, when the conversation has ended."""
+        assert self.end is not None, "it has ended"
         return replace(
             self.turns[-1],
             prompt_uid=self.request.prompt.uid,
             sample_index=self.request.sample_index,
             response_ids=np.concatenate([turn.response_ids for turn in self.turns]),
             log_probs=np.concatenate([turn.log_probs for turn in self.turns]),
-            finish_reason=finish_reason,
+            finish_reason=self.end,
             insertions=tuple(self.insertions),
+            environment=self.environment,
+        )
+
+    @property
+    def last_turn(self) -> Turn:
+        """The turn that was sampled last, for the tools."""
+        said, request = self.turns[-1], self.request
+        return Turn(
+            text=said.text,
+            sample=ToolSample.of(request.prompt, request.sample_index, tuple(self.pictures)),
+            version=said.policy_version,
+            seed=self.asked.seed,
+            conversation=request.seed,
+            group=request.group_seed,
+            past=tuple(self.past),
         )
 
     def add_results(self, answers: Sequence[Answer], rendered: RenderedPrompt) -> None:
@@ -119,46 +141,61 @@ class Conversations:
                 with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
                     for rollout in rollouts:
                         conversation = by_key[rollout.key]
-                        if (ended := self._ended(conversation, rollout)) is not None:
-                            yield conversation.response(ended)
+                        self._take(conversation, rollout)
+                        if conversation.begun is None:
+                            yield conversation.response()
                 self._toolbox.flush()
-                called, waiting = [one for one in waiting if one.begun], []
-                for conversation in called:
-                    answers = self._answers(conversation)
-                    answered += answers
-                    if (rendered := self._renderer.render(answers)) is None:
-                        yield conversation.response("length")
-                    else:
-                        conversation.add_results(answers, rendered)
+                asked, waiting = [one for one in waiting if one.begun is not None], []
+                for conversation in asked:
+                    answered += self._answer(conversation)
+                    if conversation.end is None:
                         waiting.append(conversation)
+                    else:
+                        yield conversation.response()
             self._toolbox.check_failures(answered)
 
         return conversed
 
-    def _ended(self, conversation: _Conversation, turn: Rollout) -> FinishReason | None:
-        """How the conversation has ended with this turn of the model; None where its calls are begun."""
+    def _take(self, conversation: _Conversation, turn: Rollout) -> None:
+        """Begin what a turn of the model asks for, or end the conversation."""
         conversation.turns.append(turn)
-        if turn.response_ids[-1] != self._turn_end or not (calls := calls_in(turn.text)):
-            return turn.finish_reason
-        if len(conversation.turns) == self._tools.max_turns:
-            return "turns"
-        request = conversation.request
-        sample = ToolSample.of(request.prompt, request.sample_index, tuple(conversation.pictures))
-        seed, version = conversation.asked.seed, turn.policy_version
-        conversation.begun = self._toolbox.begin(calls, sample, seed=seed, version=version)
-        return None
+        is_whole = turn.response_ids[-1] == self._turn_end
+        is_last = len(conversation.turns) == self._tools.max_turns
+        if is_whole and (not is_last or self._toolbox.takes_turns):
+            conversation.begun = self._toolbox.begin(conversation.last_turn)
+            conversation.end = None if conversation.begun is not None else turn.finish_reason
+        else:
+            conversation.end = "turns" if is_whole and calls_in(turn.text) else turn.finish_reason
+        if conversation.begun is None:
+            conversation.begun = self._toolbox.leave(conversation.last_turn)
 
-    def _answers(self, conversation: _Conversation) -> list[Answer]:
-        begun, conversation.begun = conversation.begun, []
+    def _answer(self, conversation: _Conversation) -> list[Answer]:
+        """Wait for what the last turn has asked for, and let it follow, unless the conversation has ended."""
+        begun, conversation.begun = conversation.begun, None
+        assert begun is not None, "only conversations that wait for something are answered"
         shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
-        return self._toolbox.answers(begun, images_left=self._tools.max_images - shown)
+        answers = self._toolbox.answers(begun.calls, images_left=self._tools.max_images - shown)
+        result = None if begun.environment is None else begun.environment.result()
+        if result is not None and result.error is None:
+            conversation.environment = result.numbers
+            if begun.calls:
+                conversation.past.append(begun.of_environment)
+                conversation.end = "done" if result.is_done else None
+        if begun.calls and conversation.end is None:
+            if len(conversation.turns) == self._tools.max_turns:
+                conversation.end = "turns"
+            elif (rendered := self._renderer.render(answers)) is None:
+                conversation.end = "length"
+            else:
+                conversation.add_results(answers, rendered)
+        return answers
 
 
 def conversing(
     config: RunConfig, model_folder: Path, *, own: OwnTools | None = None, images: ImageStore | None = None
 ) -> Conversing:
     """How the run's responses are generated: in single turns where it has no tools. `own` and `images` as in `Toolbox`.
-    Raises ValueError as `Conversations` and `own_schemas` do."""
+    Raises ValueError as `Conversations` and `tool_schemas` do."""
     tools, data = config.tools, config.data
     if tools is None:
         return single_turn

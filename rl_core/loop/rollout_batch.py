@@ -81,4 +81,5 @@ def _rollout(record: RolloutRecord) -> Rollout:
         finish_reason=record.finish_reason,
         policy_version=record.policy_version,
         insertions=record.insertions,
+        environment=record.environment,
     )

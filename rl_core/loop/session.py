@@ -81,7 +81,7 @@ class Session:
     def tools(self) -> OwnTools | None:
         """What calls the tools that a user has written, started on first use; None where there are none."""
         config = self.config.tools
-        if self._tools is None and config is not None and config.own:
+        if self._tools is None and config is not None and config.user_code:
             tools = OwnTools(
                 config,
                 self.config.data,

@@ -44,6 +44,7 @@ _SCHEMA = pa.schema(
         ("error", pa.string()),
         ("advantages", pa.list_(pa.float32())),
         ("insertions", pa.list_(_INSERTION)),
+        ("environment", pa.map_(pa.string(), pa.float64())),
     ]
 )
 
@@ -63,7 +64,8 @@ class RolloutRecord:
         parsed: The answer that the reward read from the response.
         error: Why there is no score.
         advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
-        insertions: What the environment has put between the model's turns.
+        insertions: What tools or an environment have put between the model's turns.
+        environment: The numbers that the environment gave at the end.
     """
 
     step: int
@@ -84,6 +86,7 @@ class RolloutRecord:
     error: str | None
     advantages: list[float] | None
     insertions: tuple[Insertion, ...]
+    environment: dict[str, float]
 
     @property
     def advantage(self) -> float | None:
@@ -111,12 +114,16 @@ def write_rollouts(
         **_score_columns([scores[rollout.key] for _, rollout in sampled]),
         "advantages": _token_lists([advantages.get(rollout.key) for _, rollout in sampled], np.float32),
     }
-    insertions = [[put.as_record() for put in rollout.insertions] for _, rollout in sampled]
+    of_tools: dict[str, list[Any]] = {
+        "insertions": [[put.as_record() for put in rollout.insertions] for _, rollout in sampled],
+        "environment": [dict(rollout.environment) for _, rollout in sampled],
+    }
     schema = _SCHEMA
-    if any(insertions):
-        columns["insertions"] = insertions
-    else:  # a run without tools has no column for them
-        schema = _SCHEMA.remove(_SCHEMA.get_field_index("insertions"))
+    for name, values in of_tools.items():
+        if any(values):
+            columns[name] = values
+        else:  # a run without tools, or without an environment, has no column for them
+            schema = schema.remove(schema.get_field_index(name))
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pydict(columns, schema=schema)
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
@@ -133,6 +140,7 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
             | {
                 "components": dict(row["components"]),
                 "insertions": tuple(Insertion.of_record(put) for put in row["insertions"] or ()),
+                "environment": dict(row["environment"] or ()),
             }
         )
         for row in rows

@@ -32,6 +32,11 @@ class RewardSpec:
         """Whether one call scores many samples."""
         return self.style in ("batch", "trl", "verl_batch")
 
+    @property
+    def is_outside(self) -> bool:
+        """A sample may be scored again."""
+        return False
+
 
 class CallResult(NamedTuple):
     """What one function gave for one sample: the fields of rl_core.types.Score, which would load numpy."""

@@ -32,6 +32,7 @@ class RewardSample:
     finish_reason: "FinishReason" = "stop"
     step: int = 0
     turns: Sequence[Mapping[str, Any]] = ()
+    environment: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -66,6 +67,7 @@ class RewardSample:
             finish_reason=rollout.finish_reason,
             step=step,
             turns=tuple(_turns(rollout)),
+            environment=dict(rollout.environment),
         )
 
     @classmethod

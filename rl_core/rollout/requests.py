@@ -11,7 +11,10 @@ def requests_for(prompts: Sequence[Prompt], n: int, *, run_seed: int, step: int)
     the same random numbers."""
     return [
         GenerationRequest(
-            prompt=prompt, sample_index=index, seed=keyed_seed(run_seed, "rollout", step, prompt.uid, index)
+            prompt=prompt,
+            sample_index=index,
+            seed=keyed_seed(run_seed, "rollout", step, prompt.uid, index),
+            group_seed=keyed_seed(run_seed, "environment", step, prompt.uid),
         )
         for prompt in prompts
         for index in range(n)

@@ -1,12 +1,16 @@
 """What a user's tools have answered in the steps that may be repeated: a repeated step asks none of them again."""
 
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
+from typing import Any, TypeVar
 
-from rl_core.tools.order import ToolResult
+from rl_core.tools.messages import Answered
+from rl_core.tools.order import ToolOrder
+
+Kept = TypeVar("Kept", bound=Answered)
 
 
 class Journal:
@@ -17,23 +21,56 @@ class Journal:
         """Steps that the version `needed_from()` has sampled may be repeated, and none of earlier ones."""
         self._folder = folder
         self._needed_from = needed_from
-        self._known: dict[int, dict[str, ToolResult]] = {}
+        self._known: dict[int, dict[str, Sequence[Any]]] = {}
         self._lock = Lock()
 
-    def find(self, version: int, call: str) -> ToolResult | None:
-        """The answer to a call, by its digest, of what these weights have sampled."""
+    def find(self, version: int, call: str) -> Sequence[Any] | None:
+        """The answer to a call, by its digest, of what these weights have sampled: the words of its result."""
         with self._lock:
             if version not in self._known:
                 self._open(version)
             return self._known[version].get(call)
 
-    def add(self, version: int, call: str, result: ToolResult) -> None:
+    def add(self, version: int, call: str, words: Sequence[Any]) -> None:
         """Write the answer to a call that was not found. A kill after this loses nothing. Raises OSError."""
-        parts = [["text", p] if isinstance(p, str) else ["image", b64encode(p).decode()] for p in result.shown]
         with self._lock:
             with self._file(version).open("a", encoding="utf-8") as file:
-                file.write(json.dumps([call, parts, result.mistake]) + "\n")
-            self._known.setdefault(version, {})[call] = result
+                file.write(json.dumps([call, *words]) + "\n")
+            self._known.setdefault(version, {})[call] = words
+
+    def ask(
+        self,
+        order: ToolOrder,
+        call: str,
+        begin: "Callable[[], Future[Kept]]",
+        *,
+        version: int,
+        failed: Callable[[str], object],
+    ) -> "Future[Kept]":
+        """The result of a call: what is known of it, or what `begin` begins, after it was written. `failed` hears why
+        there is none."""
+        kept: Future[Kept] = Future()
+        if (words := self.find(version, call)) is not None:
+            kept.set_result(order.result(*words))
+            return kept
+
+        def keep(came: "Future[Kept]") -> None:
+            if came.cancelled():
+                kept.cancel()
+                return
+            try:
+                result = came.result()
+                if result.error is None:
+                    self.add(version, call, result.words)
+                else:
+                    failed(result.error)
+            except Exception as error:  # noqa: BLE001 - the pool cannot go on, or the disk is full: who waits must know
+                kept.set_exception(error)
+            else:
+                kept.set_result(result)
+
+        begin().add_done_callback(keep)
+        return kept
 
     def _open(self, version: int) -> None:
         """Read the answers to what this version has sampled, without the line that a kill has cut, and remove those
@@ -50,9 +87,8 @@ class Journal:
         whole, _, _ = file.read_bytes().rpartition(b"\n")
         file.write_bytes(whole + b"\n" * bool(whole))
         for line in whole.splitlines():
-            call, parts, mistake = json.loads(line)
-            shown = [value if kind == "text" else b64decode(value) for kind, value in parts]
-            self._known[version][call] = ToolResult(shown, mistake, None)
+            call, *words = json.loads(line)
+            self._known[version][call] = words
 
     def _file(self, version: int) -> Path:
         return self._folder / f"{version:06d}.jsonl"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from PIL import Image
 
 from rl_core.data.pixels import prepare_image
-from rl_core.tools.order import ToolOrder, ToolRequest, ToolSpec
+from rl_core.tools.messages import ShownLimits, ToolRequest, ToolSpec
 from rl_core.tools.tool import Tool
 from rl_core.user_code.modules import import_file
 from rl_core.wording import plain_text
@@ -30,7 +30,7 @@ class SentResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Mistake:
+class Mistake:
     """What the model did wrong."""
 
     text: str
@@ -42,14 +42,14 @@ class OwnTool:
 
     spec: ToolSpec
     tool: Tool
-    order: ToolOrder
+    limits: ShownLimits
 
     def call(self, one: ToolRequest) -> object:
         """What it returns, or the model's mistake; it may be an awaitable of that."""
         try:
             returned = self.tool(one.sample, one.arguments)
         except ValueError as mistake:
-            return _Mistake(str(mistake))
+            return Mistake(str(mistake))
         return _awaited(returned) if isawaitable(returned) else returned
 
     def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
@@ -58,30 +58,38 @@ class OwnTool:
 
     def result(self, one: ToolRequest, returned: object) -> SentResult:
         """What the model is shown. Raises ValueError where it is of another kind."""
-        if isinstance(returned, _Mistake):
-            return SentResult([], self._text(returned.text), None)
-        parts = returned if isinstance(returned, list | tuple) else [returned]
-        return SentResult([self._part(part) for part in parts], None, None)
+        return sent(self.limits, returned)
 
-    def _part(self, part: object) -> tuple[str, str]:
-        if isinstance(part, Image.Image):
-            stored = prepare_image(part, min_pixels=self.order.min_pixels, max_pixels=self.order.max_pixels)
-            return "image", b64encode(stored.encoded).decode()
-        if isinstance(part, str):
-            return "text", self._text(part)
-        if isinstance(part, int | float | dict):
-            return "text", self._text(json.dumps(part, ensure_ascii=False))
-        raise ValueError(f"returned {type(part).__name__}, {_WANTED}")
 
-    def _text(self, text: str) -> str:
-        return plain_text(text[: self.order.longest_text])
+def sent(limits: ShownLimits, returned: object) -> SentResult:
+    """What the model is shown of what was returned, within the limits. Raises ValueError where it is of
+    another kind."""
+    if isinstance(returned, Mistake):
+        return SentResult([], _text(returned.text, limits), None)
+    parts = returned if isinstance(returned, list | tuple) else [returned]
+    return SentResult([_part(part, limits) for part in parts], None, None)
+
+
+def _part(part: object, limits: ShownLimits) -> tuple[str, str]:
+    if isinstance(part, Image.Image):
+        stored = prepare_image(part, min_pixels=limits.min_pixels, max_pixels=limits.max_pixels)
+        return "image", b64encode(stored.encoded).decode()
+    if isinstance(part, str):
+        return "text", _text(part, limits)
+    if isinstance(part, int | float | dict):
+        return "text", _text(json.dumps(part, ensure_ascii=False), limits)
+    raise ValueError(f"returned {type(part).__name__}, {_WANTED}")
+
+
+def _text(text: str, limits: ShownLimits) -> str:
+    return plain_text(text[: limits.longest_text])
 
 
 async def _awaited(returned: Awaitable[Any]) -> object:
     try:
         return await returned
     except ValueError as mistake:
-        return _Mistake(str(mistake))
+        return Mistake(str(mistake))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,13 +112,18 @@ class Describing:
         return SentResult([("text", str(returned))], None, None)
 
 
-def load_tool(order: ToolOrder, index: int) -> OwnTool | Describing:
+def load_tool(spec: ToolSpec, limits: ShownLimits, *, describes: bool) -> OwnTool | Describing:
     """Import a function. Raises anything that its module raises, and AttributeError or TypeError where the module
     defines no such function."""
-    spec = order.specs[index]
-    module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
-    function = getattr(module, spec.function, None)
+    function = load_value(spec)
     if not callable(function):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
     tool = Tool(function)
-    return Describing(spec=spec, tool=tool) if order.describes else OwnTool(spec=spec, tool=tool, order=order)
+    return Describing(spec=spec, tool=tool) if describes else OwnTool(spec=spec, tool=tool, limits=limits)
+
+
+def load_value(spec: ToolSpec) -> Any:
+    """Import what a spec names, whatever it is; None where its module does not define it. Raises anything that the
+    module raises."""
+    module = import_file(spec.source) if isinstance(spec.source, Path) else importlib.import_module(spec.source)
+    return getattr(module, spec.function, None)

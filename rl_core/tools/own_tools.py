@@ -1,10 +1,11 @@
-"""The tools of a run that a user has written: they are called in processes apart, as rewards are."""
+"""What a user has written of the tools of a run: it is called in processes apart, as rewards are."""
 
 import json
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
@@ -12,13 +13,16 @@ from rl_core.digests import digest_of
 from rl_core.isolation.pool import IsolatedPool
 from rl_core.progress import LogEvent
 from rl_core.tools.journal import Journal
-from rl_core.tools.order import ToolOrder, ToolRequest, ToolResult
+from rl_core.tools.messages import EnvironmentRequest, ToolRequest, ToolResult, TurnResult
+from rl_core.tools.order import EnvironmentOrder, ToolOrder
 from rl_core.tools.tool import ToolSample
 from rl_core.user_code.function import find_function
 
 
 class OwnTools:
-    """Calls the functions of a config that are a user's. A context manager; enter it before the generator starts."""
+    """Calls the functions of a config that are a user's, and holds the environments of its conversations. A
+    conversation always asks the same process about its environment; what a process held that has ended is made again
+    from the calls. A context manager; enter it before the generator starts."""
 
     def __init__(
         self, config: ToolsConfig, data: DataConfig, *, image_store: Path, journal: Journal, log_event: LogEvent
@@ -27,76 +31,65 @@ class OwnTools:
         found, and OSError where its file cannot be read."""
         functions = [find_function(function) for function in config.own]
         self._places = {function.name: place for place, function in enumerate(functions)}
-        self._code = [dict(function.code) for function in functions]
+        self._code = {written: dict(find_function(written).code) for written in config.user_code}
+        self._config = config
         self._journal = journal
         self._log_event = log_event
-        self._pool = IsolatedPool(
-            ToolOrder.of(config, data),
-            processes=config.workers,
-            async_calls=config.async_calls,
-            image_store=image_store,
-        )
+        self._order = ToolOrder.of(config, data)
+        self._environment_order = EnvironmentOrder.of(config, data)
+
+        def pool(order: ToolOrder, processes: int) -> IsolatedPool:
+            calls = config.async_calls
+            return IsolatedPool(order, processes=processes, async_calls=calls, image_store=image_store)
+
+        self._pool = pool(self._order, config.workers if config.own else 0)
+        held = config.workers if config.environment is not None else 0
+        self._environments = [pool(self._environment_order, 1) for _ in range(held)]
+        self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        self._pool.__enter__()
+        for pool in (self._pool, *self._environments):
+            self._running.enter_context(pool)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End all processes, even in the middle of a call."""
-        self._pool.__exit__(kind, error, traceback)
+        self._running.close()
 
-    def begin(self, name: str, request: ToolRequest, *, version: int) -> "Future[ToolResult]":
-        """Have a tool called, for what the weights of this version have sampled; what was answered before an
-        interruption is not asked again. Calls of a fast tool may be held back until `flush`."""
+    def call(self, name: str, request: ToolRequest, *, version: int) -> "Future[ToolResult]":
+        """Have a function called, for what the weights of this version have sampled; what was answered before an
+        interruption is not asked again. Calls of a fast function may be held back until `flush`."""
         place = self._places[name]
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
-        call = digest_of([name, arguments, *request.key, self._code[place]])
-        result: Future[ToolResult] = Future()
-        if (known := self._journal.find(version, call)) is not None:
-            result.set_result(known)
-            return result
+        call = digest_of([name, arguments, *request.key, self._code[self._config.own[place]]])
+        return self._journal.ask(
+            self._order,
+            call,
+            lambda: self._pool.add(place, request),
+            version=version,
+            failed=lambda reason: self._failed(name, request.sample, reason),
+        )
 
-        def keep(came: "Future[ToolResult]") -> None:
-            if came.cancelled():
-                result.cancel()
-                return
-            try:
-                found = came.result()
-                if found.error is None:
-                    self._journal.add(version, call, found)
-                else:
-                    of = {"prompt": request.sample.prompt_uid, "sample": request.sample.sample_index}
-                    self._log_event("tool_failed", tool=name, reason=found.error, **of)
-            except Exception as error:  # noqa: BLE001 - the pool cannot go on, or the disk is full: who waits must know
-                result.set_exception(error)
-            else:
-                result.set_result(found)
-
-        self._pool.add(place, request).add_done_callback(keep)
-        return result
+    def turn(self, request: EnvironmentRequest, *, version: int) -> "Future[TurnResult]":
+        """Have the calls of a turn made in the conversation's environment, as `call`. What was answered is asked again
+        where a later turn needs the state."""
+        name = self._config.environment
+        assert name is not None, "else no conversation has one"
+        calls = [[call.method, json.dumps(dict(call.arguments), sort_keys=True)] for call in request.calls]
+        return self._journal.ask(
+            self._environment_order,
+            digest_of(["environment", calls, *request.key, request.seed, self._code[name]]),
+            lambda: self._environments[request.conversation % len(self._environments)].add(0, request),
+            version=version,
+            failed=lambda reason: self._failed(name, request.sample, reason),
+        )
 
     def flush(self) -> None:
         """Have the calls made that were held back."""
-        self._pool.flush()
-
-
-_SCHEMAS: dict[str, list[dict[str, Any]]] = {}
-
-
-def own_schemas(config: ToolsConfig, data: DataConfig) -> list[dict[str, Any]]:
-    """The JSON schemas of the functions of a config that are a user's, which a process apart has imported. Raises
-    ValueError where it could not, or where a function lacks a type or the description of a parameter."""
-    functions = [find_function(function) for function in config.own]
-    key = digest_of([[str(function.file), function.name, dict(function.code)] for function in functions])
-    if key not in _SCHEMAS:
-        with IsolatedPool(ToolOrder.of(config, data, describes=True), processes=1, async_calls=1) as pool:
-            request = ToolRequest(sample=ToolSample(()), arguments={}, seed=0, place=0)
-            described = [pool.add(place, request) for place in range(len(functions))]
+        for pool in (self._pool, *self._environments):
             pool.flush()
-            results = [one.result() for one in described]
-        if problems := [f"tools.use {f}: {r.error}" for f, r in zip(config.own, results, strict=True) if r.error]:
-            raise ValueError("\n".join(problems))
-        _SCHEMAS[key] = [json.loads(result.shown[0]) for result in results]
-    return _SCHEMAS[key]
+
+    def _failed(self, name: str, sample: ToolSample, reason: str) -> None:
+        self._log_event("tool_failed", tool=name, reason=reason, prompt=sample.prompt_uid, sample=sample.sample_index)

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from PIL import Image
 
@@ -17,9 +18,11 @@ from rl_core.data.vision_tokens import VisionTokens
 from rl_core.isolation.failed_share import check_failed_share
 from rl_core.tools.builtin.calculator import calculator
 from rl_core.tools.builtin.zoom import zoom_tool
-from rl_core.tools.calls import WrittenCall
-from rl_core.tools.order import ToolRequest, ToolResult
-from rl_core.tools.own_tools import OwnTools, own_schemas
+from rl_core.tools.calls import WrittenCall, calls_in
+from rl_core.tools.describing import described
+from rl_core.tools.messages import STEP, EnvironmentCall, EnvironmentRequest, ToolRequest, ToolResult, TurnResult
+from rl_core.tools.order import EnvironmentOrder, ToolOrder
+from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
 from rl_core.types import CallOutcome, Prompt, ToolCall
 from rl_core.user_code.function import is_user_function
@@ -32,10 +35,12 @@ _FAILED: Final = "Error: the tool failed"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model is told of a call, the record of it, and why its tool failed, if it did."""
+    """What the model is told of a call, the record of it, whether the tool is a user's, and why it failed, if it
+    did."""
 
     shown: Sequence[Shown]
     call: ToolCall
+    is_own: bool
     failure: str | None = None
 
     @property
@@ -44,13 +49,42 @@ class Answer:
         return [part for part in self.shown if isinstance(part, Picture)]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """A turn of the model with what the calls in it depend on.
+
+    Attributes:
+        version: Of the weights that sampled it.
+        seed, conversation, group: Seeds of the turn, of the conversation and of its group.
+        past: The calls of earlier turns to the environment.
+    """
+
+    text: str
+    sample: ToolSample
+    version: int
+    seed: int
+    conversation: int
+    group: int
+    past: Sequence[Sequence[EnvironmentCall]]
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A call that is under way; `finish` waits for what it shows, and raises ValueError where the call is the model's
     mistake, and ToolFailed."""
 
     call: WrittenCall
+    is_own: bool
     finish: Callable[[], list[Shown]]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """The calls of a turn that are under way, and those of them to the environment with what these come to."""
+
+    calls: Sequence[Begun]
+    of_environment: Sequence[EnvironmentCall] = ()
+    environment: "Future[TurnResult] | None" = None
 
 
 class ToolFailed(Exception):
@@ -67,17 +101,31 @@ def builtin_tools(config: ToolsConfig, data: DataConfig) -> dict[str, Tool]:
 
 def tool_schemas(config: ToolsConfig | None, data: DataConfig) -> list[dict[str, Any]]:
     """What the chat template shows the model of the tools, in their configured order; nothing without them. Raises
-    ValueError as `own_schemas`."""
+    ValueError as `described`."""
     if config is None:
         return []
-    own = dict(zip(config.own, own_schemas(config, data), strict=True)) if config.own else {}
+    own = dict(zip(config.own, described(ToolOrder.of(config, data, describes=True)), strict=True))
     known = {name: tool.schema for name, tool in builtin_tools(config, data).items()} | own
-    return [known[name] for name in config.use]
+    schemas = [*(known[name] for name in config.use), *(environment_schemas(config, data) or [])]
+    names = [schema["function"]["name"] for schema in schemas]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"tools: {', '.join(twice)} is the name of a tool and of a method of the environment")
+    return schemas
+
+
+def environment_schemas(config: ToolsConfig, data: DataConfig) -> list[dict[str, Any]] | None:
+    """The schemas of the environment's methods; None where it takes whole turns, or there is none. Raises ValueError as
+    `described`."""
+    if config.environment is None:
+        return None
+    (schemas,) = described(EnvironmentOrder.of(config, data, describes=True))
+    found: list[dict[str, Any]] | None = schemas
+    return found
 
 
 class Toolbox:
-    """Answers the calls of a run's conversations. `vision` says how the model sees an image; `own` calls the tools that
-    a user has written, and `images` keeps what they have made."""
+    """Answers the calls of a run's conversations. `vision` says how the model sees an image; `own` calls what a user
+    has written, and `images` keeps what that has made."""
 
     def __init__(
         self,
@@ -92,7 +140,12 @@ class Toolbox:
         self._data = data
         self._vision = vision
         self._builtin = builtin_tools(config, data)
-        self._own_names = [function.rpartition(":")[2] for function in config.own]
+        self._functions = [function.rpartition(":")[2] for function in config.own]
+        methods = environment_schemas(config, data)
+        self._methods = [schema["function"]["name"] for schema in methods or []]
+        self._has_environment = config.environment is not None
+        self.takes_turns = self._has_environment and methods is None
+        """Whether an environment answers each turn of the model, whatever it says."""
         self._own = own
         self._images = images
 
@@ -103,12 +156,35 @@ class Toolbox:
             for uid, sizes in zip(prompt.image_uids, prompt.image_sizes, strict=True)
         ]
 
-    def begin(self, calls: Sequence[WrittenCall], sample: ToolSample, *, seed: int, version: int) -> list[Begun]:
-        """Begin the calls of a turn that was sampled with this seed by this version of the weights."""
-        return [
-            Begun(call, self._finish_of(call, place, sample, seed=seed, version=version))
-            for place, call in enumerate(calls)
+    def begin(self, turn: Turn) -> BegunTurn | None:
+        """Begin what a turn asks for; None where it asks for nothing."""
+        calls = [WrittenCall(STEP, {"text": turn.text})] if self.takes_turns else calls_in(turn.text)
+        if not calls:
+            return None
+        mistakes = [self._mistake(call, place) for place, call in enumerate(calls)]
+        of_environment = [
+            EnvironmentCall(call.name, call.arguments)
+            for call, mistake in zip(calls, mistakes, strict=True)
+            if mistake is None and self._is_of_environment(call)
         ]
+        waiting = self._asked(turn, of_environment) if of_environment else None
+        begun: list[Begun] = []
+        answered = 0  # so many of the calls to the environment
+        for place, (call, mistake) in enumerate(zip(calls, mistakes, strict=True)):
+            if mistake is not None:
+                begun.append(Begun(call, False, partial(_raise, mistake)))
+            elif waiting is not None and self._is_of_environment(call):
+                begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
+                answered += 1
+            elif call.name in self._functions:
+                begun.append(Begun(call, True, self._called(turn, call, place)))
+            else:
+                begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
+        return BegunTurn(begun, of_environment, waiting)
+
+    def leave(self, turn: Turn) -> BegunTurn | None:
+        """Ask the environment how the conversation has ended with this turn; None if there is none."""
+        return BegunTurn((), (), self._asked(turn, ())) if self._has_environment else None
 
     def flush(self) -> None:
         """Have every call that was begun made now."""
@@ -126,37 +202,48 @@ class Toolbox:
 
     def check_failures(self, answers: Sequence[Answer]) -> None:
         """Raises TooManyFailures where more of the calls of a user's tools failed than may."""
-        own = [answer for answer in answers if answer.call.name in self._own_names]
+        own = [answer for answer in answers if answer.is_own]
         failed = [f"{answer.call.name}: {answer.failure}" for answer in own if answer.failure is not None]
         most = self._config.max_failed_share
         check_failed_share(failed, len(own), max_failed_share=most, of="calls of tools", section="tools")
 
-    def _finish_of(
-        self, call: WrittenCall, place: int, sample: ToolSample, *, seed: int, version: int
-    ) -> Callable[[], list[Shown]]:
-        mistake = self._mistake(call, place)
-        if mistake is None and self._own is not None and call.name in self._own_names:
-            request = ToolRequest(sample=sample, arguments=call.arguments, seed=seed, place=place)
-            waiting = self._own.begin(call.name, request, version=version)
-            return lambda: self._of_own(waiting)
-
-        def of_builtin() -> list[Shown]:
-            if mistake is not None:
-                raise ValueError(mistake)
-            return [self._builtin[call.name](sample, call.arguments)]
-
-        return of_builtin
-
     def _mistake(self, call: WrittenCall, place: int) -> str | None:
         if place >= self._config.max_calls_per_turn:
             return f"only {self._config.max_calls_per_turn} calls of a turn are carried out"
-        if call.mistake is not None:
+        if call.mistake is not None or self.takes_turns:
             return call.mistake
-        known = [*self._builtin, *self._own_names]
+        known = [*self._builtin, *self._functions, *self._methods]
         return None if call.name in known else f"there is no tool {call.name!r}; there is {', '.join(known)}"
 
-    def _of_own(self, waiting: "Future[ToolResult]") -> list[Shown]:
-        result = waiting.result()
+    def _is_of_environment(self, call: WrittenCall) -> bool:
+        return self.takes_turns or call.name in self._methods
+
+    def _asked(self, turn: Turn, calls: Sequence[EnvironmentCall]) -> "Future[TurnResult]":
+        request = EnvironmentRequest(
+            sample=turn.sample, seed=turn.group, conversation=turn.conversation, past=turn.past, calls=calls
+        )
+        return self._of_user.turn(request, version=turn.version)
+
+    def _called(self, turn: Turn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
+        request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
+        waiting = self._of_user.call(call.name, request, version=turn.version)
+        return lambda: self._shown(waiting.result())
+
+    @property
+    def _of_user(self) -> OwnTools:
+        assert self._own is not None, "it is there where there are tools of a user's"
+        return self._own
+
+    def _of_environment(self, waiting: "Future[TurnResult]", place: int) -> list[Shown]:
+        turn = waiting.result()
+        if turn.error is not None:
+            raise ToolFailed(turn.error)
+        return self._shown(turn.results[place])
+
+    def _of_builtin(self, turn: Turn, call: WrittenCall) -> list[Shown]:
+        return [self._builtin[call.name](turn.sample, call.arguments)]
+
+    def _shown(self, result: ToolResult) -> list[Shown]:
         if result.error is not None:
             raise ToolFailed(result.error)
         if result.mistake is not None:
@@ -183,7 +270,7 @@ class Toolbox:
         name = plain_text(begun.call.name)
         arguments = plain_text(json.dumps(begun.call.arguments, ensure_ascii=False))
         call = ToolCall(name=name, arguments=arguments, result=plain_text(text), outcome=outcome)
-        return Answer(shown, call, reason)
+        return Answer(shown, call, begun.is_own, reason)
 
     def _within(self, shown: list[Shown], images_left: int) -> list[Shown]:
         """With the sizes to which the model's processor scales images. Raises ValueError where it takes no such image,
@@ -199,3 +286,7 @@ class Toolbox:
         """Size of the picture that a crop is cut from: the one that the prompt shows where no other is kept."""
         most = self._data.max_source_pixels
         return shown if most is None else fitted_size(original, min_pixels=1, max_pixels=most)
+
+
+def _raise(mistake: str) -> NoReturn:
+    raise ValueError(mistake)

@@ -61,6 +61,8 @@ class TurnRenderer:
                     f"{self.config.result_role!r}; set tools.result_role to user, or give a template that shows it "
                     f"(data.override_chat_template)"
                 )
+        if not self.chat.tools:  # an environment that takes whole turns reads no calls
+            return
         try:
             said = self.chat.chat([_QUESTION, _CALLING], answering=False)
         except ValueError as error:

@@ -151,7 +151,8 @@ def located_config(config: RunConfig, files: NamedFiles | None = None) -> RunCon
     }
     if tools is not None:
         use = tuple(_located_function(tool, files.function_file) for tool in tools.use)
-        changes["tools"] = tools.model_copy(update={"use": use})
+        environment = _located_function(tools.environment, files.function_file)
+        changes["tools"] = tools.model_copy(update={"use": use, "environment": environment})
     if cold_start is not None and cold_start.source is not None:
         changes["cold_start"] = cold_start.model_copy(update={"source": cold_start.source.located(files)})
     return config.model_copy(update=changes)

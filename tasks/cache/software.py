@@ -180,7 +180,7 @@ def _imports(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
     algorithm = {custom.function for _, custom in config.algorithm.custom_functions()}
     given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
     sources = {function for source in given for function in _functions_of(source)}
-    tools = set() if config.tools is None else {*config.tools.own}
+    tools = set() if config.tools is None else {*config.tools.user_code}
     families = set() if config.model.family is None else {config.model.family}
     return {
         "prepare": _names(sources | families, files.fixed_file) | _names(tools, files.function_file),

@@ -333,7 +333,7 @@ def _evaluation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tre
 def _tool_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree | None:
     if config.tools is None:
         return None
-    return recipe["tools"] | {"code": {function: dict(files.code_of(function)) for function in config.tools.own}}
+    return recipe["tools"] | {"code": {function: dict(files.code_of(function)) for function in config.tools.user_code}}
 
 
 def _reward_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:

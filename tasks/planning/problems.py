@@ -125,7 +125,8 @@ def text_problems(config: RunConfig) -> list[Problem]:
     templates = list(_template_problems(config))
     unread = {problem.where for problem in templates}
     tokens = [problem for problem in token_problems(config) if problem.where not in unread]
-    return [*templates, *tokens, *_tool_problems(config), *_protocol_problems(config)]
+    others = (_function_problems, _tool_problems, _protocol_problems)
+    return [*templates, *tokens, *(problem for problems in others for problem in problems(config))]
 
 
 def _template_problems(config: RunConfig) -> Iterator[Problem]:
@@ -166,11 +167,11 @@ def _function_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _tool_problems(config: RunConfig) -> Iterator[Problem]:
-    for function in [] if config.tools is None else config.tools.own:
+    for written in [] if config.tools is None else config.tools.user_code:
         try:
-            find_function(function)
+            find_function(written)
         except ValueError as error:
-            yield Problem(where="tools.use", what=str(error), fix="correct the path, the function's name or the file")
+            yield Problem(where="tools", what=str(error), fix="correct the path, the name or the file")
 
 
 def _protocol_problems(config: RunConfig) -> Iterator[Problem]:

@@ -88,7 +88,7 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
         problems = planned_problems(config, run, glance_at(config), answers, gpu=gpu)
         # Problems that the first rows of the data sources show.
         problems += [problem.below(key) for key, source in config.sources() for problem in source.trial_problems()]
-    if may_try_reward(problems):
+    if may_try_reward(config, problems):
         problems += reward_problems(config)
     problems += _algorithm_problems(config.algorithm)
     if not is_prepared and not has_fatal(problems, _OF_THE_ROWS):
@@ -98,16 +98,20 @@ def find_problems(config: RunConfig, run: RunDirectory, *, is_prepared: bool = F
     return problems
 
 
-def may_try_reward(problems: Sequence[Problem]) -> bool:
-    """Whether none of these problems makes it impossible."""
-    return not has_fatal(problems, _OF_THE_REWARD)
+def may_try_reward(config: RunConfig, problems: Sequence[Problem]) -> bool:
+    """Whether none of these problems makes it impossible, and a reward may judge a true answer without the numbers of
+    an environment."""
+    has_environment = config.tools is not None and config.tools.environment is not None
+    return not has_environment and not has_fatal(problems, _OF_THE_REWARD)
 
 
 def evaluation_problems(config: RunConfig) -> list[Problem]:
     """Problems of what asks and grades the held-out rows. The reward is tried if nothing else is wrong."""
     found = [*problems_in(config), *text_problems(config)]
     problems = [problem for problem in found if problem.where.startswith(_OF_EVALUATION)]
-    return problems if has_fatal(problems) else [*problems, *reward_problems(config)]
+    if has_fatal(problems) or not may_try_reward(config, problems):
+        return problems
+    return [*problems, *reward_problems(config)]
 
 
 def reward_problems(config: RunConfig) -> list[Problem]:

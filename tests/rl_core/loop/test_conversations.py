@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media
+from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.image_sizes import ImageSizes
 from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.loop.conversations import Conversations
+from rl_core.rewards.sample import RewardSample
 from rl_core.tools.journal import Journal
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.toolbox import tool_schemas
@@ -41,7 +43,12 @@ LOOK = call("zoom", x1=0, y1=0, x2=28, y2=56)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_model(tmp_path_factory.mktemp("model"), "qwen2_5_vl")
+    home = tmp_path_factory.mktemp("run")
+    (home / "data").mkdir()
+    with ImageStoreWriter(home / "data" / "images"):
+        pass
+    (home / "model").mkdir()
+    return write_small_model(home / "model", "qwen2_5_vl")
 
 
 class Talk:
@@ -51,7 +58,8 @@ class Talk:
         self.tools = ToolsConfig.model_validate({"use": ["calculator", "zoom"]} | tools)
         schemas = tool_schemas(self.tools, DATA)
         self.chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, tools=schemas)
-        self.conversations = Conversations(self.tools, DATA, self.chat, own=own)
+        images = None if own is None else ImageStore(folder.parent / "data" / "images")
+        self.conversations = Conversations(self.tools, DATA, self.chat, own=own, images=images)
         self.rounds: list[list[GenerationRequest]] = []
 
     def prompt(self, uid: str = "a") -> Prompt:
@@ -83,7 +91,7 @@ class Talk:
 
         self.rounds = []
         prompt = self.prompt()
-        requests = [GenerationRequest(prompt=prompt, sample_index=n, seed=n) for n in range(len(scripts))]
+        requests = [GenerationRequest(prompt=prompt, sample_index=n, seed=n, group_seed=3) for n in range(len(scripts))]
         found = list(self.conversations(generate)(requests, SAMPLING))
         assert {one.key for one in found} == {("a", number) for number in range(len(scripts))}
         return sorted(found, key=lambda one: one.sample_index)
@@ -224,9 +232,12 @@ def test_results_are_cut_in_text_alone(folder: Path) -> None:
     ],
 )
 def test_a_template_that_cannot_carry_a_conversation_is_named(folder: Path, template: str, words: str) -> None:
-    chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, chat_template=template)
+    tools = ToolsConfig(use=("calculator",))
+    chat = ChatRenderer(
+        folder, prompt_template=None, system_prompt=None, chat_template=template, tools=tool_schemas(tools, DATA)
+    )
     with pytest.raises(ValueError, match=words):
-        Conversations(ToolsConfig(use=("calculator",)), DATA, chat)
+        Conversations(tools, DATA, chat)
 
 
 def test_leaving_early_ends_the_generation(folder: Path) -> None:
@@ -251,6 +262,7 @@ def test_leaving_early_ends_the_generation(folder: Path) -> None:
 
 
 OWN = Path(__file__).parent.parent / "tools" / "own.py"
+GAMES = OWN.with_name("games.py")
 
 
 def own_tools(home: Path, *names: str, **settings: Any) -> tuple[OwnTools, dict[str, Any]]:
@@ -301,3 +313,70 @@ def test_failures_are_told_in_fixed_words_and_stop_the_run_above_a_share(folder:
         pytest.raises(TooManyFailures, match=r"1 of 4 calls of tools .*tools.max_failed_share = 0.24(.|\n)*KeyError"),
     ):
         Talk(folder, own=own, **settings).responses(scripts)
+
+
+def walking(home: Path, **settings: Any) -> tuple[OwnTools, dict[str, Any]]:
+    return own_tools(home, **{"environment": f"{GAMES}:Walk", "max_images": 9, "max_turns": 6} | settings)
+
+
+def test_an_environment_keeps_the_state_of_its_conversation_and_ends_it(folder: Path, tmp_path: Path) -> None:
+    """The seed of the group has its goal in the south-west."""
+    south, west, up = (call("move", direction=way) for way in ("south", "west", "up"))
+    scripts = [[south, west, "never said"], [south + west, "never"], [south + up + ADD, "I am there"], ["no"]]
+    own, settings = walking(tmp_path / "calls")
+    with own:
+        found = Talk(folder, own=own, **settings).responses(scripts)
+    assert [(one.finish_reason, dict(one.environment)) for one in found] == [
+        ("done", {"reached": 1.0, "moves": 2.0}),
+        ("done", {"reached": 1.0, "moves": 2.0}),
+        ("stop", {"reached": 0.0, "moves": 1.0}),
+        ("stop", {"reached": 0.0, "moves": 0.0}),
+    ]
+    assert [len(one.insertions) for one in found] == [1, 0, 1, 0], "what is shown at the end is read by nobody"
+    (put,) = found[2].insertions
+    assert [made.outcome for made in put.calls] == ["answered", "invalid", "answered"]
+    assert [made.result.partition(",")[0] for made in put.calls][1:] == ["Error: no such direction", "3"]
+    store = ImageStore(folder.parent / "data" / "images")
+    assert store.image(put.image_uids[0]).getpixel((13, 22)) == (255, 0, 0)
+    assert RewardSample.of(Talk(folder).prompt(), found[0], step=1).environment == {"reached": 1.0, "moves": 2.0}
+
+
+def test_a_process_that_ends_costs_its_own_turn_and_the_others_go_on(folder: Path, tmp_path: Path) -> None:
+    """Also in the same process, and from what was answered before an interruption."""
+    north, smell = call("move", direction="north"), call("smell")
+    crash = call("crash", file=str(tmp_path / "crashed"))
+    scripts = [[north, crash, north, smell, "3"], *[[north, smell, north, north, "3"]] * 3]
+
+    def responses(home: Path) -> list[Rollout]:
+        own, settings = walking(home, workers=1, max_failed_share=0.5)
+        with own:
+            return Talk(folder, own=own, **settings).responses(scripts)
+
+    found = responses(tmp_path / "calls")
+    told = [[made.result for put in one.insertions for made in put.calls] for one in found]
+    assert told[0][1] == "Error: the tool failed"
+    assert [text.split()[-4:-2] for text in (told[0][2], told[1][3])] == [["move", "2,"], ["move", "3,"]]
+    assert [one.environment["moves"] for one in found] == [2, 3, 3, 3]
+    kept = tmp_path / "calls" / "000003.jsonl"
+    lines = kept.read_bytes().splitlines(keepends=True)
+    kept.write_bytes(b"".join(lines[: len(lines) // 2]))
+    (tmp_path / "crashed").unlink()
+    assert [repr(one) for one in responses(tmp_path / "calls")] == [repr(one) for one in found]
+
+
+def test_an_environment_may_take_whole_turns(folder: Path, tmp_path: Path) -> None:
+    """Random.Random(3) thinks of the number 4."""
+    own, settings = own_tools(tmp_path, environment=f"{GAMES}:Guess", use=[], max_turns=3)
+    with own:
+        talk = Talk(folder, own=own, **settings)
+        found = talk.responses([["2", "6", "4"], ["4"], ["many", "5", "6"]])
+    assert [(one.finish_reason, one.environment["found"]) for one in found] == [("done", 1), ("done", 1), ("turns", 0)]
+    said = [[made.result for put in one.insertions for made in put.calls] for one in found]
+    assert said == [["higher", "lower"], [], ["Error: invalid literal for int() with base 10: 'many'", "lower"]]
+    assert talk.chat.tools == ()
+
+
+def test_numbers_that_are_none_are_a_failure(folder: Path, tmp_path: Path) -> None:
+    own, settings = own_tools(tmp_path, environment=f"{GAMES}:Endless", use=[], max_turns=2)
+    with own, pytest.raises(TooManyFailures, match="`result` gave score, which is nan"):
+        Talk(folder, own=own, **settings).responses([["a", "b"]])

@@ -26,7 +26,7 @@ CALLS = st.builds(
     name=st.text(max_size=3),
     arguments=st.text(max_size=5),
     result=st.text(max_size=5),
-    outcome=st.sampled_from(["answered", "invalid"]),
+    outcome=st.sampled_from(["answered", "invalid", "failed"]),
 )
 
 
@@ -51,6 +51,7 @@ def conversations(draw: st.DrawFn) -> Rollout:
         response_ids=np.arange(length, dtype=np.int32),
         log_probs=np.linspace(-1, 0, length, dtype=np.float32),
         insertions=insertions,
+        environment=draw(st.dictionaries(st.text(max_size=3), st.floats(-9, 9), max_size=2)),
     )
 
 
@@ -84,6 +85,7 @@ def test_a_conversation_is_read_back_to_the_bit(rollout: Rollout) -> None:
         write_probe(folder / "probe", probe)
         (probed,) = read_probe(folder / "probe").rollouts
         ((item,), _) = read_items(folder / "probe")
+    assert recorded.environment == kept.environment == rollout.environment
     assert plain(recorded) == plain(kept) == plain(probed) == plain(rollout)
     branch = Branch.of(rollout.response_ids, rollout.insertions)
     assert whole_response(item) == branch.token_ids.tolist()

@@ -1,14 +1,25 @@
 """What a repeated step does not ask again."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_core.config.data import DataConfig
+from rl_core.config.tools import ToolsConfig
 from rl_core.tools.journal import Journal
-from rl_core.tools.order import ToolResult
+from rl_core.tools.messages import ToolResult
+from rl_core.tools.order import ToolOrder
 
 PARTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.binary(max_size=9), max_size=3)
+ORDER = ToolOrder.of(
+    ToolsConfig(use=("calculator",)),
+    DataConfig.model_validate(
+        {name: {"type": "counting", "size": 8, "scene_seed": 1} for name in ("train", "validation")}
+    ),
+)
 RESULTS = st.builds(ToolResult, PARTS, st.none() | st.text(st.characters(exclude_categories=["Cs"])), st.none())
 
 
@@ -21,7 +32,7 @@ def test_a_kill_loses_the_answer_that_was_being_written_alone(
     written = Journal(folder, needed_from=lambda: 0)
     assert written.find(2, "0") is None
     for call, result in enumerate(results):
-        written.add(2, str(call), result)
+        written.add(2, str(call), result.words)
     file = folder / "000002.jsonl"
     ends = [0]
     if results:
@@ -30,11 +41,15 @@ def test_a_kill_loses_the_answer_that_was_being_written_alone(
         file.write_bytes(content[:cut])
     again = Journal(folder, needed_from=lambda: 0)
     assert again.find(2, "more") is None
-    found = [again.find(2, str(call)) for call in range(len(results))]
+    found = [_result(again.find(2, str(call))) for call in range(len(results))]
     whole = sum(end <= cut for end in ends[1:])
     assert found == [*results[:whole], *[None] * (len(results) - whole)]
-    again.add(2, "more", more)
-    assert Journal(folder, needed_from=lambda: 0).find(2, "more") == more
+    again.add(2, "more", more.words)
+    assert _result(Journal(folder, needed_from=lambda: 0).find(2, "more")) == more
+
+
+def _result(words: Sequence[Any] | None) -> ToolResult | None:
+    return None if words is None else ORDER.result(*words)
 
 
 def test_what_no_step_repeats_is_removed(tmp_path: Path) -> None:
@@ -43,8 +58,8 @@ def test_what_no_step_repeats_is_removed(tmp_path: Path) -> None:
     answer = ToolResult(["3"], None, None)
     for version in range(5):
         assert kept.find(version, "a") is None
-        kept.add(version, "a", answer)
+        kept.add(version, "a", answer.words)
         needed[0] = max(0, version - 1)
     assert sorted(file.name for file in (tmp_path / "calls").iterdir()) == [f"{n:06d}.jsonl" for n in (2, 3, 4)]
-    assert Journal(tmp_path / "calls", needed_from=lambda: 3).find(3, "a") == answer
+    assert Journal(tmp_path / "calls", needed_from=lambda: 3).find(3, "a") == [[["text", "3"]], None, None]
     assert kept.find(0, "a") is None, "an evaluation of the base model comes after the training"

@@ -16,9 +16,10 @@ from rl_core.config.tools import ToolsConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import encode_png
 from rl_core.tools.journal import Journal
-from rl_core.tools.order import ToolRequest, ToolResult
-from rl_core.tools.own_tools import OwnTools, own_schemas
+from rl_core.tools.messages import ToolRequest, ToolResult
+from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
+from rl_core.tools.toolbox import tool_schemas
 
 FILE = Path(__file__).with_name("own.py")
 DATA = DataConfig.model_validate(
@@ -48,7 +49,7 @@ class Asked:
         self.calls += 1
         number = self.calls if place is None else place
         request = ToolRequest(sample=self.sample, arguments=arguments, seed=1, place=number)
-        return self.tools.begin(name, request, version=0)
+        return self.tools.call(name, request, version=0)
 
     def __call__(self, name: str, **arguments: Any) -> ToolResult:
         waiting = self.begin(name, **arguments)
@@ -156,7 +157,7 @@ def test_texts_are_made_fit_to_be_kept(asked: Asked) -> None:
 
 
 def test_schemas_come_from_the_functions_in_another_process() -> None:
-    schemas = own_schemas(config_of("found", "multiplied"), DATA)
+    schemas = tool_schemas(config_of("found", "multiplied"), DATA)
     assert [schema["function"]["name"] for schema in schemas] == ["found", "multiplied"]
     assert schemas[0]["function"]["parameters"]["properties"] == {
         "word": {"type": "string", "description": "The word."}
@@ -165,8 +166,8 @@ def test_schemas_come_from_the_functions_in_another_process() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("undescribed", "undescribed"), ("untyped", "untyped")])
 def test_a_function_that_the_model_cannot_be_told_of_is_named(name: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"tools.use .*own.py:{name}: .*{words}"):
-        own_schemas(config_of("found", name), DATA)
+    with pytest.raises(ValueError, match=f"tools: .*own.py:{name}: .*{words}"):
+        tool_schemas(config_of("found", name), DATA)
 
 
 def test_a_file_that_does_not_load_is_named(tmp_path: Path) -> None:
@@ -175,21 +176,21 @@ def test_a_file_that_does_not_load_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"broken.py:look: .*No module named 'nowhere_to_be_found' \(broken.py line 1\)"
     ):
-        own_schemas(ToolsConfig(use=(f"{file}:look",)), DATA)
+        tool_schemas(ToolsConfig(use=(f"{file}:look",)), DATA)
 
 
 def test_the_tools_of_the_page_are_tools(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[3] / "docs" / "tools.md"
-    (code,) = (block for block in page.read_text().split("```python\n")[1:])
+    functions, environment = (block.partition("```")[0] for block in page.read_text().split("```python\n")[1:])
     file = tmp_path / "of_the_page.py"
-    file.write_text(code.partition("```")[0])
+    file.write_text(functions + environment)
     (tmp_path / "handbook").mkdir()
     for name, text in {"a": "The cat sat.", "b": "A dog barks at the cat", "c": "Nothing", "d": "dog"}.items():
         (tmp_path / "handbook" / f"{name}.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
     names = ("calculate", "search", "crop")
-    config = ToolsConfig(use=tuple(f"{file}:{name}" for name in names))
-    assert [one["function"]["name"] for one in own_schemas(config, DATA)] == [*names]
+    config = ToolsConfig(use=tuple(f"{file}:{name}" for name in names), environment=f"{file}:Walk")
+    assert [one["function"]["name"] for one in tool_schemas(config, DATA)] == [*names, "move"]
     kept = journal(tmp_path / "calls")
     with OwnTools(config, DATA, image_store=asked.store, journal=kept, log_event=print) as tools:
         of_page = Asked(tools, asked.sample, [], asked.store)

@@ -1,0 +1,138 @@
+"""A user's environment in a process of its own: the states of conversations, and the calls that change them."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, NoReturn
+
+from rl_core.isolation.calling import seed_library_generators
+from rl_core.rewards.components import number_problem
+from rl_core.tools.messages import STEP, EnvironmentCall, EnvironmentRequest, ShownLimits, ToolRequest, ToolSpec
+from rl_core.tools.own_tool import Mistake, SentResult, load_value, sent
+from rl_core.tools.tool import Tool, ToolSample
+
+MOST_SESSIONS = 1024
+"""So many states are held; that of a conversation which is asked about after many others is made again."""
+
+_NOT_TOOLS = ("reset", "done", "result", STEP)
+
+
+class SentTurn(NamedTuple):
+    """A `TurnResult` as it is sent: images as text."""
+
+    results: Sequence[SentResult]
+    is_done: bool
+    numbers: Mapping[str, float]
+    error: str | None
+
+
+@dataclass(slots=True)
+class _Session:
+    """An environment after so many turns."""
+
+    environment: Any
+    turns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnEnvironment:
+    """A loaded class, and the states of the conversations that this process was asked about."""
+
+    spec: ToolSpec
+    limits: ShownLimits
+    class_of: type
+    sessions: "OrderedDict[int, _Session]" = field(default_factory=OrderedDict)
+
+    def call(self, one: EnvironmentRequest) -> object:
+        """What its methods return for the calls of a turn, whether it is done, and its numbers. A state that a call has
+        left in the middle is forgotten, and made again when the conversation goes on."""
+        session = self.sessions.pop(one.conversation, None)
+        if session is None or session.turns != len(one.past):
+            session = self._made_again(one)
+        seed_library_generators(one.seed_text)
+        results = [_called(session.environment, call, one.sample) for call in one.calls]
+        session.turns += 1
+        self.sessions[one.conversation] = session
+        if len(self.sessions) > MOST_SESSIONS:
+            self.sessions.popitem(last=False)
+        environment = session.environment
+        is_done = environment.done() if hasattr(environment, "done") else False
+        return results, bool(is_done), environment.result() if hasattr(environment, "result") else {}
+
+    def call_all(self, inputs: Sequence[EnvironmentRequest]) -> NoReturn:
+        """No environment is a batch function."""
+        raise NotImplementedError
+
+    def result(self, one: EnvironmentRequest, returned: Any) -> SentTurn:
+        """What the model is shown. Raises ValueError where it is of another kind, or a number is none."""
+        results, is_done, numbers = returned
+        return SentTurn([sent(self.limits, found) for found in results], is_done, _checked(numbers), None)
+
+    def _made_again(self, one: EnvironmentRequest) -> _Session:
+        session = _Session(self.class_of(), len(one.past))
+        seed_library_generators(str(one.seed))
+        session.environment.reset(one.sample, one.seed)
+        for turn, calls in enumerate(one.past):
+            seed_library_generators(replace(one, past=one.past[:turn]).seed_text)
+            for call in calls:
+                _called(session.environment, call, one.sample)
+        return session
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DescribingEnvironment:
+    """A loaded class that says what it is."""
+
+    spec: ToolSpec
+    class_of: type
+
+    def call(self, one: ToolRequest) -> str:
+        """As JSON: the schemas of its methods; null where `step` takes the model's turns. Raises ValueError where it
+        has neither or both, and as `Tool.schema`."""
+        environment = self.class_of()
+        if not hasattr(environment, "reset"):
+            raise ValueError("it has no `reset(self, sample, seed)`")
+        names = dict.fromkeys(name for one in reversed(self.class_of.__mro__) for name in vars(one))
+        methods = [getattr(environment, name) for name in names if name[0] != "_" and name not in _NOT_TOOLS]
+        schemas = [Tool(method).schema for method in methods if callable(method)]
+        if hasattr(environment, STEP) == bool(schemas):
+            raise ValueError("it must have either `step(self, text)`, or public methods that are tools")
+        return json.dumps(schemas or None)
+
+    def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
+        """No environment is a batch function."""
+        raise NotImplementedError
+
+    def result(self, one: ToolRequest, returned: object) -> SentResult:
+        """The description as text."""
+        return SentResult([("text", str(returned))], None, None)
+
+
+def load_environment(spec: ToolSpec, limits: ShownLimits, *, describes: bool) -> OwnEnvironment | DescribingEnvironment:
+    """Import the class. Raises anything that its module raises, and TypeError where it is no class."""
+    class_of = load_value(spec)
+    if not isinstance(class_of, type):
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(class_of).__name__}, not a class")
+    if describes:
+        return DescribingEnvironment(spec=spec, class_of=class_of)
+    return OwnEnvironment(spec=spec, limits=limits, class_of=class_of)
+
+
+def _called(environment: Any, call: EnvironmentCall, sample: ToolSample) -> object:
+    try:
+        if call.method == STEP:
+            return environment.step(**call.arguments)
+        return Tool(getattr(environment, call.method))(sample, call.arguments)
+    except ValueError as mistake:
+        return Mistake(str(mistake))
+
+
+def _checked(numbers: object) -> dict[str, float]:
+    if not isinstance(numbers, Mapping):
+        raise ValueError(f"`result` returned {type(numbers).__name__}, not a dict of numbers")
+    found = {str(name): float(value) for name, value in numbers.items()}
+    for name, value in found.items():
+        if (problem := number_problem(value)) is not None:
+            raise ValueError(f"`result` gave {name}, which {problem}")
+    return found

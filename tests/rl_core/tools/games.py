@@ -1,0 +1,85 @@
+"""Environments as a user writes them."""
+
+import os
+import random
+from pathlib import Path
+
+from PIL import Image
+
+WAYS = {"north": (0, -1), "south": (0, 1), "east": (1, 0), "west": (-1, 0)}
+
+
+class Walk:
+    """Fields of 3 x 3: from the middle to a corner, which the seed decides."""
+
+    def reset(self, sample, seed):
+        self.at, self.moves = (1, 1), 0
+        self.goal = random.Random(seed).choice([(0, 0), (0, 2), (2, 0), (2, 2)])
+        self.luck = random.random()
+
+    def move(self, direction: str) -> list:
+        """Walk one field.
+
+        Args:
+            direction: One of north, south, east, west.
+        """
+        if direction not in WAYS:
+            raise ValueError("no such direction")
+        self.at = tuple(min(2, max(0, at + by)) for at, by in zip(self.at, WAYS[direction], strict=True))
+        self.moves += 1
+        view = Image.new("RGB", (28, 28), "black")
+        view.paste("red", (9 * self.at[0], 9 * self.at[1], 9 * self.at[0] + 9, 9 * self.at[1] + 9))
+        return [view, f"move {self.moves}, luck {self.luck + random.random():.6f}"]
+
+    def smell(self) -> str:
+        """Find out where the goal is."""
+        return f"{self.goal}"
+
+    def crash(self, file: str) -> str:
+        """End the process, once.
+
+        Args:
+            file: A file that is made then.
+        """
+        if not Path(file).exists():
+            Path(file).touch()
+            os._exit(3)
+        return "alive"
+
+    def done(self):
+        return self.at == self.goal
+
+    def result(self):
+        return {"reached": float(self.at == self.goal), "moves": self.moves}
+
+
+class Guess:
+    """A number from 1 to 9."""
+
+    def reset(self, sample, seed):
+        self.number = random.Random(seed).randint(1, 9)
+        self.said = []
+
+    def step(self, text):
+        self.said.append(int(text))
+        return "higher" if self.said[-1] < self.number else "lower"
+
+    def done(self):
+        return bool(self.said) and self.said[-1] == self.number
+
+    def result(self):
+        return {"found": float(self.done())}
+
+
+class Neither:
+    def reset(self, sample, seed): ...
+
+
+class Endless:
+    def reset(self, sample, seed): ...
+
+    def step(self, text):
+        return "go on"
+
+    def result(self):
+        return {"score": float("nan")}

@@ -1,0 +1,77 @@
+"""The state of a conversation in a process, called here without one; test_conversations.py has the real processes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_core.config.data import DataConfig
+from rl_core.config.tools import ToolsConfig
+from rl_core.tools import own_environment
+from rl_core.tools.describing import described
+from rl_core.tools.messages import EnvironmentCall, EnvironmentRequest
+from rl_core.tools.order import EnvironmentOrder
+from rl_core.tools.own_environment import OwnEnvironment, SentTurn
+from rl_core.tools.tool import ToolSample
+
+GAMES = Path(__file__).with_name("games.py")
+DATA = DataConfig.model_validate(
+    {name: {"type": "counting", "size": 8, "scene_seed": 1} for name in ("train", "validation")}
+)
+WAYS = st.fixed_dictionaries({"direction": st.sampled_from(["north", "south", "east", "up"])})
+CALLS = st.builds(EnvironmentCall, st.just("move"), WAYS)
+TURNS = st.lists(st.tuples(st.integers(0, 2), st.lists(CALLS, max_size=2)), max_size=8)
+
+
+def order_of(name: str, *, describes: bool = False) -> EnvironmentOrder:
+    return EnvironmentOrder.of(ToolsConfig(environment=f"{GAMES}:{name}"), DATA, describes=describes)
+
+
+def loaded() -> OwnEnvironment:
+    environment = order_of("Walk").load(0)
+    assert isinstance(environment, OwnEnvironment)
+    return environment
+
+
+def played(turns: list[tuple[int, list[EnvironmentCall]]], forgets: list[bool]) -> list[SentTurn]:
+    """What the turns of three conversations come to, of which a process forgets all before some."""
+    environment, past, found = loaded(), {0: [], 1: [], 2: []}, []  # type: ignore[var-annotated]
+    for (conversation, calls), forget in zip(turns, forgets, strict=True):
+        if forget:
+            environment = loaded()
+        request = EnvironmentRequest(
+            sample=ToolSample(()), seed=7, conversation=conversation, past=tuple(past[conversation]), calls=calls
+        )
+        found.append(environment.result(request, environment.call(request)))
+        past[conversation].append(calls)
+    return found
+
+
+@pytest.mark.usefixtures("own_imports")
+@given(turns=TURNS, data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_state_that_is_made_again_is_the_same(turns: list[tuple[int, list[EnvironmentCall]]], data: Any) -> None:
+    """Also where the environment draws from a global generator."""
+    forgets = data.draw(st.lists(st.booleans(), min_size=len(turns), max_size=len(turns)))
+    assert played(turns, forgets) == played(turns, [False] * len(turns))
+
+
+@pytest.mark.usefixtures("own_imports")
+def test_old_states_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_environment, "MOST_SESSIONS", 2)
+    east = [EnvironmentCall("move", {"direction": "east"})]
+    turns = [(one, east) for one in (0, 1, 2, 0, 1, 2)]
+    few = played(turns, [False] * 6)
+    monkeypatch.undo()
+    assert few == played(turns, [False] * 6)
+    assert [found.numbers["moves"] for found in few] == [1, 1, 1, 2, 2, 2]
+
+
+def test_an_environment_says_what_it_is() -> None:
+    (methods,) = described(order_of("Walk", describes=True))
+    assert [schema["function"]["name"] for schema in methods] == ["move", "smell", "crash"]
+    assert described(order_of("Guess", describes=True)) == [None]
+    with pytest.raises(ValueError, match=r"games.py:Neither: .*either `step"):
+        described(order_of("Neither", describes=True))
