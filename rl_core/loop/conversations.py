@@ -17,6 +17,7 @@ from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
 from rl_core.evaluation.evaluate import Generate
+from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
 from rl_core.tools.calls import calls_in
 from rl_core.tools.messages import EnvironmentCall
@@ -149,6 +150,7 @@ class Conversations:
                 for conversation in asked:
                     answered += self._answer(conversation)
                     if conversation.end is None:
+                        TALLY.responses -= 1  # what was counted is a turn
                         waiting.append(conversation)
                     else:
                         yield conversation.response()

@@ -19,6 +19,7 @@ from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.image_sizes import ImageSizes
 from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.loop.conversations import Conversations
+from rl_core.progress import TALLY
 from rl_core.rewards.sample import RewardSample
 from rl_core.tools.journal import Journal
 from rl_core.tools.own_tools import OwnTools
@@ -169,6 +170,13 @@ def test_the_order_in_which_turns_are_finished_changes_nothing(folder: Path, ord
 def test_a_model_that_always_calls_ends_by_its_turns(folder: Path) -> None:
     (one,) = Talk(folder, max_turns=3).responses([[ADD] * 9])
     assert (one.finish_reason, len(one.insertions), one.text) == ("turns", 2, ADD)
+
+
+def test_responses_are_counted_and_not_their_turns(folder: Path) -> None:
+    """The generator here counts none."""
+    before = TALLY.copy()
+    Talk(folder).responses([[ADD, ADD, "3"], ["3"]])
+    assert TALLY.since(before).responses == -2
 
 
 def test_a_turn_that_is_cut_ends_the_conversation(folder: Path) -> None:
