@@ -17,6 +17,7 @@ from rl_core.checkpoints.store import CheckpointStore
 from rl_core.data.manifest import DataManifest
 from rl_core.evaluation.base_answers import BaseAnswers, scored
 from rl_core.evaluation.result import read_evaluation
+from rl_core.files import files_below
 from rl_core.planning.batches import BatchPlan, batch_plan, epoch_spans
 from rl_core.problem import raise_if_fatal
 from rl_core.records.metrics_log import RunLogs, read, validated_steps
@@ -223,7 +224,7 @@ def epoch_outputs(run: RunDirectory, result: "EpochResult", store: CheckpointSto
     files = [
         file for step in range(result.first_step, result.last_step + 1) for file in step_files(run, validated, step)
     ]
-    records = [file for file in (run.metrics, *files) if file.is_file()]
+    records = [file for file in (run.metrics, *files, *files_below(run.tool_images)) if file.is_file()]
     if result.checkpoint is None:
         return records
     best = store.best()

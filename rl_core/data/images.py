@@ -15,6 +15,7 @@ from rl_core.data.crops import Crop
 from rl_core.data.pixels import encode_png
 from rl_core.files import atomic_write_bytes
 from rl_core.isolation.order import IMAGES_VARIABLE
+from rl_core.run_directory import RunDirectory
 
 _SCHEMA = pa.schema([("uid", pa.string()), ("encoded", pa.binary())])
 _BATCH_BYTES = 16 << 20  # of images in one record batch
@@ -32,7 +33,6 @@ def source_uid(uid: str) -> str:
 
 
 _MADE = "made-"
-_MADE_FOLDER = "tool-images"
 
 
 class ImageStoreWriter:
@@ -89,12 +89,13 @@ class ImageStoreWriter:
 
 class ImageStore:
     """Reads an image store; bytes stay on disk until they are asked for, and crops of its images are made when they
-    are. What a tool has made lies in files beside the folder of the store, where every process of a run reads it. It is
+    are. What a tool has made lies in files of the run whose data the store belongs to, where each of its processes
+    reads it. It is
     pickled as its path. Raises ValueError where `path` is no complete image store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._made = path.parent.parent / _MADE_FOLDER
+        self._made = RunDirectory(path.parent.parent).tool_images
         try:
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
         except (OSError, pa.ArrowInvalid) as error:

@@ -209,7 +209,7 @@ def _link_steps(origin: RunDirectory, held: RunDirectory, checkpoint: Checkpoint
             target.write_bytes(b"".join(lines_until(source, until)))
     folders = (origin.rollouts(0).parent, origin.validation(0).parent)
     steps = [path for folder in folders for step, path in step_files(folder) if step <= until]
-    for path in [*steps, *files_below(checkpoint.folder)]:
+    for path in [*steps, *files_below(checkpoint.folder), *files_below(origin.tool_images)]:
         target = held.root / path.relative_to(origin.root)
         target.parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(path, target)

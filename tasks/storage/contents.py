@@ -95,7 +95,9 @@ def _progress(run: RunDirectory, checkpoints: Sequence[Checkpoint], stages: Sequ
     held = {path for stage in stages if (stage.facts["last_step"] or 0) <= newest for path in stage.files}
     folders = (run.rollouts(0).parent, run.validation(0).parent)
     steps = [path for folder in folders for _, path in step_files(folder)]
-    loose = [path for path in steps if path.relative_to(run.root).as_posix() not in held]
+    loose = [
+        path for path in (*steps, *files_below(run.tool_images)) if path.relative_to(run.root).as_posix() not in held
+    ]
     begun = begun_epoch(run)
     facts = {"step": newest, "begun": [begun.name, begun.digest] if begun else None}
     yield Record(name=PROGRESS, facts=facts, files=_existing(run, run.metrics, run.timings, started_file(run), *loose))

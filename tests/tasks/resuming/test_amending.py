@@ -17,6 +17,7 @@ from rl_core.config.loading import ConfigError, dump_config, load_config
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
 from tasks.cache.amendments import Amendments, data_place, read_amendments
+from tasks.cache.manifests import read_manifests
 from tasks.cache.named_files import NamedFiles
 from tasks.cache.stages import ConfigStages
 from tasks.resuming.amending import StagesOf, stages_taken_up
@@ -176,11 +177,15 @@ def test_a_process_that_is_killed_while_it_forks_a_run_costs_neither_of_them_any
 
 
 def test_a_fork_of_a_fork_has_the_history_of_both(run: RunDirectory) -> None:
+    """And the images that tools have made, which belong to what was trained."""
     first = RunDirectory(run.root.with_name("first"))
     first.root.mkdir()
+    run.tool_images.mkdir()
+    (run.tool_images / "made-1.png").write_bytes(b"image")
     stages = taken_up(first, forked(OTHER))
     first.config.write_text(dump_config(stages.config))
     attempt(first, geometry(stages))
+    assert "tool-images/made-1.png" in read_manifests(first)[-1].outputs
     second = RunDirectory(run.root.with_name("second"))
     second.root.mkdir()
     history: Amendments = taken_up(second, stages_of("forked_from={run: first, step: 5}", "seed=8")).amendments
@@ -188,6 +193,7 @@ def test_a_fork_of_a_fork_has_the_history_of_both(run: RunDirectory) -> None:
         ("mine", 2, ["actor.optim.lr"]),
         ("first", 5, ["actor.optim.lr", "seed"]),
     ]
+    assert (second.tool_images / "made-1.png").read_bytes() == b"image"
 
 
 @pytest.mark.parametrize(("prompts", "ends"), [(2, [2, 5, 9]), (4, [2, 4, 6]), (8, [2, 3, 4])])
