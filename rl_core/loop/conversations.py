@@ -23,7 +23,7 @@ from rl_core.tools.calls import calls_in
 from rl_core.tools.messages import EnvironmentCall
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
-from rl_core.tools.toolbox import Answer, BegunTurn, Toolbox, Turn, tool_schemas
+from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
 from rl_core.types import FinishReason, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
@@ -73,10 +73,10 @@ class _Conversation:
         )
 
     @property
-    def last_turn(self) -> Turn:
+    def last_turn(self) -> ModelTurn:
         """The turn that was sampled last, for the tools."""
         said, request = self.turns[-1], self.request
-        return Turn(
+        return ModelTurn(
             text=said.text,
             sample=ToolSample.of(request.prompt, request.sample_index, tuple(self.pictures)),
             version=said.policy_version,

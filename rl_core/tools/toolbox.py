@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class ModelTurn:
     """A turn of the model with what the calls in it depend on.
 
     Attributes:
@@ -156,7 +156,7 @@ class Toolbox:
             for uid, sizes in zip(prompt.image_uids, prompt.image_sizes, strict=True)
         ]
 
-    def begin(self, turn: Turn) -> BegunTurn | None:
+    def begin(self, turn: ModelTurn) -> BegunTurn | None:
         """Begin what a turn asks for; None where it asks for nothing."""
         calls = [WrittenCall(STEP, {"text": turn.text})] if self.takes_turns else calls_in(turn.text)
         if not calls:
@@ -182,7 +182,7 @@ class Toolbox:
                 begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
         return BegunTurn(begun, of_environment, waiting)
 
-    def leave(self, turn: Turn) -> BegunTurn | None:
+    def leave(self, turn: ModelTurn) -> BegunTurn | None:
         """Ask the environment how the conversation has ended with this turn; None if there is none."""
         return BegunTurn((), (), self._asked(turn, ())) if self._has_environment else None
 
@@ -218,13 +218,13 @@ class Toolbox:
     def _is_of_environment(self, call: WrittenCall) -> bool:
         return self.takes_turns or call.name in self._methods
 
-    def _asked(self, turn: Turn, calls: Sequence[EnvironmentCall]) -> "Future[TurnResult]":
+    def _asked(self, turn: ModelTurn, calls: Sequence[EnvironmentCall]) -> "Future[TurnResult]":
         request = EnvironmentRequest(
             sample=turn.sample, seed=turn.group, conversation=turn.conversation, past=turn.past, calls=calls
         )
         return self._of_user.turn(request, version=turn.version)
 
-    def _called(self, turn: Turn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
+    def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
         request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
         waiting = self._of_user.call(call.name, request, version=turn.version)
         return lambda: self._shown(waiting.result())
@@ -240,7 +240,7 @@ class Toolbox:
             raise ToolFailed(turn.error)
         return self._shown(turn.results[place])
 
-    def _of_builtin(self, turn: Turn, call: WrittenCall) -> list[Shown]:
+    def _of_builtin(self, turn: ModelTurn, call: WrittenCall) -> list[Shown]:
         return [self._builtin[call.name](turn.sample, call.arguments)]
 
     def _shown(self, result: ToolResult) -> list[Shown]:
