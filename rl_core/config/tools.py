@@ -51,7 +51,7 @@ class ToolsConfig(Section):
     async_calls: int = Field(default=16, ge=1, le=1024)
     """Calls of an `async def` function that a process has under way at one time."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call of your functions."""
+    """Time limit of one call of your functions; a turn in an environment has that of all calls of its conversation."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
     """Time limit of the import of your functions in each process, and what the first call there may take longer than
     later ones."""

@@ -33,13 +33,14 @@ class CallLimits:
         self._order = order
         self._loads_long: dict[int, bool] = {}
 
-    def of(self, index: int, *, inputs: int, is_first: bool) -> CallLimit:
-        """The present limit of a task. `is_first`: it has the function's first call in its process."""
-        later = self._of_later(index, inputs)
+    def of(self, index: int, *, inputs: int, is_first: bool, calls: int = 1) -> CallLimit:
+        """The present limit of a task. `is_first`: it has the function's first call in its process; `calls`: an
+        input of it is so many calls."""
+        later = self._of_later(index, inputs, calls)
         if not is_first or self._loads_long.get(index) is False:
             return later
         seconds, call_seconds = (limit + self._order.load_timeout_seconds for limit in later[:2])
-        keys = f"{self._order.section}.load_timeout_seconds + {self._key(index, inputs)}"
+        keys = f"{self._order.section}.load_timeout_seconds + {self._key(index, inputs, calls)}"
         reason = f"no result of the first call within {keys} = {call_seconds:g}"
         return CallLimit(seconds, call_seconds, reason)
 
@@ -50,19 +51,19 @@ class CallLimits:
         else:
             self._loads_long.setdefault(index, False)
 
-    def _of_later(self, index: int, inputs: int) -> CallLimit:
+    def _of_later(self, index: int, inputs: int, calls: int = 1) -> CallLimit:
         spec = self._order.specs[index]
         if self.is_batch(index, inputs):
             seconds, more = self._order.batch_timeout_seconds, 0.0
         else:
-            seconds = self._order.timeout_seconds
+            seconds = calls * self._order.timeout_seconds
             # A single call has exactly its own limit; of several, the last may begin just before the slice is over.
             more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if inputs > 1 else 0.0
-        return CallLimit(seconds + more, seconds, f"no result within {self._key(index, inputs)} = {seconds:g}")
+        return CallLimit(seconds + more, seconds, f"no result within {self._key(index, inputs, calls)} = {seconds:g}")
 
-    def _key(self, index: int, inputs: int) -> str:
+    def _key(self, index: int, inputs: int, calls: int) -> str:
         key = "batch_timeout_seconds" if self.is_batch(index, inputs) else "timeout_seconds"
-        return f"{self._order.section}.{key}"
+        return f"{calls} * " * (calls > 1) + f"{self._order.section}.{key}"
 
     def is_batch(self, index: int, inputs: int) -> bool:
         """Whether so many inputs are one call."""

@@ -86,6 +86,10 @@ class Order(ABC):
     load_timeout_seconds: float
     memory_limit_bytes: int
 
+    def calls_of(self, one: Any) -> int:
+        """For so many calls an input may take as long as for one."""
+        return 1
+
     @abstractmethod
     def load(self, index: int) -> Function:
         """Import a function. Raises anything that its module raises."""

@@ -103,7 +103,8 @@ class IsolatedThread(threading.Thread):
         index, limits = task.function_index, self._shared.limits
         is_first = index not in called
         called.add(index)
-        limit_now = partial(limits.of, index, inputs=task.count, is_first=is_first)
+        calls = max(self._shared.order.calls_of(one) for one, _ in task.waiting)
+        limit_now = partial(limits.of, index, inputs=task.count, is_first=is_first, calls=calls)
         limit, has_begun, goes_on = limit_now(), False, True
         until = self._until(lambda: limit_now().seconds)
         try:

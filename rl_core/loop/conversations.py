@@ -20,7 +20,7 @@ from rl_core.evaluation.evaluate import Generate
 from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
 from rl_core.tools.calls import calls_in
-from rl_core.tools.messages import EnvironmentCall
+from rl_core.tools.messages import EnvironmentTurn
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
 from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
@@ -44,7 +44,7 @@ class _Conversation:
         asked: The request of the next turn, or of the last one if there is no next.
         pictures: Those of the prompt and of all results.
         begun: What the last turn asks for; None if it asks for nothing.
-        past, environment: The calls of earlier turns to the environment, and its numbers after them.
+        past, environment: The turns with calls to the environment, and its numbers after them.
         end: How the conversation has ended; None while it goes on.
     """
 
@@ -54,7 +54,7 @@ class _Conversation:
     turns: list[Rollout] = field(default_factory=list)
     insertions: list[Insertion] = field(default_factory=list)
     begun: BegunTurn | None = None
-    past: list[Sequence[EnvironmentCall]] = field(default_factory=list)
+    past: list[EnvironmentTurn] = field(default_factory=list)
     environment: Mapping[str, float] = field(default_factory=dict)
     end: FinishReason | None = None
 
@@ -146,15 +146,14 @@ class Conversations:
                         if conversation.begun is None:
                             yield conversation.response()
                 self._toolbox.flush()
-                asked, waiting = [one for one in waiting if one.begun is not None], []
+                asked = [one for one in waiting if one.begun is not None]
                 for conversation in asked:
-                    answered += self._answer(conversation)
-                    if conversation.end is None:
-                        TALLY.responses -= 1  # what was counted is a turn
-                        waiting.append(conversation)
-                    else:
-                        yield conversation.response()
-            self._toolbox.check_failures(answered)
+                    while conversation.begun is not None:
+                        answered += self._answer(conversation)
+                self._toolbox.check_failures(answered)
+                waiting = [one for one in asked if one.end is None]
+                TALLY.responses -= len(waiting)  # what was counted is a turn
+                yield from (one.response() for one in asked if one.end is not None)
 
         return conversed
 
@@ -176,11 +175,11 @@ class Conversations:
         begun, conversation.begun = conversation.begun, None
         assert begun is not None, "only conversations that wait for something are answered"
         shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
-        answers = self._toolbox.answers(begun.calls, images_left=self._tools.max_images - shown)
+        answers = self._toolbox.answers(begun, images_left=self._tools.max_images - shown)
         result = None if begun.environment is None else begun.environment.result()
-        if result is not None and result.error is None:
-            conversation.environment = result.numbers
-            if begun.calls:
+        if result is not None:
+            conversation.environment = result.numbers  # none where it failed
+            if begun.of_environment is not None and result.error is None:
                 conversation.past.append(begun.of_environment)
                 conversation.end = "done" if result.is_done else None
         if begun.calls and conversation.end is None:
@@ -188,6 +187,8 @@ class Conversations:
                 conversation.end = "turns"
             elif (rendered := self._renderer.render(answers)) is None:
                 conversation.end = "length"
+                if begun.environment is None:
+                    conversation.begun = self._toolbox.leave(conversation.last_turn)
             else:
                 conversation.add_results(answers, rendered)
         return answers

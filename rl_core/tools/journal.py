@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from rl_core.files import atomic_write_text
 from rl_core.tools.messages import Answered
 from rl_core.tools.order import ToolOrder
 
@@ -14,8 +15,8 @@ Kept = TypeVar("Kept", bound=Answered)
 
 
 class Journal:
-    """A file for each version of the weights, in `folder`, with a line for each answered call. A call that failed has
-    none: when the run goes on, it is made again. Thread-safe."""
+    """A file for each version of the weights, in `folder`, with a line for each call that was answered, or has
+    failed. Thread-safe."""
 
     def __init__(self, folder: Path, *, needed_from: Callable[[], int]) -> None:
         """Steps that the version `needed_from()` has sampled may be repeated, and none of earlier ones."""
@@ -36,7 +37,8 @@ class Journal:
         with self._lock:
             with self._file(version).open("a", encoding="utf-8") as file:
                 file.write(json.dumps([call, *words]) + "\n")
-            self._known.setdefault(version, {})[call] = words
+            if version in self._known:  # a call that nobody waits for may be of an older one
+                self._known[version][call] = words
 
     def ask(
         self,
@@ -60,9 +62,8 @@ class Journal:
                 return
             try:
                 result = came.result()
-                if result.error is None:
-                    self.add(version, call, result.words)
-                else:
+                self.add(version, call, result.words)
+                if result.error is not None:
                     failed(result.error)
             except Exception as error:  # noqa: BLE001 - the pool cannot go on, or the disk is full: who waits must know
                 kept.set_exception(error)
@@ -71,6 +72,15 @@ class Journal:
 
         begin().add_done_callback(keep)
         return kept
+
+    def forget_failures(self) -> None:
+        """Have the calls that failed made again when the run goes on: what they failed for may be mended then."""
+        with self._lock:
+            for version, known in self._known.items():
+                kept = {call: words for call, words in known.items() if words[-1] is None}
+                lines = [json.dumps([call, *words]) + "\n" for call, words in kept.items()]
+                atomic_write_text(self._file(version), "".join(lines))
+                self._known[version] = kept
 
     def _open(self, version: int) -> None:
         """Read the answers to what this version has sampled, without the line that a kill has cut, and remove those

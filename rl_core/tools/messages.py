@@ -95,21 +95,28 @@ class EnvironmentCall(NamedTuple):
     arguments: Mapping[str, Any]
 
 
+class EnvironmentTurn(NamedTuple):
+    """The calls of a turn, and the number of pictures that the conversation had shown before it."""
+
+    calls: tuple[EnvironmentCall, ...]
+    pictures: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvironmentRequest:
     """The calls of one turn, none where the conversation is over.
 
     Attributes:
         seed: What the environment is reset with: the same in a group.
-        conversation: The seed of the conversation, which no other has.
-        past: The calls of earlier turns, with which another process makes the state again.
+        conversation: The seed of the conversation. A greedy response has that of a sampled one.
+        past: The earlier turns, with which another process makes the state again.
     """
 
     sample: ToolSample
     seed: int
     conversation: int
-    past: Sequence[Sequence[EnvironmentCall]]
-    calls: Sequence[EnvironmentCall]
+    past: tuple[EnvironmentTurn, ...]
+    calls: tuple[EnvironmentCall, ...]
 
     @property
     def key(self) -> tuple[str, int]:

@@ -88,6 +88,11 @@ class EnvironmentOrder(ToolOrder):
         return [] if config.environment is None else [config.environment]
 
     @override
+    def calls_of(self, one: Any) -> int:
+        """Of a turn those of all turns: its process may have to make the state again."""
+        return 1 + sum(len(turn.calls) for turn in one.past) + len(one.calls) if not self.describes else 1
+
+    @override
     def load(self, index: int) -> "OwnEnvironment | DescribingEnvironment":  # type: ignore[override]
         from rl_core.tools.own_environment import load_environment  # only its processes load a user's code
 

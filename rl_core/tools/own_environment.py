@@ -8,7 +8,15 @@ from typing import Any, NamedTuple, NoReturn
 
 from rl_core.isolation.calling import seed_library_generators
 from rl_core.rewards.components import number_problem
-from rl_core.tools.messages import STEP, EnvironmentCall, EnvironmentRequest, ShownLimits, ToolRequest, ToolSpec
+from rl_core.tools.messages import (
+    STEP,
+    EnvironmentCall,
+    EnvironmentRequest,
+    EnvironmentTurn,
+    ShownLimits,
+    ToolRequest,
+    ToolSpec,
+)
 from rl_core.tools.own_tool import Mistake, SentResult, load_value, sent
 from rl_core.tools.tool import Tool, ToolSample
 
@@ -29,15 +37,15 @@ class SentTurn(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """An environment after so many turns."""
+    """An environment after these turns."""
 
     environment: Any
-    turns: int = 0
+    past: tuple[EnvironmentTurn, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnEnvironment:
-    """A loaded class, and the states of the conversations that this process was asked about."""
+    """A loaded class, and the states of the conversations that go on."""
 
     spec: ToolSpec
     limits: ShownLimits
@@ -47,18 +55,28 @@ class OwnEnvironment:
     def call(self, one: EnvironmentRequest) -> object:
         """What its methods return for the calls of a turn, whether it is done, and its numbers. A state that a call has
         left in the middle is forgotten, and made again when the conversation goes on."""
+        try:
+            return self._played(one)
+        except MemoryError:
+            if not self.sessions:
+                raise
+        self.sessions.clear()  # the states of others are made again
+        return self._played(one)
+
+    def _played(self, one: EnvironmentRequest) -> object:
         session = self.sessions.pop(one.conversation, None)
-        if session is None or session.turns != len(one.past):
+        if session is None or session.past != one.past:
             session = self._made_again(one)
-        seed_library_generators(one.seed_text)
-        results = [_called(session.environment, call, one.sample) for call in one.calls]
-        session.turns += 1
-        self.sessions[one.conversation] = session
+        turn = EnvironmentTurn(one.calls, len(one.sample.pictures))
+        results = _results(session.environment, turn, one, len(one.past))
+        environment = session.environment
+        is_done = bool(environment.done()) if hasattr(environment, "done") else False
+        numbers = environment.result() if hasattr(environment, "result") else {}
+        if one.calls and not is_done:
+            self.sessions[one.conversation] = _Session(environment, (*one.past, turn))
         if len(self.sessions) > MOST_SESSIONS:
             self.sessions.popitem(last=False)
-        environment = session.environment
-        is_done = environment.done() if hasattr(environment, "done") else False
-        return results, bool(is_done), environment.result() if hasattr(environment, "result") else {}
+        return results, is_done, numbers
 
     def call_all(self, inputs: Sequence[EnvironmentRequest]) -> NoReturn:
         """No environment is a batch function."""
@@ -70,14 +88,13 @@ class OwnEnvironment:
         return SentTurn([sent(self.limits, found) for found in results], is_done, _checked(numbers), None)
 
     def _made_again(self, one: EnvironmentRequest) -> _Session:
-        session = _Session(self.class_of(), len(one.past))
+        first = one.past[0].pictures if one.past else len(one.sample.pictures)
         seed_library_generators(str(one.seed))
-        session.environment.reset(one.sample, one.seed)
-        for turn, calls in enumerate(one.past):
-            seed_library_generators(replace(one, past=one.past[:turn]).seed_text)
-            for call in calls:
-                _called(session.environment, call, one.sample)
-        return session
+        environment = self.class_of()
+        environment.reset(_before(one.sample, first), one.seed)
+        for number, turn in enumerate(one.past):
+            _results(environment, turn, one, number)
+        return _Session(environment, one.past)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +134,17 @@ def load_environment(spec: ToolSpec, limits: ShownLimits, *, describes: bool) ->
     if describes:
         return DescribingEnvironment(spec=spec, class_of=class_of)
     return OwnEnvironment(spec=spec, limits=limits, class_of=class_of)
+
+
+def _results(environment: Any, turn: EnvironmentTurn, one: EnvironmentRequest, number: int) -> list[object]:
+    """What the calls of a turn, by its number, return: the same when they are made again."""
+    seed_library_generators(f"{one.conversation}/{number}")
+    sample = _before(one.sample, turn.pictures)
+    return [_called(environment, call, sample) for call in turn.calls]
+
+
+def _before(sample: ToolSample, pictures: int) -> ToolSample:
+    return replace(sample, pictures=sample.pictures[:pictures])
 
 
 def _called(environment: Any, call: EnvironmentCall, sample: ToolSample) -> object:

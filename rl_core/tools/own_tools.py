@@ -63,7 +63,8 @@ class OwnTools:
         interruption is not asked again. Calls of a fast function may be held back until `flush`."""
         place = self._places[name]
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
-        call = digest_of([name, arguments, *request.key, self._code[self._config.own[place]]])
+        code = self._code[self._config.own[place]]
+        call = digest_of([name, arguments, *request.key, *self._sight(request.sample), code])
         return self._journal.ask(
             self._order,
             call,
@@ -77,14 +78,27 @@ class OwnTools:
         where a later turn needs the state."""
         name = self._config.environment
         assert name is not None, "else no conversation has one"
-        calls = [[call.method, json.dumps(dict(call.arguments), sort_keys=True)] for call in request.calls]
+        turns = [*(turn.calls for turn in request.past), request.calls]
+        calls = [[[call.method, json.dumps(dict(call.arguments), sort_keys=True)] for call in turn] for turn in turns]
+        sight = [turn.pictures for turn in request.past], *self._sight(request.sample)
         return self._journal.ask(
             self._environment_order,
-            digest_of(["environment", calls, *request.key, request.seed, self._code[name]]),
+            digest_of(["environment", calls, *sight, *request.key, request.seed, self._code[name]]),
             lambda: self._environments[request.conversation % len(self._environments)].add(0, request),
             version=version,
             failed=lambda reason: self._failed(name, request.sample, reason),
         )
+
+    def _sight(self, sample: ToolSample) -> tuple[list[str], list[int]]:
+        """What an answer depends on besides the call: the pictures of the conversation, and the limits of what is
+        shown."""
+        limits = self._order.limits
+        shown = [limits.min_pixels, limits.max_pixels, limits.longest_text]
+        return [picture.uid for picture in sample.pictures], shown
+
+    def forget_failures(self) -> None:
+        """Have the calls that failed made again when the run goes on."""
+        self._journal.forget_failures()
 
     def flush(self) -> None:
         """Have the calls made that were held back."""

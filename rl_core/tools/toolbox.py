@@ -15,12 +15,20 @@ from rl_core.config.tools import ToolsConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.pixels import fitted_size
 from rl_core.data.vision_tokens import VisionTokens
-from rl_core.isolation.failed_share import check_failed_share
+from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
 from rl_core.tools.builtin.calculator import calculator
 from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.calls import WrittenCall, calls_in
 from rl_core.tools.describing import described
-from rl_core.tools.messages import STEP, EnvironmentCall, EnvironmentRequest, ToolRequest, ToolResult, TurnResult
+from rl_core.tools.messages import (
+    STEP,
+    EnvironmentCall,
+    EnvironmentRequest,
+    EnvironmentTurn,
+    ToolRequest,
+    ToolResult,
+    TurnResult,
+)
 from rl_core.tools.order import EnvironmentOrder, ToolOrder
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
@@ -56,7 +64,7 @@ class ModelTurn:
     Attributes:
         version: Of the weights that sampled it.
         seed, conversation, group: Seeds of the turn, of the conversation and of its group.
-        past: The calls of earlier turns to the environment.
+        past: The earlier turns with calls to the environment.
     """
 
     text: str
@@ -65,7 +73,7 @@ class ModelTurn:
     seed: int
     conversation: int
     group: int
-    past: Sequence[Sequence[EnvironmentCall]]
+    past: tuple[EnvironmentTurn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class BegunTurn:
     """The calls of a turn that are under way, and those of them to the environment with what these come to."""
 
     calls: Sequence[Begun]
-    of_environment: Sequence[EnvironmentCall] = ()
+    of_environment: EnvironmentTurn | None = None
     environment: "Future[TurnResult] | None" = None
 
 
@@ -162,12 +170,13 @@ class Toolbox:
         if not calls:
             return None
         mistakes = [self._mistake(call, place) for place, call in enumerate(calls)]
-        of_environment = [
+        asked = tuple(
             EnvironmentCall(call.name, call.arguments)
             for call, mistake in zip(calls, mistakes, strict=True)
             if mistake is None and self._is_of_environment(call)
-        ]
-        waiting = self._asked(turn, of_environment) if of_environment else None
+        )
+        waiting = self._asked(turn, asked) if asked else None
+        of_environment = EnvironmentTurn(asked, len(turn.sample.pictures)) if asked else None
         begun: list[Begun] = []
         answered = 0  # so many of the calls to the environment
         for place, (call, mistake) in enumerate(zip(calls, mistakes, strict=True)):
@@ -184,28 +193,37 @@ class Toolbox:
 
     def leave(self, turn: ModelTurn) -> BegunTurn | None:
         """Ask the environment how the conversation has ended with this turn; None if there is none."""
-        return BegunTurn((), (), self._asked(turn, ())) if self._has_environment else None
+        return BegunTurn((), None, self._asked(turn, ())) if self._has_environment else None
 
     def flush(self) -> None:
         """Have every call that was begun made now."""
         if self._own is not None:
             self._own.flush()
 
-    def answers(self, begun: Sequence[Begun], *, images_left: int) -> list[Answer]:
-        """The answers to the calls of a turn, which may show so many images."""
+    def answers(self, begun: BegunTurn, *, images_left: int) -> list[Answer]:
+        """The answers to the calls of a turn, which may show so many images; and to the question how the conversation
+        has ended, where that failed."""
         found: list[Answer] = []
-        for one in begun:
+        if not begun.calls and begun.environment is not None and (error := begun.environment.result().error):
+            call = ToolCall(name="result", arguments="{}", result=_FAILED, outcome="failed")
+            return [Answer((), call, is_own=True, failure=error)]
+        for one in begun.calls:
             answer = self._answer(one, images_left=images_left)
             images_left -= len(answer.pictures)
             found.append(answer)
         return found
 
     def check_failures(self, answers: Sequence[Answer]) -> None:
-        """Raises TooManyFailures where more of the calls of a user's tools failed than may."""
+        """Raises TooManyFailures where more of the calls of a user's tools failed than may. What failed is asked again
+        then, when the run goes on."""
         own = [answer for answer in answers if answer.is_own]
         failed = [f"{answer.call.name}: {answer.failure}" for answer in own if answer.failure is not None]
         most = self._config.max_failed_share
-        check_failed_share(failed, len(own), max_failed_share=most, of="calls of tools", section="tools")
+        try:
+            check_failed_share(failed, len(own), max_failed_share=most, of="calls of tools", section="tools")
+        except TooManyFailures:
+            self._of_user.forget_failures()
+            raise
 
     def _mistake(self, call: WrittenCall, place: int) -> str | None:
         if place >= self._config.max_calls_per_turn:
@@ -218,7 +236,7 @@ class Toolbox:
     def _is_of_environment(self, call: WrittenCall) -> bool:
         return self.takes_turns or call.name in self._methods
 
-    def _asked(self, turn: ModelTurn, calls: Sequence[EnvironmentCall]) -> "Future[TurnResult]":
+    def _asked(self, turn: ModelTurn, calls: tuple[EnvironmentCall, ...]) -> "Future[TurnResult]":
         request = EnvironmentRequest(
             sample=turn.sample, seed=turn.group, conversation=turn.conversation, past=turn.past, calls=calls
         )

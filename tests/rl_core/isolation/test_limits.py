@@ -32,6 +32,11 @@ def test_every_kind_has_its_limit_and_more_for_a_first_call(limits, function_ind
     assert f"{call_seconds + 1000:g}" in first.reason
 
 
+def test_an_input_of_several_calls_has_the_time_of_them(limits):
+    limit = limits.of(0, inputs=1, is_first=False, calls=3)
+    assert limit == (30.0, 30.0, "no result within 3 * reward.timeout_seconds = 30")
+
+
 @pytest.mark.parametrize(("seconds", "has_more"), [(0.1, False), (10.0, False), (10.1, True), (None, False)])
 def test_what_a_first_call_took_decides_about_all_calls(limits, seconds, has_more):
     limits.learn(0, inputs=1, seconds=seconds)

@@ -363,13 +363,61 @@ def test_a_process_that_ends_costs_its_own_turn_and_the_others_go_on(folder: Pat
     found = responses(tmp_path / "calls")
     told = [[made.result for put in one.insertions for made in put.calls] for one in found]
     assert told[0][1] == "Error: the tool failed"
-    assert [text.split()[-4:-2] for text in (told[0][2], told[1][3])] == [["move", "2,"], ["move", "3,"]]
+    assert "move 2, " in told[0][2]
+    assert "move 3, " in told[1][3]
     assert [one.environment["moves"] for one in found] == [2, 3, 3, 3]
     kept = tmp_path / "calls" / "000003.jsonl"
     lines = kept.read_bytes().splitlines(keepends=True)
     kept.write_bytes(b"".join(lines[: len(lines) // 2]))
     (tmp_path / "crashed").unlink()
     assert [repr(one) for one in responses(tmp_path / "calls")] == [repr(one) for one in found]
+
+
+def test_a_response_with_the_seed_of_another_gets_no_answer_of_its(folder: Path, tmp_path: Path) -> None:
+    """A greedy response has the seed of the first sampled one."""
+    north, east, smell = call("move", direction="north"), call("move", direction="east"), call("smell")
+    own, settings = walking(tmp_path / "calls", workers=1)
+    with own:
+        talk = Talk(folder, own=own, **settings)
+        (sampled,) = talk.responses([[north, north, smell, "3"]])
+        (greedy,) = talk.responses([[east, north, smell, "3"]])
+    (alone,) = _alone(folder, tmp_path / "alone", [[east, north, smell, "3"]])
+    assert repr(greedy) == repr(alone)
+    assert greedy.insertions[1].image_uids != sampled.insertions[1].image_uids
+
+
+def _alone(
+    folder: Path, home: Path, scripts: Sequence[Sequence[str]], *, cut: bool = False, **more: Any
+) -> list[Rollout]:
+    own, settings = walking(home, workers=1, **more)
+    with own:
+        return Talk(folder, own=own, **settings).responses(scripts, cut=cut)
+
+
+def test_making_a_state_again_has_the_time_of_its_calls(folder: Path, tmp_path: Path) -> None:
+    rest = call("rest", seconds=0.6)
+    crash = call("crash", file=str(tmp_path / "crashed"))
+    scripts = [[rest, rest, rest, rest, "3"], [rest, rest, rest, crash, "3"]]
+    one, two = _alone(folder, tmp_path / "calls", scripts, timeout_seconds=1.5, max_failed_share=0.5)
+    assert [made.outcome for put in one.insertions for made in put.calls] == ["answered"] * 4
+    assert two.insertions[3].calls[0].outcome == "failed"
+    assert two.environment == {"reached": 0.0, "moves": 0.0}
+
+
+def test_states_that_are_too_much_together_give_way(folder: Path, tmp_path: Path) -> None:
+    add = call("add")
+    heavy = {"environment": f"{GAMES}:Heavy", "memory_limit_gib": 1.5, "max_failed_share": 0.0}
+    found = _alone(folder, tmp_path / "calls", [[add, add, "3"]] * 40, **heavy)
+    assert [dict(one.environment) for one in found] == [{"sum": 2.0}] * 40
+
+
+def test_the_numbers_of_the_end_fail_as_calls_do_and_are_asked_for_at_every_end(folder: Path, tmp_path: Path) -> None:
+    endless = {"environment": f"{GAMES}:Endless", "use": [], "max_turns": 2}
+    with pytest.raises(TooManyFailures, match="`result` gave score, which is nan"):
+        _alone(folder, tmp_path / "cut", [["never whole"]], **endless, cut=True)
+    long = call("calculator", expression="9 ** 99") * 4
+    (one,) = _alone(folder, tmp_path / "long", [[call("smell"), long, "3"]], max_result_length=16)
+    assert (one.finish_reason, one.environment) == ("length", {"reached": 0.0, "moves": 0.0})
 
 
 def test_an_environment_may_take_whole_turns(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from pathlib import Path
 
 from PIL import Image
@@ -12,12 +13,16 @@ WAYS = {"north": (0, -1), "south": (0, 1), "east": (1, 0), "west": (-1, 0)}
 class Walk:
     """Fields of 3 x 3: from the middle to a corner, which the seed decides."""
 
+    def __init__(self):
+        self.start = random.random()
+
     def reset(self, sample, seed):
+        self.seen = len(sample.pictures)
         self.at, self.moves = (1, 1), 0
         self.goal = random.Random(seed).choice([(0, 0), (0, 2), (2, 0), (2, 2)])
         self.luck = random.random()
 
-    def move(self, direction: str) -> list:
+    def move(self, sample, direction: str) -> list:
         """Walk one field.
 
         Args:
@@ -27,13 +32,23 @@ class Walk:
             raise ValueError("no such direction")
         self.at = tuple(min(2, max(0, at + by)) for at, by in zip(self.at, WAYS[direction], strict=True))
         self.moves += 1
+        self.seen = 10 * self.seen + len(sample.pictures)
         view = Image.new("RGB", (28, 28), "black")
         view.paste("red", (9 * self.at[0], 9 * self.at[1], 9 * self.at[0] + 9, 9 * self.at[1] + 9))
-        return [view, f"move {self.moves}, luck {self.luck + random.random():.6f}"]
+        return [view, f"move {self.moves}, luck {self.start + self.luck + random.random():.6f}, saw {self.seen}"]
 
     def smell(self) -> str:
         """Find out where the goal is."""
         return f"{self.goal}"
+
+    def rest(self, seconds: float) -> str:
+        """Wait.
+
+        Args:
+            seconds: How long.
+        """
+        time.sleep(seconds)
+        return "rested"
 
     def crash(self, file: str) -> str:
         """End the process, once.
@@ -73,6 +88,21 @@ class Guess:
 
 class Neither:
     def reset(self, sample, seed): ...
+
+
+class Heavy:
+    """A state of 40 MB."""
+
+    def reset(self, sample, seed):
+        self.state = bytearray(40 * 2**20)
+
+    def add(self) -> int:
+        """Add one."""
+        self.state[0] += 1
+        return self.state[0]
+
+    def result(self):
+        return {"sum": self.state[0]}
 
 
 class Endless:

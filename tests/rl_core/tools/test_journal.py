@@ -48,6 +48,19 @@ def test_a_kill_loses_the_answer_that_was_being_written_alone(
     assert _result(Journal(folder, needed_from=lambda: 0).find(2, "more")) == more
 
 
+def test_failures_are_kept_until_they_stop_the_run(tmp_path: Path) -> None:
+    kept = Journal(tmp_path / "calls", needed_from=lambda: 0)
+    good, bad = ToolResult(["3"], None, None), ToolResult([], None, "no server")
+    for call, result in (("a", good), ("b", bad), ("c", good)):
+        assert kept.find(1, call) is None
+        kept.add(1, call, result.words)
+    again = Journal(tmp_path / "calls", needed_from=lambda: 0)
+    assert _result(again.find(1, "b")) == bad
+    again.forget_failures()
+    for journal in (again, Journal(tmp_path / "calls", needed_from=lambda: 0)):
+        assert [_result(journal.find(1, call)) for call in "abc"] == [good, None, good]
+
+
 def _result(words: Sequence[Any] | None) -> ToolResult | None:
     return None if words is None else ORDER.result(*words)
 

@@ -11,15 +11,16 @@ from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.tools import own_environment
 from rl_core.tools.describing import described
-from rl_core.tools.messages import EnvironmentCall, EnvironmentRequest
+from rl_core.tools.messages import EnvironmentCall, EnvironmentRequest, EnvironmentTurn
 from rl_core.tools.order import EnvironmentOrder
 from rl_core.tools.own_environment import OwnEnvironment, SentTurn
-from rl_core.tools.tool import ToolSample
+from rl_core.tools.tool import Picture, ToolSample
 
 GAMES = Path(__file__).with_name("games.py")
 DATA = DataConfig.model_validate(
     {name: {"type": "counting", "size": 8, "scene_seed": 1} for name in ("train", "validation")}
 )
+PICTURE = Picture("one", (28, 28), (28, 28), "one", (0, 0, 1, 1), (28, 28))
 WAYS = st.fixed_dictionaries({"direction": st.sampled_from(["north", "south", "east", "up"])})
 CALLS = st.builds(EnvironmentCall, st.just("move"), WAYS)
 TURNS = st.lists(st.tuples(st.integers(0, 2), st.lists(CALLS, max_size=2)), max_size=8)
@@ -36,16 +37,22 @@ def loaded() -> OwnEnvironment:
 
 
 def played(turns: list[tuple[int, list[EnvironmentCall]]], forgets: list[bool]) -> list[SentTurn]:
-    """What the turns of three conversations come to, of which a process forgets all before some."""
-    environment, past, found = loaded(), {0: [], 1: [], 2: []}, []  # type: ignore[var-annotated]
+    """What the turns of three conversations come to, of which a process forgets all before some; a turn shows as many
+    pictures as it has calls."""
+    environment, found = loaded(), []
+    past: dict[int, tuple[EnvironmentTurn, ...]] = {0: (), 1: (), 2: ()}
+    shown = dict.fromkeys(past, 0)
     for (conversation, calls), forget in zip(turns, forgets, strict=True):
         if forget:
             environment = loaded()
+        sample = ToolSample((PICTURE,) * shown[conversation])
         request = EnvironmentRequest(
-            sample=ToolSample(()), seed=7, conversation=conversation, past=tuple(past[conversation]), calls=calls
+            sample=sample, seed=7, conversation=conversation, past=past[conversation], calls=tuple(calls)
         )
         found.append(environment.result(request, environment.call(request)))
-        past[conversation].append(calls)
+        if calls:
+            past[conversation] += (EnvironmentTurn(tuple(calls), shown[conversation]),)
+            shown[conversation] += len(calls)
     return found
 
 
@@ -53,7 +60,7 @@ def played(turns: list[tuple[int, list[EnvironmentCall]]], forgets: list[bool]) 
 @given(turns=TURNS, data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_state_that_is_made_again_is_the_same(turns: list[tuple[int, list[EnvironmentCall]]], data: Any) -> None:
-    """Also where the environment draws from a global generator."""
+    """Also where the environment draws from a global generator, or looks at the pictures."""
     forgets = data.draw(st.lists(st.booleans(), min_size=len(turns), max_size=len(turns)))
     assert played(turns, forgets) == played(turns, [False] * len(turns))
 
@@ -71,7 +78,7 @@ def test_old_states_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_environment_says_what_it_is() -> None:
     (methods,) = described(order_of("Walk", describes=True))
-    assert [schema["function"]["name"] for schema in methods] == ["move", "smell", "crash"]
+    assert [schema["function"]["name"] for schema in methods] == ["move", "smell", "rest", "crash"]
     assert described(order_of("Guess", describes=True)) == [None]
     with pytest.raises(ValueError, match=r"games.py:Neither: .*either `step"):
         described(order_of("Neither", describes=True))
