@@ -145,7 +145,6 @@ class Conversations:
                         self._take(conversation, rollout)
                         if conversation.begun is None:
                             yield conversation.response()
-                self._toolbox.flush()
                 asked = [one for one in waiting if one.begun is not None]
                 for conversation in asked:
                     while conversation.begun is not None:

@@ -22,7 +22,6 @@ def described(order: ToolOrder) -> list[Any]:
         with IsolatedPool(order, processes=1, async_calls=1) as pool:
             request = ToolRequest(sample=ToolSample(()), arguments={}, seed=0, place=0)
             waiting = [pool.add(place, request) for place in range(len(found))]
-            pool.flush()
             results = [one.result() for one in waiting]
         problems = [f"tools: {one.written}: {r.error}" for one, r in zip(found, results, strict=True) if r.error]
         if problems:

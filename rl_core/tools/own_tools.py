@@ -60,7 +60,7 @@ class OwnTools:
 
     def call(self, name: str, request: ToolRequest, *, version: int) -> "Future[ToolResult]":
         """Have a function called, for what the weights of this version have sampled; what was answered before an
-        interruption is not asked again. Calls of a fast function may be held back until `flush`."""
+        interruption is not asked again."""
         place = self._places[name]
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
         code = self._code[self._config.own[place]]
@@ -99,11 +99,6 @@ class OwnTools:
     def forget_failures(self) -> None:
         """Have the calls that failed made again when the run goes on."""
         self._journal.forget_failures()
-
-    def flush(self) -> None:
-        """Have the calls made that were held back."""
-        for pool in (self._pool, *self._environments):
-            pool.flush()
 
     def _failed(self, name: str, sample: ToolSample, reason: str) -> None:
         self._log_event("tool_failed", tool=name, reason=reason, prompt=sample.prompt_uid, sample=sample.sample_index)

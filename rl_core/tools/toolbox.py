@@ -195,11 +195,6 @@ class Toolbox:
         """Ask the environment how the conversation has ended with this turn; None if there is none."""
         return BegunTurn((), None, self._asked(turn, ())) if self._has_environment else None
 
-    def flush(self) -> None:
-        """Have every call that was begun made now."""
-        if self._own is not None:
-            self._own.flush()
-
     def answers(self, begun: BegunTurn, *, images_left: int) -> list[Answer]:
         """The answers to the calls of a turn, which may show so many images; and to the question how the conversation
         has ended, where that failed."""
