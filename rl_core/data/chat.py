@@ -14,7 +14,7 @@ from rl_core.data.vision_tokens import VisionTokens
 from rl_core.families.vision import ImageSize, VideoShape
 from rl_core.files import atomic_write_json, atomic_write_text, read_json, remove_folder
 from rl_core.planning.model_tokens import ModelTokens
-from rl_core.sources.rows import Turn
+from rl_core.sources.rows import Role, Turn
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -85,15 +85,18 @@ class ChatRenderer:
         *,
         histories: Sequence[Sequence[Turn]],
         values: Sequence[Mapping[str, Any]] | None = None,
+        asks: Sequence[Role] | None = None,
     ) -> list[RenderedPrompt]:
         """Many prompts at once, which is faster than one by one. A system turn in the history of a question replaces
-        the configured system prompt; `values` are what the prompt template can show besides each question. Raises
+        the configured system prompt; `values` are what the prompt template can show besides each question, and `asks`
+        says whose turns the questions are: a tool's is shown without the prompt template. Raises
         ValueError where a prompt has not one place for each of its images and videos, a turn contains a control token,
         or a template cannot render it."""
         if not questions:
             return []
         values = [{}] * len(questions) if values is None else values
-        texts = [self._render(*one) for one in zip(questions, histories, values, strict=True)]
+        asks = ["user"] * len(questions) if asks is None else asks
+        texts = [self._render(*one) for one in zip(questions, histories, values, asks, strict=True)]
         return self.tokenised(texts, media)
 
     def tokenised(self, texts: Sequence[str], media: Sequence[Media]) -> list[RenderedPrompt]:
@@ -106,8 +109,9 @@ class ChatRenderer:
             for text, ids, shown in zip(texts, encoded, media, strict=True)
         ]
 
-    def _render(self, question: str, history: Sequence[Turn], values: Mapping[str, Any]) -> str:
-        turns = [*history, Turn(role="user", content=self._template.render(question, values))]
+    def _render(self, question: str, history: Sequence[Turn], values: Mapping[str, Any], asks: Role) -> str:
+        shown = self._template.render(question, values) if asks == "user" else question
+        turns = [*history, Turn(role=asks, content=shown)]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]

@@ -117,6 +117,7 @@ def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequenc
             [item.media for item in items],
             histories=[row.history for row in rows],
             values=[row.template_values for row in rows],
+            asks=[row.asks for row in rows],
         )
     except ValueError as error:
         if len(rows) == 1:

@@ -135,6 +135,7 @@ class RowParser:
             data_source=data_source,
             videos=videos,
             history=tuple(turn._replace(content=text) for turn, text in zip(asked.history, placed.turns, strict=False)),
+            asks=asked.asks,
             extra=extra,
             options=dict(placed.options),
             origin=origin,

@@ -1,10 +1,13 @@
 """Reads the question of a row: a text, or the turns of a conversation that ends with the user's turn.
 
 Two forms of a turn are read: OpenAI's (`{"role": "user", "content": ...}`) and ShareGPT's (`{"from": "human", "value":
-...}`). The content is a text or a list of parts: `{"type": "text", "text": ...}`, `{"type": "image"}` and `{"type":
-"video"}`, with or without the path of the image or video.
+...}`). An assistant's calls of tools (`tool_calls`, or ShareGPT's `function_call`) are read as the text that a model
+writes for them, and results of tools (`tool`, ShareGPT's `observation`) are turns of their own. The content is a text
+or a list of parts: `{"type": "text", "text": ...}`, `{"type": "image"}` and `{"type": "video"}`, with or without the
+path of the image or video.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
@@ -20,16 +23,19 @@ _ROLES: Final[Mapping[str, Role]] = {
     "human": "user",
     "gpt": "assistant",
     "model": "assistant",
+    "function_call": "assistant",
+    "observation": "tool",
 }
 _PLACES = {"image": IMAGE_PLACE, "image_url": IMAGE_PLACE, "video": VIDEO_PLACE, "video_url": VIDEO_PLACE}
 
 
 class Conversation(NamedTuple):
-    """The turns before the question; the question; the assistant's turn after it, where that is read as the answer; and
-    the images and videos that parts of the turns name, as paths or bytes."""
+    """The turns before the question; the question, and whose turn it is; the assistant's turn after it, where that is
+    read as the answer; and the images and videos that parts of the turns name, as paths or bytes."""
 
     history: tuple[Turn, ...]
     question: str
+    asks: Role = "user"
     answer: str | None = None
     images: tuple[Any, ...] = ()
     videos: tuple[Any, ...] = ()
@@ -45,8 +51,8 @@ class Placed(NamedTuple):
 
 
 def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
-    """The conversation in a row's column, a text or a list of turns, of which the last one is the user's or, with
-    `is_answered`, the assistant's. Raises ValueError with the reason for a BadRow."""
+    """The conversation in a row's column, a text or a list of turns, of which the last one is the user's or a tool's
+    or, with `is_answered`, the assistant's. Raises ValueError with the reason for a BadRow."""
     if value is None or value in ("", []):
         raise ValueError("the question is missing")
     if isinstance(value, str):
@@ -62,7 +68,9 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
     *history, last = turns
     if not last.content.strip():
         raise ValueError("the last turn, the question, is empty")
-    return Conversation(tuple(history), last.content, answer, tuple(shown[IMAGE_PLACE]), tuple(shown[VIDEO_PLACE]))
+    return Conversation(
+        tuple(history), last.content, last.role, answer, tuple(shown[IMAGE_PLACE]), tuple(shown[VIDEO_PLACE])
+    )
 
 
 def has_place(text: str, place: str) -> bool:
@@ -122,9 +130,26 @@ def _turn(number: int, item: Any, shown: Mapping[str, list[Any]]) -> Turn:
     content = item.get("content", item.get("value"))
     if isinstance(content, list | tuple):
         content = "".join(_part(number, part, shown) for part in content)
+    if role == "function_call" and isinstance(content, str):
+        content = _call_text(number, content)
+    if calls := item.get("tool_calls"):
+        content = "\n".join([*filter(None, [content]), *(_call_text(number, call) for call in calls)])
     if not isinstance(content, str):
         raise ValueError(f"turn {number} of the conversation has no text")
     return Turn(role=_ROLES[role], content=content)
+
+
+def _call_text(number: int, call: Any) -> str:
+    """A call in the form that is read of a model (rl_core.tools.calls). OpenAI's has its name and arguments, as JSON or
+    as its text, in `function`."""
+    try:
+        made = json.loads(call) if isinstance(call, str) else call.get("function", call)
+        arguments = made.get("arguments") or {}
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        written = json.dumps({"name": made["name"], "arguments": arguments}, ensure_ascii=False)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ValueError(f"turn {number} of the conversation has a call of a tool without name and arguments") from None
+    return f"<tool_call>\n{written}\n</tool_call>"
 
 
 def _part(number: int, part: Any, shown: Mapping[str, list[Any]]) -> str:
@@ -141,7 +166,9 @@ def _part(number: int, part: Any, shown: Mapping[str, list[Any]]) -> str:
 def _check_roles(roles: Sequence[str]) -> None:
     if "system" in roles[1:]:
         raise ValueError("a system turn stands after the first place of the conversation")
-    if roles[-1] != "user":
+    if "tool" in roles[:1]:
+        raise ValueError("the conversation begins with a tool's turn")
+    if roles[-1] not in ("user", "tool"):
         raise ValueError(
             f"the conversation ends with the {roles[-1]}'s turn; the last one must be the user's question (the "
             "assistant's is read as the answer where columns.answer_key names this column too)"

@@ -23,7 +23,7 @@ _DEEPEST = 100
 _LONGEST_NAME = 100
 _LONGEST_REASON = 500
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 
 class Turn(NamedTuple):
@@ -43,6 +43,7 @@ class Row:
         images, videos: In the order of their places in the whole conversation. None has been opened yet.
         answer: Ground truth, with the type that its column has.
         history: The turns before the question, a system turn only at the start.
+        asks: Whose turn the question is: the user's, or in a cold start that of a tool with its result.
         extra: Every further column that JSON can hold.
         options: [letter] -> text of the options of a multiple choice, where the columns name them.
         origin: Where a person finds the row: file and line, or item folder.
@@ -55,6 +56,7 @@ class Row:
     data_source: str
     videos: tuple[VideoInput, ...] = ()
     history: tuple[Turn, ...] = ()
+    asks: Role = "user"
     extra: dict[str, Any] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
     origin: str = ""

@@ -141,6 +141,16 @@ def test_a_conversation_is_what_the_processor_makes_of_it(tiny_folder, template)
     assert rendered.token_ids.tolist() == list(ids)
 
 
+def test_the_result_of_a_tool_is_shown_without_the_prompt_template(tiny_folder, tmp_path):
+    template = tmp_path / "asking.jinja"
+    template.write_text("Please: {{ content }}")
+    renderer = make(tiny_folder("qwen2_5"), prompt_template=str(template))
+    asked, shown = renderer.render_all(["7"] * 2, [NO_MEDIA] * 2, histories=[[]] * 2, asks=["user", "tool"])
+    assert "Please: 7" in asked.text
+    assert "Please" not in shown.text
+    assert "tool" in shown.text
+
+
 def test_a_conversations_own_system_turn_stands_in_place_of_the_configured_one(tiny_folder):
     renderer = make(tiny_folder("qwen2_5"), system_prompt="Be brief.")
     own, other = renderer.render_all(["?", "?"], [NO_MEDIA] * 2, histories=[[Turn("system", "Be long.")], []])

@@ -2,6 +2,7 @@ import pytest
 
 from rl_core.sources.conversation import read_conversation
 from rl_core.sources.rows import Turn
+from rl_core.tools.calls import WrittenCall, calls_in
 
 
 def turn(role, content):
@@ -30,7 +31,10 @@ def test_turns_before_the_last_are_history():
         (7, "the question is int, not text or a list of turns"),
         ([turn("user", "a"), turn("assistant", "b")], "ends with the assistant's turn"),
         ([turn("user", "a"), turn("system", "b"), turn("user", "c")], "a system turn stands after the first place"),
-        ([turn("tool", "a")], "turn 0 of the conversation has none of the roles system, user, assistant"),
+        ([turn("critic", "a")], "turn 0 of the conversation has none of the roles system, user, assistant, tool"),
+        ([turn("tool", "a")], "begins with a tool's turn"),
+        ([turn("user", "a"), {"role": "assistant", "tool_calls": [{"function": {}}]}], "turn 1 .* without name"),
+        ([turn("user", "a"), {"from": "function_call", "value": "{"}], "turn 1 .* without name"),
         ([turn("user", "a"), "b"], "turn 1 of the conversation has none of the roles"),
         ([turn("user", None)], "turn 0 of the conversation has no text"),
         ([turn("user", [{"type": "audio"}])], "turn 0 of the conversation has a part that is no text"),
@@ -86,3 +90,31 @@ def test_what_the_parts_of_turns_show_is_collected_in_order():
 def test_a_conversation_without_its_answer_is_refused(value, reason):
     with pytest.raises(ValueError, match=reason):
         read_conversation(value, is_answered=True)
+
+
+CALL = '<tool_call>\n{"name": "zoom", "arguments": {"x": 1}}\n</tool_call>'
+
+
+def test_calls_and_results_of_tools_are_turns():
+    """In OpenAI's form, with arguments as text or as JSON, and in ShareGPT's; the answer may be a call too."""
+    called = [
+        {"id": "a", "type": "function", "function": {"name": "zoom", "arguments": arguments}}
+        for arguments in ('{"x": 1}', {"x": 1})
+    ]
+    openai = [
+        turn("user", "<image>?"),
+        {"role": "assistant", "content": None, "tool_calls": called[:1]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "image"}]},
+        {"role": "assistant", "content": "Again.", "tool_calls": called[1:]},
+    ]
+    sharegpt = [
+        {"from": "human", "value": "<image>?"},
+        {"from": "function_call", "value": '{"name": "zoom", "arguments": {"x": 1}}'},
+        {"from": "observation", "value": "<image>"},
+        {"from": "gpt", "value": f"Again.\n{CALL}"},
+    ]
+    asked = read_conversation(openai, is_answered=True)
+    assert asked == read_conversation(sharegpt, is_answered=True)
+    assert asked.history == (Turn("user", "<image>?"), Turn("assistant", CALL))
+    assert (asked.question, asked.asks, asked.answer) == ("<image>", "tool", f"Again.\n{CALL}")
+    assert calls_in(asked.answer) == [WrittenCall("zoom", {"x": 1})], "as it is read of a model"
