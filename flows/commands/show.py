@@ -130,12 +130,14 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
 
 
 def _conversation(record: RolloutRecord, run: RunDirectory) -> str:
-    """What the model has said, and below each turn with calls their results and the paths of their images."""
+    """What the model has said, below each turn with calls their results and the paths of their images, and at the end
+    the numbers of the environment."""
     lines = []
     for put in record.insertions:
         lines += [put.turn, *(f"-> {call.result}" for call in put.calls)]
         lines += [f"-> image {path}" for path in _image_files(run, put.image_uids)]
-    return "\n".join([*lines, _response(record.response, cut=record.finish_reason == "length")])
+    numbers = [f"=> {_parts(record.environment)}"] if record.environment else []
+    return "\n".join([*lines, _response(record.response, cut=record.finish_reason == "length"), *numbers])
 
 
 def _response(text: str, *, cut: bool) -> str:

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from flows.commands.show import newest_step, print_rollouts, print_validation
 from flows.request import find_run
-from rl_core.data.images import ImageStoreWriter
+from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.data.prepared import IMAGES_FILE
 from rl_core.evaluation.items import EvaluationItem, write_items
 from rl_core.records.rollout_files import write_rollouts
 from rl_core.run_directory import RunDirectory
-from rl_core.types import Group, Rollout, Score, TrainGroup, TrainSample
+from rl_core.types import Group, Insertion, Rollout, Score, ToolCall, TrainGroup, TrainSample
 from tests.rl_core.builders import make_prompt, make_rollout
 from tests.rl_core.data.samples import png_bytes
 from tests.rl_core.evaluation.builders import make_items
@@ -100,6 +100,28 @@ def test_a_group_that_was_kept_from_the_step_before_says_so(run: RunDirectory) -
 def test_images_lie_where_the_path_says(run: RunDirectory) -> None:
     line = next(line for line in shown(run).splitlines() if line.startswith("image"))
     assert Image.open(line.removeprefix("image").strip()).size == (8, 8)
+
+
+def test_a_conversation_is_shown_with_its_results_images_and_end(run: RunDirectory) -> None:
+    store = ImageStore(run.data / IMAGES_FILE)
+    made = store.add_made(png_bytes((9, 9)))
+    call = ToolCall(name="look", arguments="{}", result=f"[image {made}] a cat", outcome="answered")
+    ids = np.array([1], np.int32)
+    put = Insertion(after=1, token_ids=ids, engine_token_ids=ids, turn="I look", image_uids=(made,), calls=(call,))
+    said = replace(rollout(0, "A cat."), insertions=(put,), environment={"found": 1.0, "moves": 2.0})
+    scores = {said.key: Score(components={"overall": 1.0})}
+    write_rollouts(run.rollouts(7), [Group(prompt=make_prompt("p1"), rollouts=[said])], scores, [], step=7)
+    text = shown(run)
+    lines = [
+        "I look",
+        f"-> [image {made}] a cat",
+        f"-> image {run.root}/images/{made}.png",
+        "A cat.",
+        "=> found 1, moves 2",
+    ]
+    places = [text.index(line) for line in lines]
+    assert places == sorted(places)
+    assert Image.open(run.root / "images" / f"{made}.png").size == (9, 9)
 
 
 def test_a_missing_step_and_a_run_without_steps_are_named(run: RunDirectory, tmp_path: Path) -> None:
