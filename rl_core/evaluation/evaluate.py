@@ -12,7 +12,7 @@ from rl_core.isolation.failed_share import check_failed_share
 from rl_core.progress import TALLY, Advance, Now, Progress, showing
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
-from rl_core.rewards.sample import RewardSample
+from rl_core.rewards.sample import RewardSample, turns_of
 from rl_core.stop import StopRequest
 from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling, Score
 
@@ -70,6 +70,7 @@ def evaluate_prompts(
                 has_parser=pool.has_parser(request.prompt.data_source),
                 length=len(rollout.response_ids),
                 finish_reason=rollout.finish_reason,
+                turns=turns_of(rollout) if rollout.insertions else (),
             )
             for request, (rollout, score) in zip(requests, answers, strict=True)
         ]

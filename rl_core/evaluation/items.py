@@ -1,6 +1,7 @@
 """A graded response to a held-out prompt, and files of such items."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,7 @@ SCHEMA = pa.schema(
         ("sample_index", pa.int32()),
         ("error", pa.string()),
         ("categories", pa.map_(pa.string(), pa.list_(pa.string()))),
+        ("turns", pa.string()),
     ]
 )
 
@@ -52,6 +54,7 @@ class EvaluationItem:
         length, finish_reason: None for a saved response, of which only the text is known.
         error: Why there is no score; None where there is one.
         categories: The item's values in the columns of `evaluation.categories`.
+        turns: Of a response with tools, all turns, as a reward gets them; a JSON text in the file.
     """
 
     uid: str
@@ -71,6 +74,7 @@ class EvaluationItem:
     sample_index: int
     error: str | None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    turns: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -95,6 +99,7 @@ def graded_item(
     has_parser: bool,
     length: int | None = None,
     finish_reason: FinishReason | None = None,
+    turns: Iterable[Mapping[str, Any]] = (),
 ) -> EvaluationItem:
     """The item of a response. Raises ValueError when the score lacks the component `accuracy_key`, unless parts of the
     reward are not for this response."""
@@ -118,6 +123,7 @@ def graded_item(
         sample_index=sample_index,
         error=error,
         categories=_categories_of(prompt.extra, categories),
+        turns=tuple(turns),
     )
 
 
@@ -140,7 +146,9 @@ def _is_right(score: Score, accuracy_key: str) -> bool:
 def write_items(path: Path, items: Sequence[EvaluationItem]) -> None:
     """Write items as a Parquet file with SCHEMA, whole or not at all; equal items give equal bytes."""
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=SCHEMA), sink, compression="zstd")
+    has_turns = any(item.turns for item in items)  # without tools there is no column for them
+    schema = SCHEMA if has_turns else SCHEMA.remove(SCHEMA.get_field_index("turns"))
+    pq.write_table(pa.Table.from_pylist([_record(item) for item in items], schema=schema), sink, compression="zstd")
     atomic_write_bytes(path, sink.getvalue().to_pybytes())
 
 
@@ -154,6 +162,7 @@ def _record(item: EvaluationItem) -> dict[str, Any]:
         RIGHT_COLUMN: item.is_right,
         "components": sorted(item.components.items()),
         "categories": sorted(item.categories.items()),
+        "turns": json.dumps(item.turns, ensure_ascii=False) if item.turns else None,
     }
 
 
@@ -163,5 +172,6 @@ def _item(record: dict[str, Any]) -> EvaluationItem:
         "components": dict(record["components"]),
         "image_uids": tuple(record["image_uids"]),
         "categories": {column: tuple(values) for column, values in record["categories"]},
+        "turns": tuple(json.loads(record["turns"] or "[]")),
     }
     return EvaluationItem(**(record | values))

@@ -66,7 +66,7 @@ class RewardSample:
             response_ids=rollout.response_ids.tolist(),
             finish_reason=rollout.finish_reason,
             step=step,
-            turns=tuple(_turns(rollout)),
+            turns=tuple(turns_of(rollout)),
             environment=dict(rollout.environment),
         )
 
@@ -90,8 +90,9 @@ class RewardSample:
         )
 
 
-def _turns(rollout: "Rollout") -> Iterator[Mapping[str, Any]]:
-    """What the model has said, and after each turn but the last one the calls in it with their results."""
+def turns_of(rollout: "Rollout") -> Iterator[Mapping[str, Any]]:
+    """What the model has said, and after each turn but the last one the calls in it with their results, in JSON
+    values."""
     for put in rollout.insertions:
         yield {"role": "assistant", "content": put.turn}
         yield {"role": "tool", "calls": [asdict(call) for call in put.calls], "image_uids": list(put.image_uids)}

@@ -229,15 +229,18 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
     rows = gallery_rows(facts)
     history = validation_history(facts.run) if rows else {}
     images = open_images(facts.run)
-    return [
-        GalleryItem(
-            images=[image_uri(images.image(uid), largest=_OPENED_IMAGE_SIDE) for uid in base.image_uids],
-            base=base,
-            trained=trained,
-            while_training=history.get(base.uid, ()),
-        )
-        for base, trained in rows
-    ]
+
+    def uri(uid: str) -> str:
+        return image_uri(images.image(uid), largest=_OPENED_IMAGE_SIDE)
+
+    found = []
+    for base, trained in rows:
+        while_training = history.get(base.uid, ())
+        said = [base, trained, *(item for _, item in while_training)]
+        shown = {uid: uri(uid) for item in said for turn in item.turns for uid in turn.get("image_uids", ())}
+        uris = [uri(uid) for uid in base.image_uids]
+        found.append(GalleryItem(images=uris, shown=shown, base=base, trained=trained, while_training=while_training))
+    return found
 
 
 def open_images(run: RunDirectory) -> ImageStore:

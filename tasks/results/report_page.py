@@ -45,9 +45,11 @@ class PhaseMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GalleryItem:
-    """A held-out item, its images as data URIs, and the responses of both models and of validations to it."""
+    """A held-out item, its images as data URIs, the responses of both models and of validations to it, and by its uid
+    each image that tools have shown in these."""
 
     images: Sequence[str]
+    shown: Mapping[str, str]
     base: EvaluationItem
     trained: EvaluationItem
     while_training: StepAnswers = ()

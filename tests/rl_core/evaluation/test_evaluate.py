@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from rl_core.config.reward import RewardConfig
@@ -17,7 +18,7 @@ from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.progress import TALLY, Progress, SilentProgress
 from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
-from rl_core.types import GenerationRequest, Prompt, Rollout, Sampling
+from rl_core.types import GenerationRequest, Insertion, Prompt, Rollout, Sampling, ToolCall
 from tests.rl_core.builders import make_prompt, make_rollout
 
 SILENT = SilentProgress()
@@ -127,6 +128,20 @@ def test_an_item_records_prompt_response_and_grade(pool):
     assert (item.answer, item.response, item.parsed, item.parse_failed) == ("2", "<answer>2</answer>", "2", False)
     assert (item.is_right, item.components["overall"], item.error) == (True, 1.0, None)
     assert (item.length, item.finish_reason, item.image_uids) == (19, "stop", ("i2",))
+
+
+def test_an_item_of_a_conversation_has_its_turns(pool):
+    ids = np.array([1], np.int32)
+    call = ToolCall(name="look", arguments="{}", result="a cat", outcome="answered")
+    put = Insertion(after=1, token_ids=ids, engine_token_ids=ids, turn="I look", image_uids=("crop",), calls=(call,))
+
+    def conversed(requests, sampling):
+        for request in requests:
+            yield replace(rollout_of(request, "3"), insertions=(put,) * (request.prompt.uid == PROMPTS[0].uid))
+
+    first, *others = evaluate(conversed, pool, modes=["greedy"])["greedy"]
+    assert [turn.get("content") or turn["calls"][0]["result"] for turn in first.turns] == ["I look", "a cat", "3"]
+    assert {item.turns for item in others} == {()}
 
 
 def test_seeds_are_keyed_by_mode_prompt_and_sample(pool):

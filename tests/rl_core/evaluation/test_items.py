@@ -14,6 +14,9 @@ def test_items_come_back_from_parquet_as_they_were(tmp_path):
     items = [
         *make_items("+-"),
         FAILED,
+        replace(
+            ITEM, turns=({"role": "assistant", "content": "hm"}, {"role": "tool", "calls": [], "image_uids": ["a"]})
+        ),
         replace(ITEM, mode="sampled", sample_index=3, finish_reason="length"),
         replace(ITEM, length=None, finish_reason=None, categories={"shape": ("line", "circle"), "goal": ("angle",)}),
     ]

@@ -67,6 +67,7 @@ def answered(is_right: bool, **fields: str) -> EvaluationItem:
 def item(*, base: bool, trained: bool, question: str = "How many?") -> GalleryItem:
     return GalleryItem(
         images=[image_uri(Image.new("RGB", (84, 84), "red"))],
+        shown={},
         base=answered(base, question=question),
         trained=answered(trained, question=question),
     )
@@ -275,3 +276,21 @@ def test_a_line_that_covers_another_is_dashed() -> None:
 def test_lost_workers_are_counted_where_there_are_any() -> None:
     assert "Workers were lost 3 times on machine-7." in render(page())
     assert "lost" not in render(page(losses="")).partition("Workers</h2>")[2].partition("</div>")[0]
+
+
+def test_a_conversation_is_shown_with_what_its_tools_gave():
+    look = {"name": "zoom", "arguments": "{}", "result": "[image crop-1] <b>", "outcome": "answered"}
+    turns = (
+        {"role": "assistant", "content": "I look"},
+        {"role": "tool", "calls": [look], "image_uids": ["crop-1"]},
+        {"role": "assistant", "content": "<answer>3</answer>"},
+    )
+    crop = image_uri(Image.new("RGB", (9, 9), "blue"))
+    one = item(base=False, trained=True)
+    html = render(page(gallery=[replace(one, shown={"crop-1": crop}, trained=replace(one.trained, turns=turns))]))
+    places = [html.index(text) for text in ("I look", "[image crop-1] &lt;b&gt;", crop, "&lt;answer&gt;3")]
+    assert places[:3] == sorted(places[:3])
+    assert html.count("&lt;answer&gt;3&lt;/answer&gt;") == render(page(gallery=[one])).count(
+        "&lt;answer&gt;3&lt;/answer&gt;"
+    )
+    References().feed(html)
