@@ -116,7 +116,7 @@ def test_a_named_column_that_is_not_there_is_refused_with_the_nearest(write_json
 
 
 def test_a_column_of_a_usual_name_that_does_not_fit_says_why(write_jsonl):
-    turns = [{"role": "tool", "content": "a"}]
+    turns = [{"role": "critic", "content": "a"}]
     with pytest.raises(ValueError, match=r"of 'messages' the first row says: turn 0 .* none of the roles"):
         inspect_data(local(write_jsonl([{"messages": turns, "answer": "1"}])))
 
