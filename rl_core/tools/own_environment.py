@@ -98,19 +98,21 @@ class OwnEnvironment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DescribingEnvironment:
-    """A loaded class that says what it is."""
+class Description:
+    """A loaded function or class that says what it is."""
 
     spec: ToolSpec
-    class_of: type
+    loaded: Any
 
     def call(self, one: ToolRequest) -> str:
-        """As JSON: the schemas of its methods; null where `step` takes the model's turns. Raises ValueError where it
-        has neither or both, and as `Tool.schema`."""
-        environment = self.class_of()
+        """As JSON: the schema of a function; of a class those of its methods, or null where its `step` takes the
+        model's turns. Raises ValueError as `Tool.schema`, and where a class has neither or both."""
+        if not isinstance(self.loaded, type):
+            return json.dumps(Tool(self.loaded).schema)
+        environment = self.loaded()
         if not hasattr(environment, "reset"):
             raise ValueError("it has no `reset(self, sample, seed)`")
-        names = dict.fromkeys(name for one in reversed(self.class_of.__mro__) for name in vars(one))
+        names = dict.fromkeys(name for one in reversed(self.loaded.__mro__) for name in vars(one))
         methods = [getattr(environment, name) for name in names if name[0] != "_" and name not in _NOT_TOOLS]
         schemas = [Tool(method).schema for method in methods if callable(method)]
         if hasattr(environment, STEP) == bool(schemas):
@@ -118,7 +120,7 @@ class DescribingEnvironment:
         return json.dumps(schemas or None)
 
     def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
-        """No environment is a batch function."""
+        """Nothing is described in a batch."""
         raise NotImplementedError
 
     def result(self, one: ToolRequest, returned: object) -> SentResult:
@@ -126,14 +128,20 @@ class DescribingEnvironment:
         return SentResult([("text", str(returned))], None, None)
 
 
-def load_environment(spec: ToolSpec, limits: ShownLimits, *, describes: bool) -> OwnEnvironment | DescribingEnvironment:
+def load_environment(spec: ToolSpec, limits: ShownLimits) -> OwnEnvironment:
     """Import the class. Raises anything that its module raises, and TypeError where it is no class."""
     class_of = load_value(spec)
     if not isinstance(class_of, type):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(class_of).__name__}, not a class")
-    if describes:
-        return DescribingEnvironment(spec=spec, class_of=class_of)
     return OwnEnvironment(spec=spec, limits=limits, class_of=class_of)
+
+
+def load_description(spec: ToolSpec) -> Description:
+    """Import a function or a class. Raises anything that its module raises, and TypeError where it is neither."""
+    loaded = load_value(spec)
+    if not callable(loaded):
+        raise TypeError(f"`{spec.function}` of {spec.source} is {type(loaded).__name__}, not a function or a class")
+    return Description(spec=spec, loaded=loaded)
 
 
 def _results(environment: Any, turn: EnvironmentTurn, one: EnvironmentRequest, number: int) -> list[object]:

@@ -92,34 +92,13 @@ async def _awaited(returned: Awaitable[Any]) -> object:
         return Mistake(str(mistake))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Describing:
-    """A loaded function that is not called, but gives its schema."""
-
-    spec: ToolSpec
-    tool: Tool
-
-    def call(self, one: ToolRequest) -> str:
-        """The schema as JSON. Raises ValueError as `Tool.schema`."""
-        return json.dumps(self.tool.schema)
-
-    def call_all(self, inputs: Sequence[ToolRequest]) -> NoReturn:
-        """No tool is a batch function."""
-        raise NotImplementedError
-
-    def result(self, one: ToolRequest, returned: object) -> SentResult:
-        """The schema as text."""
-        return SentResult([("text", str(returned))], None, None)
-
-
-def load_tool(spec: ToolSpec, limits: ShownLimits, *, describes: bool) -> OwnTool | Describing:
+def load_tool(spec: ToolSpec, limits: ShownLimits) -> OwnTool:
     """Import a function. Raises anything that its module raises, and AttributeError or TypeError where the module
     defines no such function."""
     function = load_value(spec)
     if not callable(function):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
-    tool = Tool(function)
-    return Describing(spec=spec, tool=tool) if describes else OwnTool(spec=spec, tool=tool, limits=limits)
+    return OwnTool(spec=spec, tool=Tool(function), limits=limits)
 
 
 def load_value(spec: ToolSpec) -> Any:

@@ -35,16 +35,16 @@ class OwnTools:
         self._config = config
         self._journal = journal
         self._log_event = log_event
-        self._order = ToolOrder.of(config, data)
-        self._environment_order = EnvironmentOrder.of(config, data)
+        self._order = ToolOrder.of(config.own, config, data)
+        environments = [] if config.environment is None else [config.environment]
+        self._environment_order = EnvironmentOrder.of(environments, config, data)
 
         def pool(order: ToolOrder, processes: int) -> IsolatedPool:
             calls = config.async_calls
             return IsolatedPool(order, processes=processes, async_calls=calls, image_store=image_store)
 
         self._pool = pool(self._order, config.workers if config.own else 0)
-        held = config.workers if config.environment is not None else 0
-        self._environments = [pool(self._environment_order, 1) for _ in range(held)]
+        self._environments = [pool(self._environment_order, 1) for _ in environments for _ in range(config.workers)]
         self._running = ExitStack()
 
     def __enter__(self) -> Self:

@@ -29,7 +29,6 @@ from rl_core.tools.messages import (
     ToolResult,
     TurnResult,
 )
-from rl_core.tools.order import EnvironmentOrder, ToolOrder
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
 from rl_core.types import CallOutcome, Prompt, ToolCall
@@ -112,7 +111,7 @@ def tool_schemas(config: ToolsConfig | None, data: DataConfig) -> list[dict[str,
     ValueError as `described`."""
     if config is None:
         return []
-    own = dict(zip(config.own, described(ToolOrder.of(config, data, describes=True)), strict=True))
+    own = dict(zip(config.own, described(config.own, config, data), strict=True))
     known = {name: tool.schema for name, tool in builtin_tools(config, data).items()} | own
     schemas = [*(known[name] for name in config.use), *(environment_schemas(config, data) or [])]
     names = [schema["function"]["name"] for schema in schemas]
@@ -126,7 +125,7 @@ def environment_schemas(config: ToolsConfig, data: DataConfig) -> list[dict[str,
     `described`."""
     if config.environment is None:
         return None
-    (schemas,) = described(EnvironmentOrder.of(config, data, describes=True))
+    (schemas,) = described([config.environment], config, data)
     found: list[dict[str, Any]] | None = schemas
     return found
 

@@ -15,6 +15,7 @@ from rl_core.tools.order import ToolOrder
 
 PARTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.binary(max_size=9), max_size=3)
 ORDER = ToolOrder.of(
+    (),
     ToolsConfig(use=("calculator",)),
     DataConfig.model_validate(
         {name: {"type": "counting", "size": 8, "scene_seed": 1} for name in ("train", "validation")}

@@ -26,12 +26,15 @@ CALLS = st.builds(EnvironmentCall, st.just("move"), WAYS)
 TURNS = st.lists(st.tuples(st.integers(0, 2), st.lists(CALLS, max_size=2)), max_size=8)
 
 
-def order_of(name: str, *, describes: bool = False) -> EnvironmentOrder:
-    return EnvironmentOrder.of(ToolsConfig(environment=f"{GAMES}:{name}"), DATA, describes=describes)
+def says(name: str) -> list[Any]:
+    """What a class says of itself."""
+    written = f"{GAMES}:{name}"
+    return described([written], ToolsConfig(environment=written), DATA)
 
 
 def loaded() -> OwnEnvironment:
-    environment = order_of("Walk").load(0)
+    written = f"{GAMES}:Walk"
+    environment = EnvironmentOrder.of([written], ToolsConfig(environment=written), DATA).load(0)
     assert isinstance(environment, OwnEnvironment)
     return environment
 
@@ -77,8 +80,8 @@ def test_old_states_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_environment_says_what_it_is() -> None:
-    (methods,) = described(order_of("Walk", describes=True))
+    (methods,) = says("Walk")
     assert [schema["function"]["name"] for schema in methods] == ["move", "smell", "rest", "crash"]
-    assert described(order_of("Guess", describes=True)) == [None]
+    assert says("Guess") == [None]
     with pytest.raises(ValueError, match=r"games.py:Neither: .*either `step"):
-        described(order_of("Neither", describes=True))
+        says("Neither")
