@@ -29,9 +29,9 @@ class OwnTools:
     ) -> None:
         """Starts nothing. `log_event` is called for every call that failed. Raises ValueError where a function is not
         found, and OSError where its file cannot be read."""
-        functions = [find_function(function) for function in config.own]
-        self._places = {function.name: place for place, function in enumerate(functions)}
-        self._code = {written: dict(find_function(written).code) for written in config.user_code}
+        found = {written: find_function(written) for written in config.user_code}
+        self._places = {found[written].name: place for place, written in enumerate(config.own)}
+        self._code = {written: dict(one.code) for written, one in found.items()}
         self._config = config
         self._journal = journal
         self._log_event = log_event
