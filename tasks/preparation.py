@@ -39,11 +39,14 @@ def prepare_run(
         write_initial_model(config, folder)
     own_source = config.cold_start.source if config.cold_start else None
     folder = run.initial_model
-    conversing(config, folder)  # a chat template that cannot carry a conversation is named before anything is trained
+    conversing(
+        config.tools, config.data, folder
+    )  # a chat template that cannot carry a conversation is named before anything is trained
     depends_on: dict[str, Any] = {
         "model_folder": folder,
         "cold_start_source": own_source,
         "tools": tool_schemas(config.tools, config.data),
+        "held_out_tools": tool_schemas(config.held_out_tools, config.data),
     }
     if bring(preparation_fingerprint(config.data, **depends_on)):
         return DataManifest.read(run.data)

@@ -116,6 +116,11 @@ class RunConfig(Section):
         return self.most_sampled + (0 if tools is None else (tools.max_turns - 1) * tools.max_result_length)
 
     @property
+    def held_out_tools(self) -> ToolsConfig | None:
+        """The tools with which held-out rows are answered."""
+        return self.tools if self.evaluation.tools == "same" else None
+
+    @property
     def answer_names(self) -> list[str]:
         """The columns that the answers come from as a whole; and `answer`, for sources whose columns have no names."""
         columns = (getattr(source, "columns", None) for _, source in self.sources())

@@ -34,6 +34,9 @@ class EvaluationConfig(Section):
     """Which passes are run; the first gives the headline accuracy."""
     accuracy_key: str = "accuracy"
     """Reward component that is 0.5 or more for a right response."""
+    tools: Literal["same", "none"] = "same"
+    """How held-out rows are answered where the run has `tools`, in validations too: with these, or in one turn of a
+    model that is told of none."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
     categories: tuple[str, ...] = ()

@@ -109,11 +109,16 @@ class ChatRenderer:
             for text, ids, shown in zip(texts, encoded, media, strict=True)
         ]
 
-    def _render(self, question: str, history: Sequence[Turn], values: Mapping[str, Any], asks: Role) -> str:
+    def turns(self, question: str, history: Sequence[Turn], values: Mapping[str, Any], asks: Role) -> list[Turn]:
+        """The turns of a prompt, as in `render_all`. Raises ValueError where the prompt template cannot be rendered."""
         shown = self._template.render(question, values) if asks == "user" else question
         turns = [*history, Turn(role=asks, content=shown)]
         if self._system_prompt and turns[0].role != "system":
             turns.insert(0, Turn(role="system", content=self._system_prompt))
+        return turns
+
+    def _render(self, question: str, history: Sequence[Turn], values: Mapping[str, Any], asks: Role) -> str:
+        turns = self.turns(question, history, values, asks)
         messages = [{"role": turn.role, "content": chat_content(turn.content)} for turn in turns]
         for message in messages:
             self._check_texts(message["content"])

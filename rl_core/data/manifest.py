@@ -92,6 +92,7 @@ def preparation_fingerprint(
     model_folder: Path,
     cold_start_source: DataSource | None,
     tools: Sequence[Mapping[str, Any]] = (),
+    held_out_tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Digest of everything that `prepare_dataset` depends on."""
     template = data.prompt_template
@@ -103,6 +104,7 @@ def preparation_fingerprint(
             "template": None if template is None else file_digest(Path(template)),
             "model": _model_text_fingerprint(model_folder),
             "tools": list(tools),
+            **({} if held_out_tools == tools else {"held-out tools": list(held_out_tools)}),
             "sources": {name: source.fingerprint() for name, source in sources.items() if source is not None},
         }
     )

@@ -39,7 +39,7 @@ class SplitCounts:
     bad: list[BadRow] = field(default_factory=list)
     overlong: list[BadRow] = field(default_factory=list)
     image_rows: dict[str, int] = field(default_factory=dict)  # image uid -> the first row with this image
-    text_rows: dict[str, int] = field(default_factory=dict)  # prompt without images -> the first row with this prompt
+    text_rows: dict[str, int] = field(default_factory=dict)  # what a prompt of text asks -> the first row that asks it
     data_sources: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -55,7 +55,7 @@ class SplitCounts:
         for uid in prompt.shown_uids:
             self.image_rows.setdefault(uid, item.index)
         if not prompt.shown_uids:
-            self.text_rows.setdefault(repr(prompt.text), item.index)
+            self.text_rows.setdefault(repr(item.asked), item.index)
 
     def summary(self) -> SplitSummary:
         """The summary of the split for the manifest."""
@@ -139,26 +139,38 @@ def prepare_dataset(
     progress: Progress,
     cold_start_source: DataSource | None = None,
     tools: Sequence[Mapping[str, Any]] = (),
+    held_out_tools: Sequence[Mapping[str, Any]] = (),
 ) -> DataManifest:
     """Write the folder `out`, or replace it, whole or not at all: a Parquet file for each split, images.arrow,
-    rejected.jsonl, manifest.json. The prompts show the schemas of the `tools`. Raises ValueError, which names all
-    problems at once, where a source or template is wrong; too many rows cannot be used or, with `overlong: error`, are
-    too long; no row is left; or training and held-out rows share an image."""
-    renderer = ChatRenderer(
-        model_folder,
-        prompt_template=data.prompt_template,
-        system_prompt=data.system_prompt,
-        chat_template_kwargs=data.chat_template_kwargs,
-        tools=tools,
-    )
+    rejected.jsonl, manifest.json. The prompts show the schemas of the `tools`, those of held-out rows of the
+    `held_out_tools`. Raises ValueError, which names all problems at once, where a source or template is wrong; too many
+    rows cannot be used or, with `overlong: error`, are too long; no row is left; or training and held-out rows share an
+    image or a prompt of text."""
+
+    def renderer(shown: Sequence[Mapping[str, Any]]) -> ChatRenderer:
+        return ChatRenderer(
+            model_folder,
+            prompt_template=data.prompt_template,
+            system_prompt=data.system_prompt,
+            chat_template_kwargs=data.chat_template_kwargs,
+            tools=shown,
+        )
+
+    trained = renderer(tools)
+    held_out = trained if held_out_tools == tools else renderer(held_out_tools)
+    renderers = {"train": trained, "validation": held_out, "cold_start": trained}
     with progress.wait("open the data"):
         sources = {"train": data.train, "validation": data.validation, "cold_start": cold_start_source}
         readers = open_all({name: source for name, source in sources.items() if source is not None})
     fingerprint = preparation_fingerprint(
-        data, model_folder=model_folder, cold_start_source=cold_start_source, tools=tools
+        data,
+        model_folder=model_folder,
+        cold_start_source=cold_start_source,
+        tools=tools,
+        held_out_tools=held_out_tools,
     )
     with committed_folder(out) as folder:
-        splits, image_count = _write_splits(folder, readers, renderer, data=data, progress=progress)
+        splits, image_count = _write_splits(folder, readers, renderers, data=data, progress=progress)
         if problems := split_problems(splits, data):
             raise ValueError("\n".join(["the data cannot be used as it is:", *problems]))
         manifest = DataManifest(
@@ -174,7 +186,7 @@ def prepare_dataset(
 def _write_splits(
     folder: Path,
     readers: Mapping[str, RowReader],
-    renderer: ChatRenderer,
+    renderers: Mapping[str, ChatRenderer],
     *,
     data: DataConfig,
     progress: Progress,
@@ -187,7 +199,7 @@ def _write_splits(
     ):
         for name, reader in readers.items():
             rows = with_numbers(reader, data.curriculum.column) if data.curriculum and name == "train" else reader
-            prepared = prepare_rows(rows, renderer, limits=limits, images=images)
+            prepared = prepare_rows(rows, renderers[name], limits=limits, images=images)
             split = SplitCounts(name=name, source=reader.name)
             with progress.bar(f"Preparing {name.replace('_', ' ')} rows", reader.row_count) as advance:
                 _write_rows(folder / rows_file(name), _sort_out(prepared, split, rejected, advance))

@@ -53,10 +53,12 @@ class StoredVideo(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedRow:
-    """A row that became a prompt, with its number in the source."""
+    """A row that became a prompt, with its number in the source, and what it asks, in all turns, before the chat
+    template."""
 
     index: int
     prompt: Prompt
+    asked: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +108,7 @@ def _prepare_chunk(
         if isinstance(item, RejectedRow):
             yield item
         else:
-            yield _finish(item, next(rendered), limits=limits, images=images)
+            yield _finish(item, next(rendered), renderer, limits=limits, images=images)
 
 
 def _render_rows(items: Sequence[_LoadedRow], renderer: ChatRenderer) -> Sequence[RenderedPrompt | BadRow]:
@@ -180,7 +182,12 @@ def _prepare_video(source: VideoInput, limits: Limits) -> StoredVideo:
 
 
 def _finish(
-    item: _LoadedRow, rendered: RenderedPrompt | BadRow, *, limits: Limits, images: ImageStoreWriter
+    item: _LoadedRow,
+    rendered: RenderedPrompt | BadRow,
+    renderer: ChatRenderer,
+    *,
+    limits: Limits,
+    images: ImageStoreWriter,
 ) -> PreparedRow | RejectedRow:
     if isinstance(rendered, BadRow):
         return RejectedRow(kind="bad", row=rendered)
@@ -208,7 +215,9 @@ def _finish(
         videos=videos,
         extra=row.extra,
     )
-    return PreparedRow(index=row.index, prompt=prompt)
+    turns = renderer.turns(row.question, row.history, row.template_values, row.asks)
+    asked = "\n".join(f"{turn.role}: {turn.content}" for turn in turns)
+    return PreparedRow(index=row.index, prompt=prompt, asked=asked)
 
 
 def _prompt_uid(row: Row, image_uids: Sequence[str], videos: Sequence[VideoClip]) -> str:

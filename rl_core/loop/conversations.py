@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from rl_core.config.data import DataConfig
-from rl_core.config.run import RunConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
@@ -194,11 +193,15 @@ class Conversations:
 
 
 def conversing(
-    config: RunConfig, model_folder: Path, *, own: OwnTools | None = None, images: ImageStore | None = None
+    tools: ToolsConfig | None,
+    data: DataConfig,
+    model_folder: Path,
+    *,
+    own: OwnTools | None = None,
+    images: ImageStore | None = None,
 ) -> Conversing:
-    """How the run's responses are generated: in single turns where it has no tools. `own` and `images` as in `Toolbox`.
+    """How responses are generated: in single turns where there are no tools. `own` and `images` as in `Toolbox`.
     Raises ValueError as `Conversations` and `tool_schemas` do."""
-    tools, data = config.tools, config.data
     if tools is None:
         return single_turn
     chat = ChatRenderer(

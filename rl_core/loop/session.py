@@ -13,6 +13,7 @@ from types import MappingProxyType
 from rl_core.checkpoints.manifest import Checkpoint
 from rl_core.checkpoints.store import CheckpointStore
 from rl_core.config.run import RunConfig
+from rl_core.config.tools import ToolsConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.data.prepared import IMAGES_FILE, PreparedDataset, arrange
 from rl_core.evaluation.base_answers import BaseAnswers
@@ -184,10 +185,11 @@ class Session:
                 checkpoint = self.trained_checkpoint()
                 self._load_trained(checkpoint)
                 step = checkpoint.step
+            answering = self._conversing(self.config.held_out_tools)
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
-                    generate=responses.around(self._conversing()(until_stopped(self._generate_locked, self._stop))),
+                    generate=responses.around(answering(until_stopped(self._generate_locked, self._stop))),
                     pool=self.rewards,
                     config=self.config.evaluation,
                     max_response_length=self.config.rollout.max_response_length,
@@ -239,14 +241,13 @@ class Session:
     def _open_loop(self, because: str, base: BaseAnswers | None) -> TrainingLoop:
         if self.config.algorithm.kl is not None:
             self.workers.load("reference", self.base_model)
-        conversing = self._conversing()
         validator = Validator(
             config=self.config,
             prompts=self._datasets["validation"][:],
             rewards=self.rewards,
             progress=self._progress,
             base=base,
-            conversing=conversing,
+            conversing=self._conversing(self.config.held_out_tools),
         )
         parts = LoopParts(
             workers=self.workers,
@@ -257,7 +258,7 @@ class Session:
             recorder=StepRecorder(self.run),
             progress=self._progress,
             stop=self._stop,
-            conversing=conversing,
+            conversing=self._conversing(self.config.tools),
         )
         return TrainingLoop(self.config, parts, base_model=self.base_model, because=because, since=self._since)
 
@@ -273,9 +274,9 @@ class Session:
             content=dataset.content_digest() if arranged else "",
         )
 
-    def _conversing(self) -> Conversing:
+    def _conversing(self, tools: ToolsConfig | None) -> Conversing:
         images = self._datasets["train"].images
-        return conversing(self.config, self.run.initial_model, own=self.tools, images=images)
+        return conversing(tools, self.config.data, self.run.initial_model, own=self.tools, images=images)
 
     @cached_property
     def _datasets(self) -> Mapping[str, PreparedDataset]:

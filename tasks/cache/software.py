@@ -181,11 +181,12 @@ def _imports(config: RunConfig, files: NamedFiles) -> dict[str, set[str]]:
     given = [config.data.train, config.data.validation, *([config.cold_start.source] if config.cold_start else [])]
     sources = {function for source in given for function in _functions_of(source)}
     tools = set() if config.tools is None else {*config.tools.user_code}
+    held_out_tools = tools if config.held_out_tools else set()
     families = set() if config.model.family is None else {config.model.family}
     return {
         "prepare": _names(sources | families, files.fixed_file) | _names(tools, files.function_file),
         "train": _names(rewards | algorithm | tools, files.function_file),
-        "evaluate": _names(rewards | tools, files.function_file),
+        "evaluate": _names(rewards | held_out_tools, files.function_file),
     }
 
 

@@ -85,6 +85,7 @@ FOLLOWED_LENGTH: Final = "the length of the run, which the learning rate follows
 _BEFORE_TRAINING: Final = ("prepare", "cold-start")
 
 _HELD_OUT: Final = "the rows of data.validation"
+_HELD_OUT_TOOLS: Final = "evaluation.tools"
 
 _TRAINED_PART: Final = ("freeze_vision_tower", "lora")
 """Keys of `model` that only reinforcement learning uses, and not the cold start."""
@@ -218,7 +219,8 @@ def epoch_chain(
 def _stages_of(config: RunConfig, files: NamedFiles) -> list[Stage]:
     recipe = recipe_of(config)
     preparation = _preparation_parts(config, recipe, files)
-    without_held_out = {name: part for name, part in preparation.items() if name != _HELD_OUT}
+    held_out = (_HELD_OUT, _HELD_OUT_TOOLS)
+    without_held_out = {name: part for name, part in preparation.items() if name not in held_out}
     stop_at = config.trainer.stop_at.model_dump(mode="json") if config.trainer.stop_at else None
     length = training_length(config) | {"stop_at": stop_at}
     training = _training_parts(config, recipe, files) | {"length": length}
@@ -289,6 +291,7 @@ def _preparation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tr
         "cold_start.target_template": cold.target_template if cold else None,
         "code": {} if family is None else {family: dict(files.code_of(family, files.fixed_file))},
         "tools": _tool_parts(config, recipe, files),
+        **({_HELD_OUT_TOOLS: unequal["tools"]} if (unequal := _unequal_tools(config)) else {}),
     }
 
 
@@ -311,7 +314,7 @@ def _training_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
         "critic": recipe["critic"],
         "trainer": recipe["trainer"],
         FOLLOWED_LENGTH: training_length(config) if follows_length(config) else None,
-        "evaluation": _of(recipe["evaluation"], *validating),
+        "evaluation": _of(recipe["evaluation"], *validating) | _unequal_tools(config),
     }
 
 
@@ -323,11 +326,16 @@ def follows_length(config: RunConfig) -> bool:
 def _evaluation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree:
     return {
         "seed": config.seed,
-        "evaluation": recipe["evaluation"],
+        "evaluation": _but(recipe["evaluation"], "tools") | _unequal_tools(config),
         "reward": _reward_parts(config, recipe, files),
         "rollout.max_response_length": config.rollout.max_response_length,
-        "tools": _tool_parts(config, recipe, files),
+        "tools": _tool_parts(config, recipe, files) if config.held_out_tools else None,
     }
+
+
+def _unequal_tools(config: RunConfig) -> Tree:
+    """The key of the held-out rows' tools, where these are not those of the training."""
+    return {} if config.held_out_tools == config.tools else {"tools": config.evaluation.tools}
 
 
 def _tool_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree | None:

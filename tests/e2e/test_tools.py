@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.evaluation.items import read_items
+from rl_core.evaluation.result import read_evaluation
 from rl_core.records.metrics_log import read
 from rl_core.records.rollout_files import read_rollouts
 from tests.e2e.runs import REPOSITORY, RESULTS, command, environment, run_arguments, sightline, the_run
@@ -19,13 +21,13 @@ OWN = 'tools.use=["tests/e2e/configs/zoom_lessons.py:zoom"]'
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("overrides", [(), (OWN,)], ids=["built in", "of a user's"])
+@pytest.mark.parametrize("overrides", [("evaluation.tools=none",), (OWN,)], ids=["built in", "of a user's"])
 def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:
     """Its rollouts hold what the tool has shown, the merged model gives the probe's log-probs in transformers and vLLM,
     and a run that is killed where all calls of a step are answered, and goes on, leaves equal bytes and has asked a
-    user's tool as often."""
+    user's tool as often. Held-out rows are answered with the tool or, if the config says so, without."""
     found, asked = [], []
     for name in ("whole", "killed"):
         home = tmp_path / name
@@ -51,6 +53,9 @@ def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
         shown = [put for record in read_rollouts(run.rollouts(3)) for put in record.insertions if put.image_uids]
         assert shown
         assert (run.merged_model / "config.json").is_file()
+        held_out = [*read_items(run.validation(3)), *read_evaluation(run.evaluation("trained"))["greedy"]]
+        assert {bool(item.turns) for item in held_out} == {OWN in overrides}
+        assert {"zoom(" in item.prompt for item in held_out} == {OWN in overrides}
     assert differences(*found) == []
     assert asked[0] == asked[1]
-    assert bool(asked[0]) == bool(overrides)
+    assert bool(asked[0]) == (OWN in overrides)

@@ -94,8 +94,14 @@ def model(tmp_path):
 
 
 def test_preparation_depends_on_what_shapes_a_row_and_on_nothing_else(model, tmp_path):
-    def of(cold_start_source=None, **options):
-        return preparation_fingerprint(data_config(**options), model_folder=model, cold_start_source=cold_start_source)
+    def of(cold_start_source=None, tools=(), held_out_tools=(), **options):
+        return preparation_fingerprint(
+            data_config(**options),
+            model_folder=model,
+            cold_start_source=cold_start_source,
+            tools=tools,
+            held_out_tools=held_out_tools,
+        )
 
     before = of()
     assert of(rollout_batch_size=2, shuffle=False) == before
@@ -107,6 +113,8 @@ def test_preparation_depends_on_what_shapes_a_row_and_on_nothing_else(model, tmp
     changed = [
         of(train=counting(13)),
         of(validation=counting(6, scene_seed=5)),
+        of(tools=[{"type": "function"}], held_out_tools=[{"type": "function"}]),
+        of(tools=[{"type": "function"}]),
         of(counting(4)),
         of(max_pixels=5000),
         of(max_prompt_length=100),

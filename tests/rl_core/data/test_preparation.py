@@ -15,19 +15,23 @@ from rl_core.image_sizes import ImageSizes
 from rl_core.progress import SilentProgress
 from rl_core.sources.columns import Columns
 from rl_core.sources.mixture import MixtureSource
+from rl_core.tools.builtin.calculator import calculator
+from rl_core.tools.tool import Tool
 from tests.rl_core.data.samples import counting, data_config, local, png_bytes, write_video
 from tests.samples import SAMPLES
 
 
 @pytest.fixture
 def prepare(tiny_folder, tmp_path):
-    def run(*, family="qwen2_5_vl", cold_start_source=None, **options):
+    def run(*, family="qwen2_5_vl", cold_start_source=None, tools=(), held_out_tools=(), **options):
         return prepare_dataset(
             data_config(**options),
             model_folder=tiny_folder(family),
             out=tmp_path / "out",
             progress=SilentProgress(),
             cold_start_source=cold_start_source,
+            tools=tools,
+            held_out_tools=held_out_tools,
         )
 
     return run
@@ -244,6 +248,16 @@ def test_a_text_prompt_in_training_and_validation_is_refused_by_rows(prepare, wr
     held_out = local(write_jsonl([{"problem": problem, "answer": 4} for problem in ("0+4?", "1+3?")], "held_out.jsonl"))
     with pytest.raises(ValueError, match=r"(?s)share 1 prompt\(s\).*1\+3\?.*: train row 1, validation row 1"):
         prepare(family="llama", train=rows, validation=held_out)
+
+
+def test_held_out_rows_may_be_told_of_no_tools_and_are_still_other_rows(prepare, write_jsonl, tmp_path):
+    told = {"tools": [Tool(calculator).schema], "held_out_tools": []}
+    rows = [local(write_jsonl([{"problem": problem, "answer": 4}], f"{problem}.jsonl")) for problem in ("2+2", "1+3")]
+    prepare(family="llama", train=rows[0], validation=rows[1], **told)
+    (trained,), (held_out,) = (PreparedDataset.open(tmp_path / "out", name) for name in ("train", "validation"))
+    assert "calculator" in trained.text and "calculator" not in held_out.text
+    with pytest.raises(ValueError, match=r"(?s)share 1 prompt\(s\).*2\+2.*: train row 0, validation row 0"):
+        prepare(family="llama", train=rows[0], validation=rows[0], **told)
 
 
 def mixture(write_jsonl, **kinds):

@@ -104,6 +104,7 @@ OWN: Mapping[str, Any] = {
     "trainer.max_nonfinite_steps": 3,
     "trainer.async_save": True,
     "evaluation.modes": ["sampled"],
+    "evaluation.tools": "same",
     "evaluation.limit": None,
     "evaluation.categories": [],
     "merge.checkpoint": "last",

@@ -50,6 +50,7 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
         ("rollout.max_response_length=16", AFTER_TRAINING | EVALUATION),
         ("evaluation.temperature=0.5", EVALUATION),
         ("evaluation.limit=100", AFTER_TRAINING | EVALUATION),
+        ("evaluation.tools=none", set()),
         ("evaluation.top_p=0.9", EVALUATION),
         ("merge.probe_tolerance=1e-3", set()),
         ("merge.checkpoint=best", {"evaluate-trained", "merge", "model-card", "report"}),
@@ -81,6 +82,15 @@ def changed(before: RunConfig, after: RunConfig) -> set[str]:
 )
 def test_exactly_the_stages_that_depend_on_a_change_get_a_new_digest(override: str, reruns: set[str]) -> None:
     assert changed(quickstart(), quickstart(override)) == reruns
+
+
+def test_other_tools_when_held_out_rows_are_answered_leave_what_comes_before_the_training() -> None:
+    tools = "tools={use: [calculator]}"
+    other = {"prepare"} | EVALUATION | AFTER_TRAINING
+    assert changed(quickstart(tools), quickstart(tools, "evaluation.tools=none")) == other
+    assert (
+        digests(quickstart(tools, "evaluation.tools=none"))["evaluate-base"] != digests(quickstart())["evaluate-base"]
+    )
 
 
 @pytest.mark.parametrize("setting", ["n=4", "temperature=0.3", "top_p=0.5"])
