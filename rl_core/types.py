@@ -2,7 +2,7 @@
 nothing is a tensor of a model, so everything pickles cheaply (docs/architecture.md, "Ragged, never padded")."""
 
 import hashlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -198,6 +198,9 @@ class Rollout:
 
 RolloutStream = Generator[Rollout, None, None]
 """Rollouts in the order in which they are finished. Closing it ends the generation, and drops what is not finished."""
+
+Generate = Callable[[Sequence["GenerationRequest"], "Sampling"], RolloutStream]
+"""WorkerGroup.generate, or any other function that yields one rollout for each request, in any order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,6 @@ from rl_core.data.manifest import DataManifest, preparation_fingerprint
 from rl_core.data.preparation import prepare_dataset
 from rl_core.data.prompts import corpus
 from rl_core.files import committed_folder, link_or_copy, read_utf8
-from rl_core.loop.conversations import conversing
 from rl_core.planning.model_sizes import check_architecture, check_no_adapter
 from rl_core.planning.model_tokens import ModelTokens
 from rl_core.planning.token_rules import problems_with_tokens
@@ -19,6 +18,7 @@ from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.run_directory import RunDirectory
 from rl_core.templates import target_template
+from rl_core.tools.conversations import conversing
 from rl_core.tools.toolbox import tool_schemas
 
 

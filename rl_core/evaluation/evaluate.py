@@ -14,10 +14,7 @@ from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample, turns_of
 from rl_core.stop import StopRequest
-from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling, Score
-
-Generate = Callable[[Sequence[GenerationRequest], Sampling], RolloutStream]
-"""WorkerGroup.generate, or any other function that yields one rollout for each request, in any order."""
+from rl_core.types import Generate, GenerationRequest, Prompt, Rollout, RolloutStream, Sampling, Score
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """Finds a model by its name, and evaluates it by any number of protocols with one start of the generator."""
 
 import json
+import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ from rl_core.config.model import ModelConfig, PretrainedModel
 from rl_core.config.training import RolloutConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStore, ImageStoreWriter
-from rl_core.data.prepared import PreparedDataset
+from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
 from rl_core.data.prompts import PromptTemplate
 from rl_core.data.row_preparation import Limits, RenderedItems, render_items
 from rl_core.evaluation.evaluate import evaluate_prompts
@@ -33,8 +34,13 @@ from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
+from rl_core.tools.conversations import Conversations, Conversing, single_turn
+from rl_core.tools.journal import Journal
+from rl_core.tools.own_tools import OwnTools
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.opening import open_workers
+
+_LOG = logging.getLogger(__name__)
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -128,6 +134,7 @@ class _Asked:
     measurement: Measurement
     rendered: RenderedItems
     pool: RewardPool
+    conversing: Conversing
 
 
 def evaluate_model(
@@ -135,11 +142,13 @@ def evaluate_model(
 ) -> Iterator[tuple[ProtocolResult, list[EvaluationItem]]]:
     """Yield the result and the items of each protocol, in the order of `measurements`, as soon as they are there.
     `dtype` is that of the weights in the generator. Raises ValueError when items cannot be read or rendered, or a
-    protocol's prompt is not a valid template."""
+    protocol's prompt is not a valid template, or the model's chat template cannot carry its conversations."""
     with ExitStack() as stack:
-        store_path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "images.arrow"
+        scratch = RunDirectory(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        scratch.data.mkdir()
+        store_path = scratch.data / IMAGES_FILE
         all_rendered = _render_all(model, measurements, store_path, progress)
-        # Reward processes start before the generator, whose memory and threads they must not inherit
+        # The processes of rewards and tools start before the generator, whose memory and threads they must not inherit
         # (docs/architecture.md, "Rewards are isolated").
         asked = [
             _Asked(
@@ -152,6 +161,7 @@ def evaluate_model(
                         answer_names=measurement.protocol.answer_names,
                     )
                 ),
+                conversing=_conversing(model, measurement.protocol, scratch, stack),
             )
             for measurement, rendered in zip(measurements, all_rendered, strict=True)
         ]
@@ -172,9 +182,32 @@ def _render_all(
 
 def _render(model: FoundModel, measurement: Measurement, images: ImageStoreWriter, progress: Progress) -> RenderedItems:
     protocol = measurement.protocol
-    renderer = ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), **protocol.chat())
     limits = Limits(**protocol.limits())
-    return render_items(measurement.source, renderer, limits=limits, images=images, progress=progress)
+    return render_items(measurement.source, _renderer(model, protocol), limits=limits, images=images, progress=progress)
+
+
+def _renderer(model: FoundModel, protocol: Protocol) -> ChatRenderer:
+    return ChatRenderer(model.folder, prompt_template=PromptTemplate(protocol.prompt), **protocol.chat())
+
+
+def _conversing(model: FoundModel, protocol: Protocol, scratch: RunDirectory, stack: ExitStack) -> Conversing:
+    """How the protocol's responses are generated, with the processes of its tools running."""
+    if protocol.conversation is None:
+        return single_turn
+    tools, data = protocol.conversation
+    own = None
+    if tools.user_code:
+        calls = scratch.root / f"{scratch.tool_calls.name}-{protocol.name}"
+        journal = Journal(calls, needed_from=lambda: 0)
+        own = stack.enter_context(
+            OwnTools(tools, data, image_store=scratch.data / IMAGES_FILE, journal=journal, log_event=_log_event)
+        )
+    images = ImageStore(scratch.data / IMAGES_FILE)
+    return Conversations(tools, data, _renderer(model, protocol), own=own, images=images)
+
+
+def _log_event(kind: str, **facts: object) -> None:
+    _LOG.warning("%s: %s", kind, ", ".join(f"{name} {value}" for name, value in facts.items()))
 
 
 def _start_engine(
@@ -182,16 +215,21 @@ def _start_engine(
 ) -> VllmEngine:
     """An engine with the model's weights, large enough for every protocol."""
     prompts = [prompt for one in asked for prompt in one.rendered.prompts]
+    protocols = [one.measurement.protocol for one in asked]
+    talks = [protocol.conversation[0] for protocol in protocols if protocol.conversation is not None]
+    longest = max(protocol.answering.max_response_length for protocol in protocols)
     config = RolloutConfig(
-        max_response_length=max(one.measurement.protocol.answering.max_response_length for one in asked),
+        max_response_length=longest,
         gpu_memory_utilization=_GPU_SHARE,
     )
     spec = EngineSpec(
         model=model.folder,
         rollout=config,
         dtype=dtype,
-        max_prompt_length=max(len(prompt.token_ids) for prompt in prompts),
-        images_per_prompt=max(len(prompt.image_uids) for prompt in prompts),
+        max_prompt_length=max(len(prompt.token_ids) for prompt in prompts)
+        + max(((talk.max_turns - 1) * (longest + talk.max_result_length) for talk in talks), default=0),
+        images_per_prompt=max(len(prompt.image_uids) for prompt in prompts)
+        + max((talk.max_images for talk in talks), default=0),
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
         seed=seed,
     )
@@ -206,7 +244,7 @@ def _answer(one: _Asked, engine: VllmEngine, *, seed: int, progress: Progress) -
     protocol = one.measurement.protocol
     by_mode = evaluate_prompts(
         one.rendered.prompts,
-        generate=engine.generate,
+        generate=one.conversing(engine.generate),
         pool=one.pool,
         config=protocol.evaluation_config(),
         max_response_length=protocol.answering.max_response_length,

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_core.evaluation.evaluate import Generate
 from rl_core.files import atomic_write_bytes, cut_file
-from rl_core.types import GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
+from rl_core.types import Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}

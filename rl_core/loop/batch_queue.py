@@ -17,12 +17,12 @@ from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import COMPARED_GROUPS, COMPARED_TOKENS
 from rl_core.data.loader import PromptLoader
 from rl_core.loop.collecting import Collected, Collector, policy_versions, training_sampling
-from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch, read_batch
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import collect_groups, requests_for
 from rl_core.timing import PhaseTimer
+from rl_core.tools.conversations import Conversing, single_turn
 from rl_core.types import Group, Prompt
 from rl_core.workers.protocol import WorkerGroup
 

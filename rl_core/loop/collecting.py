@@ -9,7 +9,6 @@ import numpy as np
 from rl_core.algorithms.group_filter import GroupFilterSection
 from rl_core.config.run import RunConfig
 from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
-from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.draws import (
     EVERY_GROUP,
     DrawScores,
@@ -22,6 +21,7 @@ from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
+from rl_core.tools.conversations import Conversing, single_turn
 from rl_core.types import Group, Prompt, Sampling
 from rl_core.workers.protocol import WorkerGroup
 

@@ -22,7 +22,6 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
-from rl_core.loop.conversations import Conversing, conversing
 from rl_core.loop.machine_settings import settled_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
@@ -35,6 +34,7 @@ from rl_core.rewards.pool import RewardPool
 from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
+from rl_core.tools.conversations import Conversing, conversing
 from rl_core.tools.journal import Journal
 from rl_core.tools.own_tools import OwnTools
 from rl_core.types import EvaluatedModel, GenerationRequest, RolloutStream, Sampling

@@ -13,7 +13,6 @@ from rl_core.config.run import RunConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.digests import FileRecord
 from rl_core.loop.batch_queue import BatchQueue
-from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.loop.learning import learn
 from rl_core.loop.learning_signal import SignalWatch
 from rl_core.loop.step_recorder import StepRecord, StepRecorder
@@ -26,6 +25,7 @@ from rl_core.progress import Progress, showing
 from rl_core.records.metrics_log import TARGET_EVENT
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import SOON, StopRequest
+from rl_core.tools.conversations import Conversing, single_turn
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Group
 from rl_core.wording import duration

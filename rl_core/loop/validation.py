@@ -9,10 +9,10 @@ from rl_core.evaluation.base_answers import BaseAnswers
 from rl_core.evaluation.evaluate import evaluate_prompts, until_stopped
 from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import SOURCE_COLUMN, summarise
-from rl_core.loop.conversations import Conversing, single_turn
 from rl_core.progress import Progress
 from rl_core.rewards.pool import RewardPool
 from rl_core.stop import StopRequest
+from rl_core.tools.conversations import Conversing, single_turn
 from rl_core.types import Prompt
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 

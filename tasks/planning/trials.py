@@ -61,7 +61,7 @@ _OF_THE_REWARD = (
 )
 """Keys whose problems make it impossible to try the reward."""
 
-_OF_EVALUATION = ("data.validation", "data.prompt_template", "data.override_chat", "reward", "evaluation")
+_OF_EVALUATION = ("data.validation", "data.prompt_template", "data.override_chat", "reward", "evaluation", "tools")
 """Keys that an evaluation of the held-out rows depends on."""
 
 _OF_THE_ROWS = (

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_core.config.data import DataConfig
+from rl_core.config.key_kinds import recipe_of
 from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import EvaluationConfig
+from rl_core.config.tools import ToolsConfig
 from rl_core.evaluation.items import Mode
 from rl_core.evaluation.protocols.protocol import Answering, Judging, Protocol
 from rl_core.files import read_utf8
 from rl_core.sources.columns import Columns
+from rl_core.tools.toolbox import tool_schemas
 from rl_core.user_code.function import find_function, is_user_function
 
 _GRADERS = ("mathruler", "math-verify")
@@ -26,21 +30,37 @@ class OwnProtocol(Protocol):
     def limits(self) -> dict[str, Any]:
         """Those of the config, for videos too."""
         names = {"max_prompt_length", "min_pixels", "max_pixels", "video_fps", "video_max_frames"}
+        if self.conversation is not None:
+            names.add("max_source_pixels")
         return self.config.data.model_dump(include=names)
 
+    @property
+    def conversation(self) -> tuple[ToolsConfig, DataConfig] | None:
+        """With the tools of the config, unless held-out rows are answered without."""
+        tools = self.config.held_out_tools
+        return None if tools is None else (tools, self.config.data)
+
     def chat(self) -> dict[str, Any]:
-        """With the chat template of the config, if it has one."""
+        """With the chat template of the config, if it has one, and the schemas of its tools."""
         data = self.config.data
         template = data.override_chat_template
         return {
             "system_prompt": data.system_prompt,
             "chat_template_kwargs": data.chat_template_kwargs,
             "chat_template": None if template is None else read_utf8(Path(template)),
+            **({} if self.conversation is None else {"tools": tool_schemas(*self.conversation)}),
         }
 
     def record(self) -> dict[str, Any]:
-        """With what is around the prompt; no path is in it."""
-        return Protocol.record(self) | self.chat()  # super() does not know a dataclass with slots
+        """With what is around the prompt, and how a conversation goes on; no path is in it."""
+        record = Protocol.record(self) | self.chat()  # super() does not know a dataclass with slots
+        if self.conversation is None:
+            return record
+        tools, _ = self.conversation
+        recipe = recipe_of(self.config)["tools"]
+        limits = {name: value for name, value in recipe.items() if name not in ("use", "environment")}
+        code = {Path(written).name: _code(written) for written in tools.user_code}
+        return record | {"conversation": limits | {"code": code}}
 
     def judged_by(self) -> dict[str, Any]:
         """Every term of the reward."""

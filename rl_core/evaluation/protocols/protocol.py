@@ -8,9 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self
 
+from rl_core.config.data import DataConfig
 from rl_core.config.reward import RewardConfig
 from rl_core.config.run import RunConfig
 from rl_core.config.stages import EvaluationConfig
+from rl_core.config.tools import ToolsConfig
 from rl_core.digests import digest_of, hash_files
 from rl_core.evaluation.items import Mode
 from rl_core.files import read_utf8
@@ -105,6 +107,11 @@ class Protocol:
         """The limits of a prompt, as arguments of rl_core.data.row_preparation.Limits."""
         return {name: getattr(self, name) for name in ("max_prompt_length", "min_pixels", "max_pixels")}
 
+    @property
+    def conversation(self) -> tuple[ToolsConfig, DataConfig] | None:
+        """The tools that the model may call, and the limits of images; None where it answers in one turn."""
+        return None
+
     def chat(self) -> dict[str, Any]:
         """What is around the prompt, as arguments of rl_core.data.chat.ChatRenderer."""
         return {"system_prompt": None}
@@ -177,6 +184,8 @@ def _of_asking(config: RunConfig, protocol: Protocol) -> Iterator[str]:
             yield f"data.{name} is {ours}, the protocol's {theirs}"
     if data.system_prompt is not None:
         yield "data.system_prompt adds a system message"
+    if config.held_out_tools is not None:
+        yield "tools may be called, unless evaluation.tools is none"
     if protocol.items is not None and not _is_same_set(config, protocol.items):
         yield f"data.validation is not {protocol.items.name}"
     if config.evaluation.limit is not None:

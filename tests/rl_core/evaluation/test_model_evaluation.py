@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,7 +35,15 @@ SOURCE = CountingSource(type="counting", size=5, scene_seed=9, image_size=56)
 GREEDY = replace(SUPERCLEVR_R1V, answering=replace(SUPERCLEVR_R1V.answering, max_response_length=8))
 SAMPLED = replace(GEO3K_EASYR1, min_pixels=1, answering=replace(GEO3K_EASYR1.answering, n=2, max_response_length=6))
 (OWN,) = own_protocols(load_config(SMALL, ["evaluation={modes: [sampled], n: 2, limit: 3}"]))
-MEASUREMENTS = [Measurement(protocol=protocol, source=SOURCE) for protocol in (GREEDY, SAMPLED, OWN)]
+GAMES = Path(__file__).parents[1] / "tools" / "games.py"
+TALKS = [
+    "evaluation={modes: [sampled], temperature: 1.0, top_p: 1.0, limit: 3, n: 8}",
+    "rollout.max_response_length=64",
+]
+(TALKING,) = own_protocols(
+    load_config(SMALL, [*TALKS, f"tools={{use: [calculator], environment: '{GAMES}:Painter', max_turns: 2}}"])
+)
+MEASUREMENTS = [Measurement(protocol=protocol, source=SOURCE) for protocol in (GREEDY, SAMPLED, OWN, TALKING)]
 
 Found = list[tuple[ProtocolResult, list[EvaluationItem]]]
 
@@ -51,7 +60,7 @@ def found(shared_worker, model) -> Iterator[Found]:
 
 
 def test_every_protocol_gets_its_result(found):
-    (greedy, greedy_items), (sampled, sampled_items), (own, own_items) = found
+    (greedy, greedy_items), (sampled, sampled_items), (own, own_items), _ = found
     assert (own.name, own.result.n, own.result.samples) == ("small-sampled", 3, 6)
     assert all("inside <answer>" in item.prompt for item in own_items)
     assert (greedy.name, greedy.result.n, greedy.result.samples) == ("superclevr-r1v@1", 5, 5)
@@ -64,6 +73,15 @@ def test_every_protocol_gets_its_result(found):
     assert {"torch", "transformers"} <= greedy.subject["engine"].keys()
     assert greedy.remarks[1] == "items: 5, not the published 200"
     assert all("First" not in item.prompt and "Think first" in item.prompt for item in greedy_items)
+
+
+def test_a_config_with_tools_is_asked_with_them(found):
+    """Its environment paints a picture after each turn of the model, which the generator sees before the second one."""
+    _, items = found[-1]
+    assert all("calculator(" in item.prompt for item in items)
+    spoken = [item.turns for item in items if item.turns]
+    assert spoken
+    assert all(turns[1]["role"] == "tool" and len(turns[1]["image_uids"]) == 1 for turns in spoken)
 
 
 def test_the_answers_are_those_of_the_models_weights(found, model, tmp_path):

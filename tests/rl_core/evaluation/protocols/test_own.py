@@ -7,6 +7,7 @@ import pytest
 
 from rl_core.config.loading import config_of
 from rl_core.config.run import RunConfig
+from rl_core.digests import hash_file
 from rl_core.evaluation.protocols.own import own_protocols
 
 REWARD = "def grade(sample, scale=1.0):\n    return {'overall': scale, 'accuracy': scale}\n"
@@ -61,12 +62,39 @@ def test_the_digest_does_not_depend_on_where_the_files_lie(tmp_path):
         "data.video_fps=1",
         "rollout.max_response_length=9",
         "evaluation.accuracy_key=overall",
+        "tools={use: [calculator]}",
     ],
     ids=str,
 )
 def test_everything_that_moves_a_number_moves_the_digest(tmp_path, change):
     changed = config_in(tmp_path / "b", change) if isinstance(change, str) else config_in(tmp_path / "b", **change)
     assert not set(digests(changed)) & set(digests(config_in(tmp_path / "a")))
+
+
+LOOK = '''
+def look(at: int) -> str:
+    """Look.
+
+    Args:
+        at: Where.
+    """
+'''
+
+
+def test_tools_move_the_digest_where_they_are_used(tmp_path):
+    def of(*overrides: str) -> list[str]:
+        return digests(config_in(tmp_path, *overrides))
+
+    used = "tools={use: [calculator]}"
+    first = of(used)
+    assert of(used, "tools.workers=3") == first
+    assert of(used, "evaluation.tools=none") == of()
+    found = [first, of(used, "tools.max_turns=3"), of(used, "tools.max_result_length=99")]
+    assert len({one for each in found for one in each}) == 6
+    code = tmp_path / "look.py"
+    code.write_text(LOOK)
+    (protocol, _) = own_protocols(config_in(tmp_path, f"tools={{use: ['{code}:look']}}"))
+    assert protocol.record()["conversation"]["code"] == {"look.py:look": {"look.py": hash_file(code)}}
 
 
 def test_another_chat_template_is_another_protocol(tmp_path):

@@ -97,6 +97,7 @@ def baseline(*overrides: str) -> RunConfig:
         ("data.system_prompt=Think.", "data.system_prompt"),
         ("data.validation.name=hiyouga/geometry3k@validation", "data.validation is not hiyouga/geometry3k@test"),
         ("evaluation.limit=10", "evaluation.limit takes 10"),
+        ("tools={use: [calculator]}", "tools may be called"),
         ("evaluation.modes=[greedy, sampled]", "evaluation.modes starts with greedy"),
         ("evaluation.n=4", "evaluation.n is 4, the protocol's 1"),
         ("rollout.max_response_length=1024", "rollout.max_response_length is 1024"),
@@ -112,4 +113,5 @@ def test_every_departure_is_named(override, named):
 
 def test_a_baseline_follows_its_protocol_and_no_other():
     assert departures(baseline(), GEO3K_EASYR1) == []
+    assert departures(baseline("tools={use: [calculator]}", "evaluation.tools=none"), GEO3K_EASYR1) == []
     assert len(departures(baseline(), SUPERCLEVR_R1V)) >= 5

@@ -15,7 +15,6 @@ from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
-from rl_core.evaluation.evaluate import Generate
 from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
 from rl_core.tools.calls import calls_in
@@ -24,7 +23,7 @@ from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
 from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
-from rl_core.types import FinishReason, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
+from rl_core.types import FinishReason, Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
 Conversing = Callable[[Generate], Generate]
 """Makes of a function that generates single turns one that generates whole responses."""

@@ -18,9 +18,9 @@ from rl_core.data.chat import ChatRenderer, Media
 from rl_core.data.images import ImageStore, ImageStoreWriter
 from rl_core.image_sizes import ImageSizes
 from rl_core.isolation.failed_share import TooManyFailures
-from rl_core.loop.conversations import Conversations
 from rl_core.progress import TALLY
 from rl_core.rewards.sample import RewardSample
+from rl_core.tools.conversations import Conversations
 from rl_core.tools.journal import Journal
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.toolbox import tool_schemas
