@@ -11,8 +11,12 @@ from rl_core.section import Section
 from rl_core.user_code.function import file_named, is_user_function, nearest
 from rl_core.wording import shortened
 
-BUILTIN: Final = ("calculator", "zoom")
+PYTHON: Final = "python"
+BUILTIN: Final = ("calculator", PYTHON, "zoom")
 """The tools that Sightline has."""
+
+_LETTERS_PER_TOKEN: Final = 64
+"""No text has so many characters for each of its tokens: what is longer is cut before it is tokenised."""
 
 Coordinates = Literal["pixels", "relative_1000"]
 """How a model names places in a picture."""
@@ -23,8 +27,8 @@ class ToolsConfig(Section):
     is followed by a turn with their results, and the next turn of the model."""
 
     use: tuple[str, ...] = ()
-    """The tools: `calculator` (arithmetic), `zoom` (a part of a picture, as large as the limits of pixels allow), and
-    functions of your own (`path/to/file.py:function`)."""
+    """The tools: `calculator` (arithmetic), `python` (what a program prints), `zoom` (a part of a picture, as large as
+    the limits of pixels allow), and functions of your own (`path/to/file.py:function`)."""
     environment: str | None = None
     """A class of your own (`path/to/file.py:Class`) with the state of a conversation: its methods are tools, or its
     `step` answers each turn of the model."""
@@ -46,12 +50,17 @@ class ToolsConfig(Section):
     result_role: Literal["tool", "user"] = "tool"
     """The role of a turn of results in the chat template; `user` for templates that show no images of a tool."""
 
+    sandbox: Literal["landlock", "none"] = "landlock"
+    """How programs of the tool `python` are confined: they read the installed libraries, and reach no other file, no
+    network and no process (Linux 6.12 or later); or not at all."""
+
     workers: int = Field(default=2, ge=1, le=256)
-    """Processes that call your functions, and as many that hold your environments."""
+    """Processes that call your functions and `python`, and as many that hold your environments."""
     async_calls: int = Field(default=16, ge=1, le=1024)
     """Calls of an `async def` function that a process has under way at one time."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call of your functions; a turn in an environment has that of all calls of its conversation."""
+    """Time limit of one call of your functions, and of a program of `python`; a turn in an environment has that of all
+    calls of its conversation."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
     """Time limit of the import of your functions in each process, and what the first call there may take longer than
     later ones."""
@@ -65,6 +74,16 @@ class ToolsConfig(Section):
     def own(self) -> list[str]:
         """The functions of a user's among the tools, as the config names them, in their order."""
         return [*filter(is_user_function, self.use)]
+
+    @property
+    def isolated(self) -> list[str]:
+        """The tools that are called in processes apart, as the config names them, in their order."""
+        return [one for one in self.use if one == PYTHON or is_user_function(one)]
+
+    @property
+    def longest_text(self) -> int:
+        """Most characters of a text that are looked at."""
+        return _LETTERS_PER_TOKEN * self.max_result_length
 
     @property
     def user_code(self) -> list[str]:

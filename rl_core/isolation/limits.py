@@ -7,10 +7,6 @@ from typing import NamedTuple
 from rl_core.isolation.calling import SLICE_SECONDS
 from rl_core.isolation.order import Order
 
-ASYNC_GRACE_SECONDS = 2.0
-"""The process of an `async def` function ends each call at its time limit by itself. If it has not done so after this
-much more time, one of the calls blocks the others, and the process is killed."""
-
 
 class CallLimit(NamedTuple):
     """A task's process is killed after `seconds`; one call of an `async def` function may take `call_seconds`; `reason`
@@ -58,7 +54,7 @@ class CallLimits:
         else:
             seconds = calls * self._order.timeout_seconds
             # A single call has exactly its own limit; of several, the last may begin just before the slice is over.
-            more = ASYNC_GRACE_SECONDS if spec.is_async else SLICE_SECONDS if inputs > 1 else 0.0
+            more = spec.grace_seconds or (SLICE_SECONDS if inputs > 1 else 0.0)
         return CallLimit(seconds + more, seconds, f"no result within {self._key(index, inputs, calls)} = {seconds:g}")
 
     def _key(self, index: int, inputs: int, calls: int) -> str:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+ASYNC_GRACE_SECONDS = 2.0
+"""The process of an `async def` function ends each call at its time limit by itself. If it has not done so after this
+much more time, one of the calls blocks the others, and the process is killed."""
+
 IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
 """Environment variable of the processes with the path of the images."""
 
@@ -29,6 +33,10 @@ class Spec(Protocol):
     @property
     def is_async(self) -> bool:
         """Whether it is an `async def` function."""
+
+    @property
+    def grace_seconds(self) -> float:
+        """A process that ends its calls at their time limit by itself gets so much longer to do so."""
 
     @property
     def is_outside(self) -> bool:

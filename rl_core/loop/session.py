@@ -80,9 +80,9 @@ class Session:
 
     @property
     def tools(self) -> OwnTools | None:
-        """What calls the tools that a user has written, started on first use; None where there are none."""
+        """What calls tools in processes apart, started on first use; None where there are none."""
         config = self.config.tools
-        if self._tools is None and config is not None and config.user_code:
+        if self._tools is None and config is not None and (config.isolated or config.environment):
             tools = OwnTools(
                 config,
                 self.config.data,

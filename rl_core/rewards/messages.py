@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from rl_core.isolation.order import ASYNC_GRACE_SECONDS
+
 PARSER = "parse"
 """Optional function of a reward file, `parse(response) -> str | None`: the answer that the reward reads."""
 
@@ -31,6 +33,11 @@ class RewardSpec:
     def is_batch(self) -> bool:
         """Whether one call scores many samples."""
         return self.style in ("batch", "trl", "verl_batch")
+
+    @property
+    def grace_seconds(self) -> float:
+        """Of an `async def` function."""
+        return ASYNC_GRACE_SECONDS if self.is_async else 0.0
 
     @property
     def is_outside(self) -> bool:

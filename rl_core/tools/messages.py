@@ -23,13 +23,21 @@ class ShownLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """Names a user's tool. `name` is as in the config, `source` the dotted name of a module or the absolute path of a
-    file."""
+    """Names a tool that is called in a process apart.
+
+    Attributes:
+        name: As in the config.
+        source: The dotted name of a module, or the absolute path of a file.
+        settings: What `function` makes the tool of, where it is one of Sightline's; None: it is the tool.
+        grace_seconds: How long a process that ends its calls at their time limit by itself is waited for; 0 for others.
+    """
 
     name: str
     source: str | Path
     function: str
     is_async: bool
+    settings: Mapping[str, Any] | None = None
+    grace_seconds: float = 0.0
 
     @property
     def is_batch(self) -> bool:

@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Self
 from typing_extensions import override
 
 from rl_core.config.data import DataConfig
-from rl_core.config.tools import ToolsConfig
-from rl_core.isolation.order import Function, Order
+from rl_core.config.tools import PYTHON, ToolsConfig
+from rl_core.isolation.order import ASYNC_GRACE_SECONDS, Function, Order
 from rl_core.tools.messages import ShownLimits, ToolResult, ToolSpec, TurnResult
 from rl_core.user_code.function import find_function
 
-_LETTERS_PER_TOKEN = 64
-"""No text has so many characters for each of its tokens: what is longer is cut before it is tokenised."""
+PROGRAM_GRACE_SECONDS = 10.0
+"""A program that has much memory takes seconds to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOrder(Order):
-    """The functions of a user's among the tools, and limits of what they show."""
+    """The tools that are called in processes apart, and limits of what they show."""
 
     section: ClassVar = "tools"
     kind: ClassVar = "tool"
@@ -32,7 +32,7 @@ class ToolOrder(Order):
         """The order of what the config names so. Raises ValueError where it is not found."""
         most = config.max_pixels or data.max_pixels
         return cls(
-            specs=[spec_of(one) for one in written],
+            specs=[spec_of(one, config) for one in written],
             timeout_seconds=config.timeout_seconds,
             batch_timeout_seconds=config.timeout_seconds,
             load_timeout_seconds=config.load_timeout_seconds,
@@ -40,7 +40,7 @@ class ToolOrder(Order):
             limits=ShownLimits(
                 min_pixels=min(data.min_pixels, most),
                 max_pixels=most,
-                longest_text=_LETTERS_PER_TOKEN * config.max_result_length,
+                longest_text=config.longest_text,
             ),
         )
 
@@ -105,11 +105,26 @@ class DescribingOrder(ToolOrder):
         return load_description(self.specs[index])
 
 
-def spec_of(written: str) -> ToolSpec:
+def spec_of(written: str, config: ToolsConfig) -> ToolSpec:
     """What a config names. Raises ValueError where it is not found."""
+    if written == PYTHON:
+        return ToolSpec(
+            name=PYTHON,
+            source="rl_core.tools.builtin.python",
+            function="python_tool",
+            is_async=False,
+            settings={"config": config},
+            grace_seconds=PROGRAM_GRACE_SECONDS,
+        )
     try:
         found = find_function(written)
     except ValueError as error:
         raise ValueError(f"tools: {error}") from None
-    source = found.module or found.file
-    return ToolSpec(name=written, source=source, function=found.name, is_async=found.text.is_async(found.name))
+    is_async = found.text.is_async(found.name)
+    return ToolSpec(
+        name=written,
+        source=found.module or found.file,
+        function=found.name,
+        is_async=is_async,
+        grace_seconds=ASYNC_GRACE_SECONDS if is_async else 0.0,
+    )

@@ -93,12 +93,13 @@ async def _awaited(returned: Awaitable[Any]) -> object:
 
 
 def load_tool(spec: ToolSpec, limits: ShownLimits) -> OwnTool:
-    """Import a function. Raises anything that its module raises, and AttributeError or TypeError where the module
-    defines no such function."""
+    """Import a function, or make a tool of Sightline's. Raises anything that its module raises, and AttributeError or
+    TypeError where the module defines no such function."""
     function = load_value(spec)
     if not callable(function):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
-    return OwnTool(spec=spec, tool=Tool(function), limits=limits)
+    tool = Tool(function) if spec.settings is None else function(**spec.settings)
+    return OwnTool(spec=spec, tool=tool, limits=limits)
 
 
 def load_value(spec: ToolSpec) -> Any:

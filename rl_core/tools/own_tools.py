@@ -1,4 +1,4 @@
-"""What a user has written of the tools of a run: it is called in processes apart, as rewards are."""
+"""The tools of a run that are called in processes apart, as rewards are: what a user has written, and `python`."""
 
 import json
 from concurrent.futures import Future
@@ -20,7 +20,7 @@ from rl_core.user_code.function import find_function
 
 
 class OwnTools:
-    """Calls the functions of a config that are a user's, and holds the environments of its conversations. A
+    """Calls the tools of a config in processes apart, and holds the environments of its conversations. A
     conversation always asks the same process about its environment; what a process held that has ended is made again
     from the calls. A context manager; enter it before the generator starts."""
 
@@ -30,12 +30,13 @@ class OwnTools:
         """Starts nothing. `log_event` is called for every call that failed. Raises ValueError where a function is not
         found, and OSError where its file cannot be read."""
         found = {written: find_function(written) for written in config.user_code}
-        self._places = {found[written].name: place for place, written in enumerate(config.own)}
+        names = [found[written].name if written in found else written for written in config.isolated]
+        self._places = {name: place for place, name in enumerate(names)}
         self._code = {written: dict(one.code) for written, one in found.items()}
         self._config = config
         self._journal = journal
         self._log_event = log_event
-        self._order = ToolOrder.of(config.own, config, data)
+        self._order = ToolOrder.of(config.isolated, config, data)
         environments = [] if config.environment is None else [config.environment]
         self._environment_order = EnvironmentOrder.of(environments, config, data)
 
@@ -43,7 +44,7 @@ class OwnTools:
             calls = config.async_calls
             return IsolatedPool(order, processes=processes, async_calls=calls, image_store=image_store)
 
-        self._pool = pool(self._order, config.workers if config.own else 0)
+        self._pool = pool(self._order, config.workers if config.isolated else 0)
         self._environments = [pool(self._environment_order, 1) for _ in environments for _ in range(config.workers)]
         self._running = ExitStack()
 
@@ -63,7 +64,7 @@ class OwnTools:
         interruption is not asked again."""
         place = self._places[name]
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
-        code = self._code[self._config.own[place]]
+        code = self._code.get(self._config.isolated[place])
         call = digest_of([name, arguments, *request.key, *self._sight(request.sample), code])
         return self._journal.ask(
             self._order,

@@ -11,12 +11,13 @@ from typing import Any, Final, NoReturn
 from PIL import Image
 
 from rl_core.config.data import DataConfig
-from rl_core.config.tools import ToolsConfig
+from rl_core.config.tools import PYTHON, ToolsConfig
 from rl_core.data.images import ImageStore
 from rl_core.data.pixels import fitted_size
 from rl_core.data.vision_tokens import VisionTokens
 from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
 from rl_core.tools.builtin.calculator import calculator
+from rl_core.tools.builtin.python import python_tool
 from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.calls import WrittenCall, calls_in
 from rl_core.tools.describing import described
@@ -102,8 +103,8 @@ def builtin_tools(config: ToolsConfig, data: DataConfig) -> dict[str, Tool]:
     """Those of the configured tools that Sightline has, by their names."""
     most = config.max_pixels or data.max_pixels
     zoom = zoom_tool(config.coordinates, min_pixels=min(data.min_pixels, most), max_pixels=most)
-    functions: dict[str, Callable[..., Any]] = {"calculator": calculator, "zoom": zoom}
-    return {name: Tool(functions[name]) for name in config.use if not is_user_function(name)}
+    tools = {"calculator": Tool(calculator), PYTHON: python_tool(config), "zoom": Tool(zoom)}
+    return {name: tools[name] for name in config.use if not is_user_function(name)}
 
 
 def tool_schemas(config: ToolsConfig | None, data: DataConfig) -> list[dict[str, Any]]:
@@ -147,7 +148,7 @@ class Toolbox:
         self._data = data
         self._vision = vision
         self._builtin = builtin_tools(config, data)
-        self._functions = [function.rpartition(":")[2] for function in config.own]
+        self._isolated = [function.rpartition(":")[2] for function in config.isolated]
         methods = environment_schemas(config, data)
         self._methods = [schema["function"]["name"] for schema in methods or []]
         self._has_environment = config.environment is not None
@@ -184,7 +185,7 @@ class Toolbox:
             elif waiting is not None and self._is_of_environment(call):
                 begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
                 answered += 1
-            elif call.name in self._functions:
+            elif call.name in self._isolated:
                 begun.append(Begun(call, True, self._called(turn, call, place)))
             else:
                 begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
@@ -224,7 +225,7 @@ class Toolbox:
             return f"only {self._config.max_calls_per_turn} calls of a turn are carried out"
         if call.mistake is not None or self.takes_turns:
             return call.mistake
-        known = [*self._builtin, *self._functions, *self._methods]
+        known = dict.fromkeys([*self._builtin, *self._isolated, *self._methods])
         return None if call.name in known else f"there is no tool {call.name!r}; there is {', '.join(known)}"
 
     def _is_of_environment(self, call: WrittenCall) -> bool:

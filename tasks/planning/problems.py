@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rl_core.config.reward import COMPONENTS
 from rl_core.config.run import RunConfig
+from rl_core.config.tools import PYTHON
 from rl_core.data.manifest import DataManifest, SplitSummary
 from rl_core.data.ordering import check_weighted_batches
 from rl_core.data.prompts import PromptTemplate
@@ -27,6 +28,7 @@ from rl_core.run_directory import RunDirectory
 from rl_core.sources.mixture import joint_glance
 from rl_core.sources.source import DataSource, Glance
 from rl_core.templates import check_chat_template, target_template
+from rl_core.tools.builtin.python import confinement_problem
 from rl_core.user_code.function import find_function, is_user_function
 from tasks.cache.manifests import read_manifest
 from tasks.cache.reuse import other_runs
@@ -167,7 +169,12 @@ def _function_problems(config: RunConfig) -> Iterator[Problem]:
 
 
 def _tool_problems(config: RunConfig) -> Iterator[Problem]:
-    for written in [] if config.tools is None else config.tools.user_code:
+    if config.tools is None:
+        return
+    if PYTHON in config.tools.use and config.tools.sandbox != "none" and (why := confinement_problem()) is not None:
+        fix = "run on such a machine, or write tools.sandbox: none, which lets a model's programs do all that you may"
+        yield Problem(where="tools.use", what=why, fix=fix)
+    for written in config.tools.user_code:
         try:
             find_function(written)
         except ValueError as error:

@@ -3,7 +3,8 @@
 import pytest
 
 from rl_core.isolation.calling import SLICE_SECONDS
-from rl_core.isolation.limits import ASYNC_GRACE_SECONDS, MAX_FAILURES, CallLimits, LoadingRecord
+from rl_core.isolation.limits import MAX_FAILURES, CallLimits, LoadingRecord
+from rl_core.isolation.order import ASYNC_GRACE_SECONDS
 from tests.rl_core.rewards.samples import order_of, spec_of
 
 
