@@ -7,8 +7,6 @@ rounding. In bfloat16 a merged weight is rounded once more than the sum that the
 `model.lora.generator_weights` avoids.
 """
 
-import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,11 +16,13 @@ from transformers import PreTrainedModel
 from typing_extensions import override
 
 from rl_core.config.model import LoraConfig, ModelConfig
-from rl_core.families.registry import vision_modules, vision_of
-from rl_core.models.named_weights import ADAPTER
+from rl_core.families.registry import vision_of
 from rl_core.models.output_head import EntropyMode, HeadRows, PolicyOutput
 from rl_core.models.packing import PackedTrees
 from rl_core.models.policy import PolicyModel
+from rl_core.planning.meta_model import layers_and_others
+from rl_core.planning.rules import target_problem
+from rl_core.planning.training_state import is_adapted
 from rl_core.randomness import keyed_seed
 
 
@@ -46,29 +46,25 @@ def freeze_vision_tower(model: PreTrainedModel) -> None:
 
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:
     """Freeze the model and add adapters of its number format to its linear layers, in place. They have no effect at
-    first: the second matrix of each is zero, and the first is initialised from the run's seed. Raises ValueError if the
-    targets match no layer, or one that cannot be adapted (embeddings, the output head, experts)."""
+    first: the second matrix of each is zero, and the first is initialised from the run's seed. Raises ValueError as
+    `target_problem` finds."""
     # Imported here because peft takes a second to import, and most runs do not need it.
     from peft import LoraConfig as PeftConfig
     from peft import inject_adapter_in_model
 
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # The default excludes the vision tower, which text models do not have.
-        warnings.filterwarnings("ignore", message=re.escape(f"You have passed exclude_modules={vision_modules()} "))
+    linear, others = layers_and_others(model)
+    problem = target_problem(config, linear=linear, others=others)
+    if problem is not None:
+        raise ValueError(f"{problem}")
+    peft_config = PeftConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,  # type: ignore[arg-type]  # peft divides by the rank and takes any number
+        target_modules=[name for name in linear if is_adapted(name, config)],
+    )
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(run_seed, "lora"))
-        peft_config = PeftConfig(
-            r=config.rank,
-            lora_alpha=config.alpha,  # type: ignore[arg-type]  # peft divides by the rank and takes any number
-            target_modules=_linear_layers(model)
-            if config.target_modules == "all-linear"
-            else _peft_form(config.target_modules),
-            exclude_modules=_peft_form(config.excluded),
-        )
-        try:
-            inject_adapter_in_model(peft_config, model)
-        except ValueError as error:
-            raise ValueError(f"model.lora.target_modules and exclude_modules: {error}") from error
-    _check_targets(model)
+        # Without the model's config, by which peft takes names of layers for those of experts in some families.
+        inject_adapter_in_model(peft_config, nn.ModuleDict({"model": model}))
 
 
 @contextmanager
@@ -117,34 +113,3 @@ class UnadaptedPolicy(PolicyModel):
         """The head itself has no adapter."""
         with adapters_off(self.model):
             return self._adapted[0].head_rows(packed)
-
-
-def _check_targets(model: PreTrainedModel) -> None:
-    """Refuse adapters of weights that two layers may share: they would be merged into both, but peft trains them in
-    one. And those of experts, of which peft adapts the stack: nothing here merges them, and vLLM has none of them."""
-    from peft.tuners.lora.layer import ParamWrapper
-
-    stacks = sorted(name for name, module in model.named_modules() if isinstance(module, ParamWrapper))
-    if stacks:
-        raise ValueError(
-            f"model.lora.target_modules matches the experts of {stacks[0]}, which cannot be adapted: name linear "
-            "layers alone, such as .*self_attn.*_proj"
-        )
-    names = {name.partition(ADAPTER)[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
-    ends = (model.get_input_embeddings(), model.get_output_embeddings())
-    refused = sorted(name for name in names if model.get_submodule(name) in ends)
-    if refused:
-        raise ValueError(
-            f"model.lora.target_modules matches {', '.join(refused)}, but embeddings and the output head cannot be "
-            f"adapted: name linear layers inside the model, or set it to all-linear"
-        )
-
-
-def _linear_layers(model: PreTrainedModel) -> list[str]:
-    """All but the output head, by their names. For its own `all-linear` peft takes the experts too."""
-    head = model.get_output_embeddings()
-    return [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and layer is not head]
-
-
-def _peft_form(names: str | tuple[str, ...] | None) -> str | list[str] | None:
-    return list(names) if isinstance(names, tuple) else names

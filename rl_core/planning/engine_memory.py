@@ -91,17 +91,19 @@ MERGING_BYTES = 4 + 4
 
 def sync_rows(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[MemoryRow]:
     """The largest weight as a whole, and on a GPU the layer that vLLM fills before it copies it to where its graphs
-    read it (vllm.model_executor.model_loader.reload.layerwise)."""
+    read it (vllm.model_executor.model_loader.reload.layerwise): the embedding, or the experts of a layer, which are
+    most of it."""
     number = BYTES[config.model.dtype]
-    embedding = sizes.vocab_size * sizes.hidden_size * number
-    yield _row("whole weight in the sync", max(_gathered(config, embedding), _merged(config, sizes)))
-    filled = embedding // config.cluster.tensor_parallel_size
+    experts = sizes.layer_parameters if sizes.experts_per_token else 0
+    largest = max(sizes.vocab_size * sizes.hidden_size, experts) * number
+    yield _row("whole weight in the sync", max(_gathered(config, largest), _merged(config, sizes)))
+    filled = largest // config.cluster.tensor_parallel_size
     yield _row("engine layer that the sync fills", filled if on_gpu else 0)
 
 
-def _gathered(config: RunConfig, embedding: int) -> int:
-    """The embedding, and this worker's part of it in the number format of the model."""
-    return embedding + embedding // shards(config.cluster) if is_sharded(config.cluster) else 0
+def _gathered(config: RunConfig, weight: int) -> int:
+    """The weight, and this worker's part of it in the number format of the model."""
+    return weight + weight // shards(config.cluster) if is_sharded(config.cluster) else 0
 
 
 def _merged(config: RunConfig, sizes: ModelSizes) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 _MOST_LAYERS = 10_000
 
@@ -26,12 +26,7 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
         raise ValueError(f"transformers cannot build the model: {type(error).__name__}: {error}") from error
     text = config.get_text_config()
     head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    modules = {name: module for name, module in model.named_modules() if name}
-    linear = {
-        name: module.in_features + module.out_features
-        for name, module in modules.items()
-        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
-    }
+    linear, others = layers_and_others(model)
     seeing = tuple(f"{model.base_model_prefix}.{place}." for place in places)
     weights = {name: weight.numel() for name, weight in model.named_parameters()}
     return {
@@ -40,18 +35,37 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
         "vision_parameters": sum(number for name, number in weights.items() if name.startswith(seeing)),
         **(_vision_fields(config.vision_config, model.base_model.get_submodule(places[0])) if places else {}),
         "num_layers": text.num_hidden_layers,
+        "layer_parameters": max(_size(layer) for layer in model.get_decoder().layers),
         "hidden_size": text.hidden_size,
         "intermediate_size": text.intermediate_size,
         "head_size": head_size,
         "query_size": text.num_attention_heads * head_size,
         "key_value_size": (text.num_key_value_heads or text.num_attention_heads) * head_size,
-        "norms_queries": any(name.endswith("self_attn.q_norm") for name in modules),
+        "experts_per_token": getattr(text, "num_experts_per_tok", None) or 0,
+        "norms_queries": any(name.endswith("self_attn.q_norm") for name in others),
         "vocab_size": text.vocab_size,
         "tied_head": model.get_output_embeddings().weight is model.get_input_embeddings().weight,
         "max_positions": _max_positions(text),
         "linear_layers": linear,
-        "other_modules": sorted(modules.keys() - linear.keys()),
+        "other_modules": others,
     }
+
+
+def layers_and_others(model: PreTrainedModel) -> tuple[dict[str, int], list[str]]:
+    """Inputs plus outputs of each linear layer but the output head, by its name; and the names of all other modules,
+    and of the weights that are those of many layers in one, as of all experts."""
+    linear = {
+        name: module.in_features + module.out_features
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings()
+    }
+    modules = {name for name, _ in model.named_modules() if name}
+    stacks = {name for name, _ in model.named_parameters() if name.rpartition(".")[2] not in ("weight", "bias")}
+    return linear, sorted((modules | stacks) - linear.keys())
+
+
+def _size(layer: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in layer.parameters())
 
 
 def _max_positions(text: Any) -> int:

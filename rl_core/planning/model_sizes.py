@@ -43,14 +43,17 @@ class ModelSizes:
         family: The `model_type`.
         parameters: A tied output head counts once.
         vision_parameters: The layers that join the tower to the text are included.
+        layer_parameters: Of the largest layer of the language model, with all of its experts.
         patch_size: Side of a patch in pixels.
         patch_numbers: Numbers of a patch, of all its channels and of all frames that it shows.
         gated_vision: Whether the feed-forward of a vision block is gated.
         query_size, key_value_size: Heads x head size.
+        experts_per_token: How many experts of a layer a token goes through; 0 for a model without experts.
         norms_queries: Whether the queries and keys of each head are normalised.
         tied_head: Whether the output head is the embedding.
         linear_layers: Inputs plus outputs of each linear layer that can be adapted, by its full name in transformers.
-        other_modules: The full names of everything else: embeddings, the output head, norms, and what holds others.
+        other_modules: The full names of everything else: embeddings, the output head, norms, what holds others, and the
+            weights of all experts in one.
     """
 
     family: str
@@ -64,11 +67,13 @@ class ModelSizes:
     vision_intermediate_size: int = 0
     gated_vision: bool = False
     num_layers: int
+    layer_parameters: int
     hidden_size: int
     intermediate_size: int
     head_size: int
     query_size: int
     key_value_size: int
+    experts_per_token: int = 0
     norms_queries: bool = False
     vocab_size: int
     tied_head: bool = False

@@ -2,7 +2,7 @@
 rules between sections, those between a config and the sizes of its model, and the order in which all are asked."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from rl_core.algorithms.losses.gspo import ResponseRatioLoss
@@ -34,7 +34,6 @@ _CPU_HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py)."""
 
 _SHOWN = 3
-_FIX = "set it to all-linear, or name some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
 
 # The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
 _BFLOAT16_GAP = 1e-2
@@ -345,16 +344,30 @@ def model_problems(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Ite
 
 def adapter_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
     """Targets that match no layer, or something other than a linear layer, or that vLLM has no adapters for."""
-    others = () if lora.target_modules == "all-linear" else sizes.other_modules
-    wrong = sorted(name for name in others if is_adapted(name, lora))
-    if wrong:
-        shown = ", ".join(wrong[:_SHOWN]) + (", ..." if len(wrong) > _SHOWN else "")
-        what = f"{_targets(lora)} matches {shown}: embeddings, the output head, norms and blocks cannot be adapted"
-        yield Problem("model.lora.target_modules", what, _FIX)
-    elif not any(is_adapted(name, lora) for name in sizes.linear_layers):
-        yield Problem("model.lora.target_modules", f"{_targets(lora)} matches no linear layer of the model", _FIX)
+    problem = target_problem(lora, linear=sizes.linear_layers, others=sizes.other_modules)
+    if problem is not None:
+        yield problem
     elif lora.generator_weights == "separate":
         yield from _separate_problems(lora, sizes)
+
+
+def target_problem(lora: LoraConfig, *, linear: Collection[str], others: Collection[str]) -> Problem | None:
+    """What is wrong with the layers that the adapters of a model are for, by the names of its linear layers and of
+    everything else; None if nothing is. peft would adapt experts, but as one stack of weights, which nothing here
+    merges."""
+    named = () if lora.target_modules == "all-linear" else others
+    wrong = sorted(name for name in named if is_adapted(name, lora))
+    if wrong:
+        shown = ", ".join(wrong[:_SHOWN]) + (", ..." if len(wrong) > _SHOWN else "")
+        what = f"matches {shown}: embeddings, the output head, norms, experts and blocks cannot be adapted"
+    elif not any(is_adapted(name, lora) for name in linear):
+        what = "matches no linear layer of the model"
+    else:
+        return None
+    everything = LoraConfig(exclude_modules=lora.exclude_modules)
+    known = sorted({name.rpartition(".")[2] for name in linear if is_adapted(name, everything)})
+    fix = f"set it to all-linear, or name some of {', '.join(known)}" if known else "change exclude_modules"
+    return Problem("model.lora.target_modules", f"{_targets(lora)} {what}", fix)
 
 
 def _separate_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]:
@@ -399,6 +412,12 @@ def _kernel_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
             "model.lora.generator_weights",
             "on a GPU vLLM has kernels for adapters in 16 bits only, and model.dtype is float32",
             "set it to merged, or model.dtype to bfloat16",
+        )
+    if not on_gpu and sizes.experts_per_token and model.generator_lora is not None:
+        yield Problem(
+            "model.lora.generator_weights",
+            "where there are adapters, vLLM computes experts by Triton, which has no kernels for a CPU",
+            "set it to merged",
         )
     if on_gpu or sizes.head_size in _CPU_HEAD_SIZES:
         return

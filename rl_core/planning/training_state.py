@@ -139,7 +139,7 @@ def gathered_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes of the layer that computes and of the one that is fetched ahead; 0 if a worker has all weights."""
     if shards(config.cluster) == 1:
         return 0
-    return 2 * _layer_parameters(sizes) * BYTES[config.model.dtype]
+    return 2 * sizes.layer_parameters * BYTES[config.model.dtype]
 
 
 def exchanged_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
@@ -147,12 +147,7 @@ def exchanged_layer_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     worker has all weights, or trains adapters only."""
     if shards(config.cluster) == 1 or config.model.lora is not None:
         return 0
-    return _layer_parameters(sizes) * (BYTES[config.model.dtype] + BYTES["float32"])
-
-
-def _layer_parameters(sizes: ModelSizes) -> int:
-    heads = 2 * sizes.hidden_size * (sizes.query_size + sizes.key_value_size)
-    return heads + 3 * sizes.hidden_size * sizes.intermediate_size
+    return sizes.layer_parameters * (BYTES[config.model.dtype] + BYTES["float32"])
 
 
 def disk_bytes(config: RunConfig, sizes: ModelSizes) -> int:

@@ -22,9 +22,12 @@ _NUMBER: Final = 1
 """vLLM's number of the only adapter."""
 
 
-def adapter_arguments(lora: LoraConfig) -> dict[str, Any]:
-    """vLLM's arguments for one adapter, which every request uses."""
+def adapter_arguments(lora: LoraConfig, expected: Iterable[str]) -> dict[str, Any]:
+    """vLLM's arguments for one adapter, which every request uses, with matrices of the `expected` names. vLLM prepares
+    their layers alone for it: among all would be experts, each of which would get memory for an adapter that never
+    comes, and which it computes with adapters on a GPU only."""
     return {
+        "lora_target_modules": _layers(expected),
         "enable_lora": True,
         "max_loras": 1,
         "max_lora_rank": next(rank for rank in VLLM_RANKS if rank >= lora.rank),
@@ -56,5 +59,14 @@ class AdapterLoader:
             self.request = LoRARequest("policy", _NUMBER, folder)
 
     def _peft_config(self, matrices: Iterable[str]) -> dict[str, Any]:
-        layers = sorted({name.rpartition(ADAPTER)[0].rpartition(".")[2] for name in matrices})
-        return {"peft_type": "LORA", "r": self._lora.rank, "lora_alpha": self._lora.alpha, "target_modules": layers}
+        return {
+            "peft_type": "LORA",
+            "r": self._lora.rank,
+            "lora_alpha": self._lora.alpha,
+            "target_modules": _layers(matrices),
+        }
+
+
+def _layers(matrices: Iterable[str]) -> list[str]:
+    """The last parts of the names of the layers that have these."""
+    return sorted({name.rpartition(ADAPTER)[0].rpartition(".")[2] for name in matrices})

@@ -15,6 +15,7 @@ from rl_core.models.output_head import BANNED_LOGIT_BIAS
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_executor import executor_of
+from rl_core.rollout.weight_loading import expected_adapter_names
 
 if TYPE_CHECKING:
     from vllm import EngineArgs
@@ -113,7 +114,7 @@ def engine_arguments(spec: EngineSpec, *, ranks: GeneratorRanks = WHOLE) -> "Eng
     if banned := banned_token_ids(folder):
         arguments["logits_processors"] = [token_ban(banned)]
     if spec.lora is not None:
-        arguments |= adapter_arguments(spec.lora)
+        arguments |= adapter_arguments(spec.lora, expected_adapter_names(folder, spec.lora))
     if ranks.size > 1:
         arguments |= _tensor_parallel_arguments(ranks)
     return EngineArgs(**arguments)

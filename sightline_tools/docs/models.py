@@ -73,7 +73,7 @@ def _lines() -> Iterator[str]:
 def _certificates() -> Iterator[str]:
     """The figures of a run of `benchmarks.certificates`."""
     measured = json.loads((_RESULTS / "certificates.json").read_text())
-    yield f"\n## Measured\n\n`{measured['command']}` on {measured['cpu']}:"
+    yield f"\n## Measured\n\n`python -m benchmarks.certificates` on {measured['cpu']}:"
     yield "every essential check of a tiny model holds. Largest differences of log-probs in nats, and of gradients as a"
     yield "share of their norm:\n"
     yield "| family | trees | gradients | generator | its number format |"
@@ -91,8 +91,9 @@ def _experts() -> str:
     exact, rounded = found["float32"], found["bfloat16"]
     assert exact["other"] == 0.0, "in float32 both choose the same"
     return fill(
-        "A model with experts, such as Qwen3-MoE, is trained in the same way; LoRA adapts none of them. vLLM and the "
-        "trainer choose the experts of a token each by itself, and the choice is not replayed: in float32 all of "
+        "A model with experts, such as Qwen3-MoE, is trained in the same way. LoRA adapts its linear layers and no "
+        "expert, and on a CPU the generator has adapters merged alone. vLLM and the trainer choose the experts of a "
+        "token each by itself, and the choice is not replayed: in float32 all of "
         f"{exact['choices']:,} choices are equal, in bfloat16 {rounded['other']:.0%} differ, and then the log-probs of "
         f"a token do by {rounded['mean_gap_with_another']:.3f} in the mean, otherwise by "
         f"{rounded['mean_gap_without']:.3f} (`python -m benchmarks.expert_choice`).",

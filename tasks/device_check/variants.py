@@ -7,10 +7,12 @@ from typing import Any, Final, get_args
 from rl_core.config.training import Offload
 from rl_core.files import remove_folder
 from rl_core.loop.session import open_session
+from rl_core.planning.model_sizes import read_sizes
+from rl_core.planning.rules import model_problems
 from rl_core.progress import SilentProgress
 from rl_core.records.metrics_log import read
 from rl_core.stop import StopRequest
-from tasks.device_check.check import Finding, Setting, compared
+from tasks.device_check.check import Finding, Setting, compared, not_checked
 from tasks.device_check.trial import (
     LONGEST_RESPONSE,
     STEPS,
@@ -94,10 +96,16 @@ def lora_findings(setting: Setting, weights: str) -> Iterator[Finding]:
         actor={"optim": {"lr": 1e-3}},
         trainer={"max_steps": _LORA_STEPS, "save_freq": _LORA_STEPS},
     )
+    check = f"LoRA, {weights} in the generator: {_LORA_STEPS} steps train and agree"
+    sizes = read_sizes(trial.run.initial_model / "config.json")
+    refused = [] if sizes is None else [*model_problems(trial.config, sizes, on_gpu=on_gpu())]
+    if refused:
+        yield not_checked(check, f"a plan refuses it: {refused[0]}")
+        return
     last = _last_record(trial)
     norm, gap = last["actor/grad_norm"], last["agreement/log_prob_gap_mean"]
     yield compared(
-        f"LoRA, {weights} in the generator: {_LORA_STEPS} steps train and agree",
+        check,
         # A step whose log-probs disagree raises an error.
         holds=math.isfinite(norm) and norm > 0.0,
         measured=f"gradient norm {norm:.3g} in step {_LORA_STEPS}; log-probs differ by {gap:.1e} in the mean",

@@ -176,14 +176,31 @@ def test_layers_are_chosen_by_name(options, layers, vision_model):
     assert {name.rpartition(".")[2] for name in adapted} == layers
 
 
-@pytest.mark.parametrize("model_type", ["qwen3_moe", "olmoe", "mixtral"])
-def test_experts_get_no_adapters_and_are_refused_where_they_are_asked_for(model_type):
+@pytest.mark.parametrize(
+    ("model_type", "fields", "others"),
+    [
+        ("qwen3_moe", {}, set()),
+        ("olmoe", {}, set()),
+        ("mixtral", {}, set()),
+        ("qwen2_moe", {}, {"gate_proj", "up_proj", "down_proj", "shared_expert_gate"}),
+        ("qwen3_moe", {"mlp_only_layers": [0]}, {"gate_proj", "up_proj", "down_proj"}),
+    ],
+)
+def test_experts_get_no_adapters_and_are_refused_where_they_are_asked_for(model_type, fields, others):
+    """Layers beside them whose names are those of the parts of an expert in checkpoints do get some."""
     with torch.device("meta"):
-        everywhere, named = (AutoModelForCausalLM.from_config(tiny_config(model_type)) for _ in range(2))
+        everywhere, named = (AutoModelForCausalLM.from_config(tiny_config(model_type, **fields)) for _ in range(2))
     attach_lora(everywhere, LoraConfig(rank=2), run_seed=1)
     adapted = {name.partition(".lora_")[0] for name, weight in everywhere.named_parameters() if weight.requires_grad}
-    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj", "k_proj", "v_proj", "o_proj"}
-    with pytest.raises(
-        ValueError, match=r"matches the experts of model\.layers\.0\.mlp\.experts, which cannot be adapted"
-    ):
-        attach_lora(named, LoraConfig(rank=2, target_modules=("q_proj", "w2", "down_proj")), run_seed=1)
+    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj", "k_proj", "v_proj", "o_proj", *others}
+    for target in (["q_proj", "down_proj"], r".*_proj", r".*experts.*"):
+        with pytest.raises(ValueError, match=r"matches .*\.mlp\.experts.*, experts and blocks cannot be adapted"):
+            attach_lora(named, LoraConfig(rank=2, target_modules=target), run_seed=1)
+
+
+def test_a_pattern_of_single_layers_holds_for_them_alone_beside_experts():
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(tiny_config("qwen3_moe"))
+    attach_lora(model, LoraConfig(rank=2, target_modules=r".*layers\.1\..*(q|k)_proj"), run_seed=1)
+    adapted = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if weight.requires_grad}
+    assert adapted == {f"model.layers.1.self_attn.{name}" for name in ("q_proj", "k_proj")}

@@ -72,7 +72,6 @@ _UNTRAINED: dict[str, dict[str, Any]] = {
     "gemma4_text": {**_GEMMA_4, **_ALTERNATING},
     "gpt_oss": {"head_dim": 8, **_ALTERNATING, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 32},
-    "qwen3_moe": {**_EXPERTS, "head_dim": 8},
     "olmo3": _ALTERNATING,
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
     "mixtral": {"num_local_experts": 4, "sliding_window": WINDOW},

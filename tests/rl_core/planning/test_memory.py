@@ -11,6 +11,7 @@ from rl_core.planning.memory_rows import ALWAYS, BACKWARD, GIB, KEPT_BYTES, UPDA
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.update_memory import Pass, logit_bytes, update_pass, vision_kept_bytes
+from tests.rl_core.planning.published import sizes_of
 
 LINEAR_LAYERS = {
     "self_attn.q_proj": 3584 + 3584,
@@ -25,6 +26,7 @@ SEVEN_BILLION = ModelSizes(
     family="qwen2_5_vl",
     parameters=8_292_166_656,
     num_layers=28,
+    layer_parameters=233_057_792,
     hidden_size=3584,
     intermediate_size=18944,
     head_size=128,
@@ -43,6 +45,7 @@ TINY = replace(
     SEVEN_BILLION,
     parameters=2_000_000,
     num_layers=2,
+    layer_parameters=37_000,
     hidden_size=64,
     intermediate_size=128,
     query_size=64,
@@ -225,6 +228,15 @@ def test_workers_share_what_they_train_and_gather_layers(configure):
     assert not gathered & copies.keys()
     hybrid = configure("cluster.devices=4", "cluster.nodes=2", "cluster.sharding=hybrid", "model.dtype=bfloat16")
     assert rows_of(hybrid, gpu_gib=80.0)["weights"] == pytest.approx(2 * spread["weights"], rel=1e-6)
+
+
+def test_a_gathered_layer_has_all_of_its_experts(configure):
+    source = "model.source={type: pretrained, path: Qwen/Qwen3-30B-A3B}"
+    config = configure(source, "model.dtype=bfloat16", "cluster.devices=8")
+    rows = {row.name: row.gib for row in memory_forecast(config, sizes_of(config), gpu_gib=80.0).rows}
+    layer = 623_120_640  # of its 30.5 billion in 48 layers
+    assert rows["gathered layers"] == pytest.approx(2 * 2 * layer / GIB)
+    assert rows["engine layer that the sync fills"] == pytest.approx(2 * layer / GIB)
 
 
 def test_workers_that_hold_a_generator_together_share_its_weights_and_its_cache(configure):

@@ -48,7 +48,7 @@ def tiny(family: FamilyName) -> tuple[TinyModel, ModelSizes]:
         {"target_modules": ".*", "exclude_modules": None},
     ],
 )
-@pytest.mark.parametrize("family", ["qwen2_5_vl", "llama"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "llama", "qwen3_moe"])
 def test_a_plan_refuses_what_the_worker_would(family, lora):
     source, sizes = tiny(family)
     config = LoraConfig(rank=1, **lora)
@@ -112,6 +112,11 @@ def test_what_changes_beyond_the_positions_of_the_first_training_is_planned_up_t
         (["model.lora={target_modules: [query]}"], "model.lora.target_modules", "no linear layer"),
         (["model.lora={target_modules: [lm_head]}"], "model.lora.target_modules", "matches lm_head: embeddings"),
         (["model.lora={target_modules: [q_proj, norm]}"], "model.lora.target_modules", "language_model.norm: emb"),
+        (
+            ["model.source.family=qwen3_moe", "model.lora={generator_weights: separate}"],
+            "model.lora.generator_weights",
+            "experts by Triton",
+        ),
         (["model.attention=flash"], "model.attention", "no NVIDIA GPU"),
         (["model.source.num_heads=8"], "model.source.hidden_size", "attention heads of width 16"),
         (["model.source.hidden_size=48"], "model.source.hidden_size", "no multiple of 8 x num_heads (32)"),

@@ -83,6 +83,7 @@ PUBLISHED_PARAMETERS = {
     "Qwen/Qwen3-VL-4B-Instruct": 4_437_815_808,
     "Qwen/Qwen2.5-7B-Instruct": 7_615_616_512,
     "Qwen/Qwen2.5-1.5B-Instruct": 1_543_714_304,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
     "Qwen/Qwen2.5-VL-32B-Instruct": 33_452_718_336,
     "Qwen/Qwen2.5-VL-72B-Instruct": 73_410_777_344,
 }

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
+from rl_core.config.model import LoraConfig
 from rl_core.config.tolerances import AGREEMENT
 from rl_core.config.training import RolloutConfig
 from rl_core.distributed.place import RankPlace
@@ -13,6 +14,7 @@ from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_arguments import cache_bytes_per_token, engine_arguments
 from rl_core.rollout.vllm_process import prepare_process
+from tests.rl_core.rollout.engines import build_folder
 
 
 def small_arguments(folder: Path, *, ranks: GeneratorRanks = WHOLE, **changes: object):
@@ -80,3 +82,11 @@ def test_seeds_beyond_32_bits_are_folded(tiny_folders):
 @pytest.mark.parametrize(("setting", "eager"), [("auto", True), (True, True), (False, False)])
 def test_on_a_cpu_nothing_is_compiled_unless_told(setting, eager, tiny_folders):
     assert small_arguments(tiny_folders["llama"], rollout=RolloutConfig(enforce_eager=setting)).enforce_eager is eager
+
+
+def test_vllm_prepares_adapters_of_the_trained_layers_alone(tmp_path):
+    """And none of experts, for which a CPU has no kernel."""
+    folder = build_folder(tmp_path, "qwen3_moe")
+    lora = LoraConfig(rank=2, generator_weights="separate")
+    assert small_arguments(folder, lora=lora).lora_target_modules == ["k_proj", "o_proj", "q_proj", "v_proj"]
+    assert small_arguments(folder).lora_target_modules is None

@@ -12,14 +12,14 @@ from rl_core.families.registry import FAMILIES
 from rl_core.models.packing import pack_trees
 from rl_core.rollout import weight_loading
 from tasks.device_check.check import Finding, Setting
+from tasks.device_check.checks import LORA_SEPARATE
+from tasks.device_check.variants import lora_findings
 from tasks.model_check import trainer
 from tasks.model_check.checks import AGREES, ARRIVES, EPSILONS, GRADIENTS, TREES
 from tasks.model_check.generator import generator_findings
 from tasks.model_check.shrunk import opening_findings
 from tasks.model_check.trainer import trainer_findings
 from tests.rl_core.rollout.engines import build_folder, build_other
-
-EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "decoder_sparse_step": 1}
 
 
 def opened(source: Path, folder: Path) -> Setting:
@@ -41,27 +41,26 @@ def test_trainer_and_generator_of_every_family_are_transformers_model(family: st
     assert len(found) == 10
 
 
-@pytest.mark.parametrize(
-    ("model_type", "fields"),
-    [
-        (
-            "starcoder2",
-            {"sliding_window": 6, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
-        ),
-        ("qwen3_moe", {"norm_topk_prob": True, **EXPERTS}),
-    ],
-)
-def test_a_text_model_without_a_family_has_a_certificate_too(model_type: str, fields: dict, tmp_path: Path) -> None:
-    found = list(essential(opened(build_other(tmp_path / "whole", model_type, **fields), tmp_path)))
+def test_a_text_model_without_a_family_has_a_certificate_too(tmp_path: Path) -> None:
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    folder = build_other(tmp_path / "whole", "starcoder2", sliding_window=6, rope_parameters=rope)
+    found = list(essential(opened(folder, tmp_path)))
     assert {finding.verdict for finding in found} == {"ok"}, found
 
 
 def test_experts_that_keep_the_weights_of_before_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = opened(build_other(tmp_path / "whole", "qwen3_moe", **EXPERTS), tmp_path)
+    setting = opened(build_folder(tmp_path / "whole", "qwen3_moe"), tmp_path)
     monkeypatch.setattr(weight_loading, "_prepare_kernels", lambda model: None)
     found = {finding.check: finding for finding in generator_findings(setting)}
     assert found[AGREES].verdict == "fails"
     assert "keeps a weight of before" in found[AGREES].advice
+
+
+def test_a_feature_that_a_plan_refuses_is_not_checked_and_says_why(tmp_path: Path) -> None:
+    setting = Setting(folder=tmp_path, model=build_folder(tmp_path / "whole", "qwen3_moe"))
+    (finding,) = lora_findings(setting, "separate")
+    assert (finding.check, finding.verdict) == (LORA_SEPARATE.holds[0], "not checked")
+    assert "experts by Triton, which has no kernels for a CPU; set it to merged" in finding.measured
 
 
 def test_biases_that_the_config_does_not_announce_are_named_and_end_the_checks(tmp_path: Path) -> None:
