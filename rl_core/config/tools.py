@@ -1,5 +1,6 @@
 """The section `tools`: what the model may call while it answers, and the limits of a conversation."""
 
+import os
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -22,6 +23,29 @@ Coordinates = Literal["pixels", "relative_1000"]
 """How a model names places in a picture."""
 
 
+class McpServer(Section):
+    """A server of the Model Context Protocol, which the run starts, or which is there."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments; it speaks over its standard input and output."""
+    url: str | None = None
+    """Address of a server that is there (streamable HTTP)."""
+    tools: tuple[str, ...] = ()
+    """The tools that the model is told of; without any, all."""
+    environment: tuple[str, ...] = ()
+    """Names of the environment variables that `command` gets besides PATH, HOME and the like: those with its keys."""
+
+    @override
+    def problems(self) -> Iterator[Problem]:
+        if bool(self.command) == (self.url is not None):
+            yield Problem("command", "there is either a command or a url", "name one of them")
+        if self.environment and not self.command:
+            yield Problem("environment", "only a command has variables", "leave it out")
+        for name in self.environment:
+            if name not in os.environ:
+                yield Problem("environment", f"the variable {name} is not set", "set it, or leave it out")
+
+
 class ToolsConfig(Section):
     """Tools that the model may call while it answers, and the limits of a conversation. A turn of the model with calls
     is followed by a turn with their results, and the next turn of the model."""
@@ -29,6 +53,8 @@ class ToolsConfig(Section):
     use: tuple[str, ...] = ()
     """The tools: `calculator` (arithmetic), `python` (what a program prints), `zoom` (a part of a picture, as large as
     the limits of pixels allow), and functions of your own (`path/to/file.py:function`)."""
+    mcp: dict[str, McpServer] = {}
+    """Servers of the Model Context Protocol, by names of your own; their tools are tools of the model."""
     environment: str | None = None
     """A class of your own (`path/to/file.py:Class`) with the state of a conversation: its methods are tools, or its
     `step` answers each turn of the model."""
@@ -57,15 +83,15 @@ class ToolsConfig(Section):
     workers: int = Field(default=2, ge=1, le=256)
     """Processes that call your functions and `python`, and as many that hold your environments."""
     async_calls: int = Field(default=16, ge=1, le=1024)
-    """Calls of an `async def` function that a process has under way at one time."""
+    """Calls of an `async def` function that a process has under way at one time, and of an MCP server."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
-    """Time limit of one call of your functions, and of a program of `python`; a turn in an environment has that of all
-    calls of its conversation."""
+    """Time limit of one call of your functions or of an MCP server, and of a program of `python`; a turn in an
+    environment has that of all calls of its conversation."""
     load_timeout_seconds: float = Field(default=120.0, gt=0.0)
-    """Time limit of the import of your functions in each process, and what the first call there may take longer than
-    later ones."""
+    """Time limit of the import of your functions in each process, and what the first call there, or the start of an MCP
+    server, may take longer than later ones."""
     memory_limit_gib: float = Field(default=4.0, gt=0.0)
-    """Address space of each of these processes, in GiB."""
+    """Address space of each of these processes, in GiB; MCP servers have no limit."""
     max_failed_share: float = Field(default=0.05, ge=0.0, le=1.0)
     """The run stops when more than this share of a step's calls of your functions failed, or of those of a validation
     or an evaluation. What the model does wrong is no failure."""
@@ -79,6 +105,11 @@ class ToolsConfig(Section):
     def isolated(self) -> list[str]:
         """The tools that are called in processes apart, as the config names them, in their order."""
         return [one for one in self.use if one == PYTHON or is_user_function(one)]
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether something is called in processes apart."""
+        return bool(self.isolated or self.mcp or self.environment)
 
     @property
     def longest_text(self) -> int:
@@ -97,7 +128,7 @@ class ToolsConfig(Section):
 
     @override
     def problems(self) -> Iterator[Problem]:
-        if not self.use and self.environment is None:
+        if not self.use and self.environment is None and not self.mcp:
             yield Problem("use", "there is neither a tool nor an environment", "name one, or leave the section out")
         names = [one.rpartition(":")[2] for one in self.use]
         if twice := sorted({name for name in names if names.count(name) > 1}):

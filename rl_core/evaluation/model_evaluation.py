@@ -196,7 +196,7 @@ def _conversing(model: FoundModel, protocol: Protocol, scratch: RunDirectory, st
         return single_turn
     tools, data = protocol.conversation
     own = None
-    if tools.user_code:
+    if tools.has_processes:
         calls = scratch.root / f"{scratch.tool_calls.name}-{protocol.name}"
         journal = Journal(calls, needed_from=lambda: 0)
         own = stack.enter_context(

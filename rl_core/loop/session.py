@@ -82,7 +82,7 @@ class Session:
     def tools(self) -> OwnTools | None:
         """What calls tools in processes apart, started on first use; None where there are none."""
         config = self.config.tools
-        if self._tools is None and config is not None and (config.isolated or config.environment):
+        if self._tools is None and config is not None and config.has_processes:
             tools = OwnTools(
                 config,
                 self.config.data,

@@ -1,7 +1,7 @@
 """What a user's tools have answered in the steps that may be repeated: a repeated step asks none of them again."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from rl_core.files import atomic_write_text
 from rl_core.tools.messages import Answered
 from rl_core.tools.order import ToolOrder
+
+_SERVERS = "servers.json"
 
 Kept = TypeVar("Kept", bound=Answered)
 
@@ -73,6 +75,23 @@ class Journal:
         begin().add_done_callback(keep)
         return kept
 
+    def check_servers(self, listed: Mapping[str, object]) -> None:
+        """Keep what MCP servers offer. Raises ValueError where they offered something else when the run began."""
+        if not listed:
+            return
+        file = self._folder / _SERVERS
+        now = json.dumps(listed, sort_keys=True)
+        if not file.is_file():
+            self._folder.mkdir(exist_ok=True)
+            atomic_write_text(file, now)
+            return
+        before = json.loads(file.read_text())
+        if changed := sorted(name for name in {*before, *listed} if before.get(name) != listed.get(name)):
+            raise ValueError(
+                f"tools.mcp: {', '.join(changed)} offers other tools, or describes them otherwise, than when this run "
+                "began; have it offer the same, or start a new run"
+            )
+
     def forget_failures(self) -> None:
         """Have the calls that failed made again when the run goes on: what they failed for may be mended then."""
         with self._lock:
@@ -87,7 +106,7 @@ class Journal:
         that no step needs any more."""
         self._folder.mkdir(exist_ok=True)
         needed = min(version, self._needed_from())
-        for file in self._folder.iterdir():
+        for file in self._folder.glob("*.jsonl"):
             if int(file.stem) < needed:
                 file.unlink()
         self._known = {version: {}}

@@ -1,14 +1,15 @@
 """What a run asks of the processes that call what a user has written of its tools."""
 
+import resource
 from base64 import b64decode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
 from rl_core.config.data import DataConfig
-from rl_core.config.tools import PYTHON, ToolsConfig
+from rl_core.config.tools import PYTHON, McpServer, ToolsConfig
 from rl_core.isolation.order import ASYNC_GRACE_SECONDS, Function, Order
 from rl_core.tools.messages import ShownLimits, ToolResult, ToolSpec, TurnResult
 from rl_core.user_code.function import find_function
@@ -103,6 +104,22 @@ class DescribingOrder(ToolOrder):
         from rl_core.tools.own_environment import load_description
 
         return load_description(self.specs[index])
+
+
+def server_order(servers: Mapping[str, McpServer], order: ToolOrder) -> ToolOrder:
+    """The order for these MCP servers, without a limit of memory: some reserve more than they use."""
+    specs = [
+        ToolSpec(
+            name=f"mcp.{name}",
+            source="rl_core.tools.server_tools",
+            function="ServerTools",
+            is_async=True,
+            settings={"server": server},
+            grace_seconds=ASYNC_GRACE_SECONDS,
+        )
+        for name, server in servers.items()
+    ]
+    return replace(order, specs=specs, memory_limit_bytes=resource.RLIM_INFINITY)
 
 
 def spec_of(written: str, config: ToolsConfig) -> ToolSpec:

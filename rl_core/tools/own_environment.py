@@ -104,9 +104,12 @@ class Description:
     spec: ToolSpec
     loaded: Any
 
-    def call(self, one: ToolRequest) -> str:
-        """As JSON: the schema of a function; of a class those of its methods, or null where its `step` takes the
-        model's turns. Raises ValueError as `Tool.schema`, and where a class has neither or both."""
+    def call(self, one: ToolRequest) -> object:
+        """As JSON: the schema of a function; those of a server's tools; of a class those of its methods, or null where
+        its `step` takes the model's turns. Raises ValueError as `Tool.schema` and `ServerTools.listed`, and where a
+        class has neither or both."""
+        if self.spec.settings is not None:
+            return _listed(self.loaded(**self.spec.settings))
         if not isinstance(self.loaded, type):
             return json.dumps(Tool(self.loaded).schema)
         environment = self.loaded()
@@ -142,6 +145,10 @@ def load_description(spec: ToolSpec) -> Description:
     if not callable(loaded):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(loaded).__name__}, not a function or a class")
     return Description(spec=spec, loaded=loaded)
+
+
+async def _listed(server: Any) -> str:
+    return json.dumps(await server.listed())
 
 
 def _results(environment: Any, turn: EnvironmentTurn, one: EnvironmentRequest, number: int) -> list[object]:

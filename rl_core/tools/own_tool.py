@@ -4,7 +4,7 @@ is shown."""
 import importlib
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
@@ -14,7 +14,7 @@ from PIL import Image
 
 from rl_core.data.pixels import prepare_image
 from rl_core.tools.messages import ShownLimits, ToolRequest, ToolSpec
-from rl_core.tools.tool import Tool
+from rl_core.tools.tool import Tool, ToolSample
 from rl_core.user_code.modules import import_file
 from rl_core.wording import plain_text
 
@@ -38,10 +38,10 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnTool:
-    """A loaded function."""
+    """A loaded function, or the tools of a server."""
 
     spec: ToolSpec
-    tool: Tool
+    tool: Callable[[ToolSample, Mapping[str, Any]], Any]
     limits: ShownLimits
 
     def call(self, one: ToolRequest) -> object:

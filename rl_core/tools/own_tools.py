@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,9 +13,10 @@ from rl_core.config.tools import ToolsConfig
 from rl_core.digests import digest_of
 from rl_core.isolation.pool import IsolatedPool
 from rl_core.progress import LogEvent
+from rl_core.tools.describing import listed
 from rl_core.tools.journal import Journal
 from rl_core.tools.messages import EnvironmentRequest, ToolRequest, ToolResult, TurnResult
-from rl_core.tools.order import EnvironmentOrder, ToolOrder
+from rl_core.tools.order import EnvironmentOrder, ToolOrder, server_order
 from rl_core.tools.tool import ToolSample
 from rl_core.user_code.function import find_function
 
@@ -27,13 +29,14 @@ class OwnTools:
     def __init__(
         self, config: ToolsConfig, data: DataConfig, *, image_store: Path, journal: Journal, log_event: LogEvent
     ) -> None:
-        """Starts nothing. `log_event` is called for every call that failed. Raises ValueError where a function is not
-        found, and OSError where its file cannot be read."""
+        """Starts nothing that lasts. `log_event` is called for every call that failed. Raises ValueError where a
+        function is not found, or as `listed`, and OSError where its file cannot be read."""
         found = {written: find_function(written) for written in config.user_code}
         names = [found[written].name if written in found else written for written in config.isolated]
         self._places = {name: place for place, name in enumerate(names)}
         self._code = {written: dict(one.code) for written, one in found.items()}
         self._config = config
+        self._listed = listed(config, data)
         self._journal = journal
         self._log_event = log_event
         self._order = ToolOrder.of(config.isolated, config, data)
@@ -45,11 +48,13 @@ class OwnTools:
             return IsolatedPool(order, processes=processes, async_calls=calls, image_store=image_store)
 
         self._pool = pool(self._order, config.workers if config.isolated else 0)
+        self._servers = {name: pool(server_order({name: one}, self._order), 1) for name, one in config.mcp.items()}
         self._environments = [pool(self._environment_order, 1) for _ in environments for _ in range(config.workers)]
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        for pool in (self._pool, *self._environments):
+        self._journal.check_servers(self._listed)
+        for pool in (self._pool, *self._servers.values(), *self._environments):
             self._running.enter_context(pool)
         return self
 
@@ -59,17 +64,22 @@ class OwnTools:
         """End all processes, even in the middle of a call."""
         self._running.close()
 
-    def call(self, name: str, request: ToolRequest, *, version: int) -> "Future[ToolResult]":
-        """Have a function called, for what the weights of this version have sampled; what was answered before an
-        interruption is not asked again."""
-        place = self._places[name]
+    def call(self, name: str, request: ToolRequest, *, version: int, server: str | None = None) -> "Future[ToolResult]":
+        """Have a function called, or a tool of an MCP server, for what the weights of this version have sampled; what
+        was answered before an interruption is not asked again."""
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
-        code = self._code.get(self._config.isolated[place])
+        if server is None:
+            place = self._places[name]
+            pool, code = self._pool, self._code.get(self._config.isolated[place])
+        else:
+            place, pool, code = 0, self._servers[server], None
         call = digest_of([name, arguments, *request.key, *self._sight(request.sample), code])
+        if server is not None:
+            request = replace(request, arguments={name: dict(request.arguments)})
         return self._journal.ask(
             self._order,
             call,
-            lambda: self._pool.add(place, request),
+            lambda: pool.add(place, request),
             version=version,
             failed=lambda reason: self._failed(name, request.sample, reason),
         )

@@ -1,7 +1,7 @@
 """The tools of a run: what the model is told of them, and how a turn's calls are answered."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,7 @@ from rl_core.tools.builtin.calculator import calculator
 from rl_core.tools.builtin.python import python_tool
 from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.calls import WrittenCall, calls_in
-from rl_core.tools.describing import described
+from rl_core.tools.describing import described, listed
 from rl_core.tools.messages import (
     STEP,
     EnvironmentCall,
@@ -114,11 +114,19 @@ def tool_schemas(config: ToolsConfig | None, data: DataConfig) -> list[dict[str,
         return []
     own = dict(zip(config.own, described(config.own, config, data), strict=True))
     known = {name: tool.schema for name, tool in builtin_tools(config, data).items()} | own
-    schemas = [*(known[name] for name in config.use), *(environment_schemas(config, data) or [])]
-    names = [schema["function"]["name"] for schema in schemas]
+    of_servers = [schema for schemas in listed(config, data).values() for schema in schemas]
+    schemas = [*(known[name] for name in config.use), *of_servers, *(environment_schemas(config, data) or [])]
+    names = [*map(_name, schemas)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"tools: {', '.join(twice)} is the name of a tool and of a method of the environment")
+        raise ValueError(
+            f"tools: {', '.join(twice)} is the name of more than one tool, method of the environment or tool of an MCP "
+            "server; give them names of their own, or choose among a server's tools (tools.mcp.SERVER.tools)"
+        )
     return schemas
+
+
+def _name(schema: Mapping[str, Any]) -> str:
+    return str(schema["function"]["name"])
 
 
 def environment_schemas(config: ToolsConfig, data: DataConfig) -> list[dict[str, Any]] | None:
@@ -149,8 +157,11 @@ class Toolbox:
         self._vision = vision
         self._builtin = builtin_tools(config, data)
         self._isolated = [function.rpartition(":")[2] for function in config.isolated]
+        self._servers = {
+            _name(schema): server for server, schemas in listed(config, data).items() for schema in schemas
+        }
         methods = environment_schemas(config, data)
-        self._methods = [schema["function"]["name"] for schema in methods or []]
+        self._methods = [*map(_name, methods or [])]
         self._has_environment = config.environment is not None
         self.takes_turns = self._has_environment and methods is None
         """Whether an environment answers each turn of the model, whatever it says."""
@@ -185,7 +196,7 @@ class Toolbox:
             elif waiting is not None and self._is_of_environment(call):
                 begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
                 answered += 1
-            elif call.name in self._isolated:
+            elif call.name in self._isolated or call.name in self._servers:
                 begun.append(Begun(call, True, self._called(turn, call, place)))
             else:
                 begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
@@ -225,7 +236,7 @@ class Toolbox:
             return f"only {self._config.max_calls_per_turn} calls of a turn are carried out"
         if call.mistake is not None or self.takes_turns:
             return call.mistake
-        known = dict.fromkeys([*self._builtin, *self._isolated, *self._methods])
+        known = dict.fromkeys([*self._builtin, *self._isolated, *self._servers, *self._methods])
         return None if call.name in known else f"there is no tool {call.name!r}; there is {', '.join(known)}"
 
     def _is_of_environment(self, call: WrittenCall) -> bool:
@@ -239,7 +250,8 @@ class Toolbox:
 
     def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
         request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
-        waiting = self._of_user.call(call.name, request, version=turn.version)
+        server = self._servers.get(call.name)
+        waiting = self._of_user.call(call.name, request, version=turn.version, server=server)
         return lambda: self._shown(waiting.result())
 
     @property

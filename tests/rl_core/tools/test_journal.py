@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,16 @@ def test_failures_are_kept_until_they_stop_the_run(tmp_path: Path) -> None:
 
 def _result(words: Sequence[Any] | None) -> ToolResult | None:
     return None if words is None else ORDER.result(*words)
+
+
+def test_a_run_goes_on_with_the_servers_it_began_with(tmp_path: Path) -> None:
+    kept = Journal(tmp_path / "calls", needed_from=lambda: 0)
+    kept.check_servers({"files": [{"name": "read"}], "sums": []})
+    assert kept.find(0, "a") is None
+    again = Journal(tmp_path / "calls", needed_from=lambda: 0)
+    again.check_servers({"sums": [], "files": [{"name": "read"}]})
+    with pytest.raises(ValueError, match=r"tools\.mcp: files offers other tools"):
+        again.check_servers({"files": [{"name": "write"}], "sums": []})
 
 
 def test_what_no_step_repeats_is_removed(tmp_path: Path) -> None:
