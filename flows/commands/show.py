@@ -89,7 +89,7 @@ def _print_answers(group: Sequence[EvaluationItem], run: RunDirectory, console: 
     for item in group:
         grade = Text(item.grade, style=_COLOURS[item.grade])
         cells = (
-            _response(item.response, cut=item.finish_reason == "length"),
+            _conversation(item, run),
             item.parsed or "",
             _reward(item.components, item.error),
         )
@@ -112,7 +112,7 @@ def _print_group(group: list[RolloutRecord], run: RunDirectory, console: Console
     for record in group:
         cells = (
             f"{record.sample_index}",
-            _conversation(record, run),
+            _conversation(record, run, record.environment),
             _reward(record.components, record.error),
             "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
             _parts(record.components),
@@ -129,19 +129,18 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
     console.print(Text(f"answer  {answer}"), soft_wrap=True)
 
 
-def _conversation(record: RolloutRecord, run: RunDirectory) -> str:
+def _conversation(
+    said: RolloutRecord | EvaluationItem, run: RunDirectory, environment: Mapping[str, float] | None = None
+) -> str:
     """What the model has said, below each turn with calls their results and the paths of their images, and at the end
     the numbers of the environment."""
     lines = []
-    for put in record.insertions:
-        lines += [put.turn, *(f"-> {call.result}" for call in put.calls)]
-        lines += [f"-> image {path}" for path in _image_files(run, put.image_uids)]
-    numbers = [f"=> {_parts(record.environment)}"] if record.environment else []
-    return "\n".join([*lines, _response(record.response, cut=record.finish_reason == "length"), *numbers])
-
-
-def _response(text: str, *, cut: bool) -> str:
-    return text + (" …(cut)" if cut else "")
+    for turn in said.turns[:-1]:
+        lines += [turn["content"]] if "content" in turn else [f"-> {call['result']}" for call in turn["calls"]]
+        lines += [f"-> image {path}" for path in _image_files(run, turn.get("image_uids", ()))]
+    cut = " …(cut)" if said.finish_reason == "length" else ""
+    numbers = [f"=> {_parts(environment)}"] if environment else []
+    return "\n".join([*lines, said.response + cut, *numbers])
 
 
 def _reward(components: Mapping[str, float], error: str | None) -> str:

@@ -67,7 +67,7 @@ def evaluate_prompts(
                 has_parser=pool.has_parser(request.prompt.data_source),
                 length=len(rollout.response_ids),
                 finish_reason=rollout.finish_reason,
-                turns=turns_of(rollout) if rollout.insertions else (),
+                turns=turns_of(rollout.insertions, rollout.text) if rollout.insertions else (),
             )
             for request, (rollout, score) in zip(requests, answers, strict=True)
         ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
+from rl_core.rewards.sample import turns_of
 from rl_core.types import FinishReason, Group, Insertion, Prompt, Rollout, RolloutKey, Score, ToolCall, TrainGroup
 
 _INSERTION = pa.struct(
@@ -87,6 +88,11 @@ class RolloutRecord:
     advantages: list[float] | None
     insertions: tuple[Insertion, ...]
     environment: dict[str, float]
+
+    @property
+    def turns(self) -> tuple[Mapping[str, Any], ...]:
+        """The turns as a reward gets them; of a response with a single turn none, as an `EvaluationItem` has none."""
+        return tuple(turns_of(self.insertions, self.response)) if self.insertions else ()
 
     @property
     def advantage(self) -> float | None:

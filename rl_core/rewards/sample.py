@@ -1,6 +1,6 @@
 """The sample that a reward function gets: a response with its row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from rl_core.image_sizes import ImageSizes
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
     from PIL import Image
 
-    from rl_core.types import FinishReason, Prompt, Rollout
+    from rl_core.types import FinishReason, Insertion, Prompt, Rollout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +66,7 @@ class RewardSample:
             response_ids=rollout.response_ids.tolist(),
             finish_reason=rollout.finish_reason,
             step=step,
-            turns=tuple(turns_of(rollout)),
+            turns=tuple(turns_of(rollout.insertions, rollout.text)),
             environment=dict(rollout.environment),
         )
 
@@ -90,10 +90,10 @@ class RewardSample:
         )
 
 
-def turns_of(rollout: "Rollout") -> Iterator[Mapping[str, Any]]:
-    """What the model has said, and after each turn but the last one the calls in it with their results, in JSON
-    values."""
-    for put in rollout.insertions:
+def turns_of(insertions: "Iterable[Insertion]", last: str) -> Iterator[Mapping[str, Any]]:
+    """What the model has said, at last `last`, and after each turn but the last one the calls in it with their results,
+    in JSON values."""
+    for put in insertions:
         yield {"role": "assistant", "content": put.turn}
         yield {"role": "tool", "calls": [asdict(call) for call in put.calls], "image_uids": list(put.image_uids)}
-    yield {"role": "assistant", "content": rollout.text}
+    yield {"role": "assistant", "content": last}

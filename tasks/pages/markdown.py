@@ -7,6 +7,7 @@ from typing import Any
 
 from rl_core.data.images import ImageStore
 from rl_core.data.prepared import IMAGES_FILE
+from rl_core.evaluation.items import EvaluationItem
 from rl_core.evaluation.result import items_words
 from rl_core.records.metrics_log import read
 from rl_core.records.rollout_files import RolloutRecord, read_rollouts
@@ -158,7 +159,7 @@ def _answers(answers: StepAnswers, images: ImageStore) -> str:
     rows = [
         [
             f"{step}",
-            _escaped(item.response),
+            _conversation(item, images),
             item.error or _figure(item.components["overall"]),
             item.grade,
         ]
@@ -172,7 +173,7 @@ def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
     first = group[0]
     rows = [
         [
-            _escaped(record.response),
+            _conversation(record, images),
             record.error or _figure(record.components["overall"]),
             "not trained on" if record.advantage is None else f"{record.advantage:+.3f}",
         ]
@@ -183,8 +184,20 @@ def _group(group: Sequence[RolloutRecord], images: ImageStore) -> str:
 
 
 def _asked(image_uids: Sequence[str], question: str, answer: str, images: ImageStore) -> str:
-    pictures = " ".join(f"![image]({image_uri(images.image(uid))})" for uid in image_uids)
-    return f"{pictures}\n\n{_escaped(question)}\n\nAnswer: {_escaped(answer)}"
+    return f"{_pictures(image_uids, images)}\n\n{_escaped(question)}\n\nAnswer: {_escaped(answer)}"
+
+
+def _conversation(said: RolloutRecord | EvaluationItem, images: ImageStore) -> str:
+    """A cell with what the model has said, below each turn with calls their results and images."""
+    parts = []
+    for turn in said.turns[:-1]:
+        lines = [turn["content"]] if "content" in turn else [f"→ {call['result']}" for call in turn["calls"]]
+        parts += [*map(_escaped, lines), _pictures(turn.get("image_uids", ()), images)]
+    return "<br>".join(filter(None, [*parts, _escaped(said.response)]))
+
+
+def _pictures(uids: Sequence[str], images: ImageStore) -> str:
+    return " ".join(f"![image]({image_uri(images.image(uid))})" for uid in uids)
 
 
 def _evaluation(results: Mapping[str, Any]) -> str:

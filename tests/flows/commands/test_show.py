@@ -174,6 +174,15 @@ def test_an_answer_without_a_score_says_why_and_is_not_wrong(run: RunDirectory) 
     assert "HTTP 429" in text and "…(cut)" in text and "│ not scored" in text and "wrong" not in text
 
 
+def test_a_held_out_conversation_is_shown_with_its_results(run: RunDirectory) -> None:
+    (item,) = without_images(make_items("+"))
+    said = {"role": "assistant", "content": "I ask"}
+    told = {"role": "tool", "calls": [{"name": "look", "result": "a cat"}], "image_uids": []}
+    write_items(run.validation(3), [replace(item, turns=(said, told, {"role": "assistant", "content": "A cat."}))])
+    text = shown_validation(run)
+    assert text.index("I ask") < text.index("-> a cat") < text.index(item.response)
+
+
 def test_a_step_without_a_validation_is_named(run: RunDirectory, validated: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no validation after step 3, but after 0, 4$"):
         shown_validation(validated, step=3)

@@ -79,6 +79,17 @@ def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_va
     assert f"`sightline show {run.name} --validation --step 2` shows the answers to all 4 prompts." in page
 
 
+def test_a_conversation_is_shown_with_its_results_and_pictures(tmp_path: Path) -> None:
+    run = finish_run(tmp_path)
+    item = read_evaluation(run.evaluation("base"))["greedy"][0]
+    said = {"role": "assistant", "content": "I | look"}
+    told = {"role": "tool", "calls": [{"name": "zoom", "result": "a *cat*"}], "image_uids": list(item.image_uids)}
+    write_items(run.validation(0), [replace(item, turns=(said, told, {"role": "assistant", "content": item.response}))])
+    page = validation_page(run)
+    assert r"| 0 | I \| look<br>→ a \*cat\*<br>![image](data:image/png;base64," in page
+    assert page.count("![image]") == 2
+
+
 def test_the_steps_are_followed_by_what_each_of_several_workers_did(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     times = {"generate_s": 1.0, "update_s": 2.0, "sync_s": 0.0, "save_s": 0.0, "load_s": 0.0, "idle_s": 1.0}
