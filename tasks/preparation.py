@@ -47,6 +47,7 @@ def prepare_run(
         "cold_start_source": own_source,
         "tools": tool_schemas(config.tools, config.data),
         "held_out_tools": tool_schemas(config.held_out_tools, config.data),
+        "max_result_pixels": None if config.tools is None else config.tools.max_pixels,
     }
     if bring(preparation_fingerprint(config.data, **depends_on)):
         return DataManifest.read(run.data)

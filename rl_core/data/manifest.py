@@ -93,6 +93,7 @@ def preparation_fingerprint(
     cold_start_source: DataSource | None,
     tools: Sequence[Mapping[str, Any]] = (),
     held_out_tools: Sequence[Mapping[str, Any]] = (),
+    max_result_pixels: int | None = None,
 ) -> str:
     """Digest of everything that `prepare_dataset` depends on."""
     template = data.prompt_template
@@ -105,6 +106,7 @@ def preparation_fingerprint(
             "model": _model_text_fingerprint(model_folder),
             "tools": list(tools),
             **({} if held_out_tools == tools else {"held-out tools": list(held_out_tools)}),
+            **({} if max_result_pixels is None else {"max_result_pixels": max_result_pixels}),
             "sources": {name: source.fingerprint() for name, source in sources.items() if source is not None},
         }
     )

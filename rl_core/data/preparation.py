@@ -140,12 +140,14 @@ def prepare_dataset(
     cold_start_source: DataSource | None = None,
     tools: Sequence[Mapping[str, Any]] = (),
     held_out_tools: Sequence[Mapping[str, Any]] = (),
+    max_result_pixels: int | None = None,
 ) -> DataManifest:
     """Write the folder `out`, or replace it, whole or not at all: a Parquet file for each split, images.arrow,
     rejected.jsonl, manifest.json. The prompts show the schemas of the `tools`, those of held-out rows of the
-    `held_out_tools`. Raises ValueError, which names all problems at once, where a source or template is wrong; too many
-    rows cannot be used or, with `overlong: error`, are too long; no row is left; or training and held-out rows share an
-    image or a prompt of text."""
+    `held_out_tools`; the images of their results have at most the area `max_result_pixels`, in pixels, where it is not
+    that of all images. Raises ValueError, which names all problems at once, where a source or template is wrong; too
+    many rows cannot be used or, with `overlong: error`, are too long; no row is left; or training and held-out rows
+    share an image or a prompt of text."""
 
     def renderer(shown: Sequence[Mapping[str, Any]]) -> ChatRenderer:
         return ChatRenderer(
@@ -168,9 +170,12 @@ def prepare_dataset(
         cold_start_source=cold_start_source,
         tools=tools,
         held_out_tools=held_out_tools,
+        max_result_pixels=max_result_pixels,
     )
+    of_data = {limit.name: getattr(data, limit.name) for limit in fields(Limits) if hasattr(data, limit.name)}
+    limits = Limits(**of_data, max_result_pixels=max_result_pixels)
     with committed_folder(out) as folder:
-        splits, image_count = _write_splits(folder, readers, renderers, data=data, progress=progress)
+        splits, image_count = _write_splits(folder, readers, renderers, data=data, limits=limits, progress=progress)
         if problems := split_problems(splits, data):
             raise ValueError("\n".join(["the data cannot be used as it is:", *problems]))
         manifest = DataManifest(
@@ -189,9 +194,9 @@ def _write_splits(
     renderers: Mapping[str, ChatRenderer],
     *,
     data: DataConfig,
+    limits: Limits,
     progress: Progress,
 ) -> tuple[list[SplitCounts], int]:
-    limits = Limits(**{limit.name: getattr(data, limit.name) for limit in fields(Limits)})
     splits = []
     with (
         ImageStoreWriter(folder / IMAGES_FILE) as images,

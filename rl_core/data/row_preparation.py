@@ -17,7 +17,8 @@ from rl_core.data.videos import read_video
 from rl_core.families.vision import VideoShape
 from rl_core.image_sizes import ImageSizes
 from rl_core.progress import Progress
-from rl_core.sources.rows import BadRow, Row, VideoInput
+from rl_core.sources.conversation import IMAGE_PLACE
+from rl_core.sources.rows import BadRow, Row, Turn, VideoInput
 from rl_core.sources.source import DataSource
 from rl_core.types import Prompt, VideoClip
 
@@ -28,13 +29,15 @@ _LETTERS_PER_TOKEN = 100  # more than any tokenizer reaches on any text
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a prompt: tokens, the area of an image or frame in pixels, and the frames of a video; and the area of
-    the sources of images, None where they are not kept."""
+    """Limits of a prompt: tokens, the area of an image or frame in pixels, and the frames of a video; the area of the
+    sources of images, None where they are not kept; and the area of images in the results of a tool, None where it is
+    that of all images."""
 
     max_prompt_length: int
     min_pixels: int
     max_pixels: int
     max_source_pixels: int | None = None
+    max_result_pixels: int | None = None
     video_fps: float = DataConfig.model_fields["video_fps"].default
     video_max_frames: int = DataConfig.model_fields["video_max_frames"].default
 
@@ -137,14 +140,16 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
         # No response could equal it, because responses are decoded without these tokens, and a cold start trains it.
         renderer.tokens.check_text(row.answer_text, name="the answer")
         column = row.image_column
+        results = _images_of_results(row)
         images = tuple(
             prepare_image(
                 image,
-                min_pixels=limits.min_pixels,
-                max_pixels=limits.max_pixels,
+                min_pixels=min(limits.min_pixels, largest),
+                max_pixels=largest,
                 max_source_pixels=limits.max_source_pixels,
             )
-            for image in row.images
+            for place, image in enumerate(row.images)
+            for largest in [(limits.max_result_pixels if place in results else None) or limits.max_pixels]
         )
         sizes = tuple(
             ImageSizes(image.original, renderer.vision.shown_size(image.width, image.height)) for image in images
@@ -156,6 +161,13 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
     except ValueError as error:
         return RejectedRow(kind="bad", row=row.as_bad(column, str(error)))
     return _LoadedRow(row=row, images=images, sizes=sizes, videos=videos)
+
+
+def _images_of_results(row: Row) -> set[int]:
+    """Which of the row's images a tool has shown."""
+    turns = (*row.history, Turn(row.asks, row.question))
+    roles = [turn.role for turn in turns for _ in range(turn.content.count(IMAGE_PLACE))]
+    return {place for place, role in enumerate(roles) if role == "tool"}
 
 
 def _hopeless_length(row: Row, limits: Limits) -> str | None:

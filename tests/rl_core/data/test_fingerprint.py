@@ -94,13 +94,14 @@ def model(tmp_path):
 
 
 def test_preparation_depends_on_what_shapes_a_row_and_on_nothing_else(model, tmp_path):
-    def of(cold_start_source=None, tools=(), held_out_tools=(), **options):
+    def of(cold_start_source=None, tools=(), held_out_tools=(), max_result_pixels=None, **options):
         return preparation_fingerprint(
             data_config(**options),
             model_folder=model,
             cold_start_source=cold_start_source,
             tools=tools,
             held_out_tools=held_out_tools,
+            max_result_pixels=max_result_pixels,
         )
 
     before = of()
@@ -117,6 +118,7 @@ def test_preparation_depends_on_what_shapes_a_row_and_on_nothing_else(model, tmp
         of(tools=[{"type": "function"}]),
         of(counting(4)),
         of(max_pixels=5000),
+        of(max_result_pixels=5000),
         of(max_prompt_length=100),
         of(system_prompt="Be brief."),
         of(prompt_template=str(template)),

@@ -23,7 +23,15 @@ from tests.samples import SAMPLES
 
 @pytest.fixture
 def prepare(tiny_folder, tmp_path):
-    def run(*, family="qwen2_5_vl", cold_start_source=None, tools=(), held_out_tools=(), **options):
+    def run(
+        *,
+        family="qwen2_5_vl",
+        cold_start_source=None,
+        tools=(),
+        held_out_tools=(),
+        max_result_pixels=None,
+        **options,
+    ):
         return prepare_dataset(
             data_config(**options),
             model_folder=tiny_folder(family),
@@ -32,6 +40,7 @@ def prepare(tiny_folder, tmp_path):
             cold_start_source=cold_start_source,
             tools=tools,
             held_out_tools=held_out_tools,
+            max_result_pixels=max_result_pixels,
         )
 
     return run
@@ -85,6 +94,36 @@ def test_a_prompt_survives_the_disk(prepare, tmp_path, tiny_folder):
     image = dataset.images.image(uid)
     assert image.size == (84, 84)
     assert uid == image_uid(dataset.images.encoded(uid))
+
+
+TALKS = {
+    "the last turn": ([("user", "<image>?"), ("assistant", "look"), ("tool", "<image>")], [False, True]),
+    "a turn before": (
+        [("user", "<image>?"), ("assistant", "look"), ("tool", "so: <image><image>"), ("user", "And <image>?")],
+        [False, True, True, False],
+    ),
+    "nowhere": ([("user", "<image>?")], [False]),
+}
+
+
+@pytest.mark.parametrize(("talk", "are_results"), TALKS.values(), ids=TALKS)
+@pytest.mark.parametrize(
+    ("largest", "shown"), [(3136, (56, 56)), (900, (30, 30)), (10_000, (84, 84)), (None, (28, 28))]
+)
+def test_what_a_tool_has_shown_is_as_large_as_tools_show_it(
+    prepare, write_jsonl, tmp_path, talk, are_results, largest, shown
+):
+    """Whatever the prompts show: a lesson has what the run will have."""
+    names = []
+    for number in range(len(are_results)):
+        names.append(f"{number}.png")
+        (tmp_path / names[-1]).write_bytes(png_bytes(size=(84, 84), colour=(number, 0, 0)))
+    row = {"problem": [{"role": role, "content": text} for role, text in talk], "images": names, "answer": "1"}
+    lessons = local(write_jsonl([row]))
+    prepare(cold_start_source=lessons, max_result_pixels=largest, min_pixels=784, max_pixels=784)
+    dataset = PreparedDataset.open(tmp_path / "out", "cold_start")
+    sizes = [dataset.images.image(uid).size for uid in dataset[0].image_uids]
+    assert sizes == [shown if is_result else (28, 28) for is_result in are_results]
 
 
 ANSWERS = ["4", 4, 4.0, True, [4, "4"], [], {"box": [1, 2.5], "none": None}, "[4]", "ä \U0001f600"]
