@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rl_core.problem import Problem
-from rl_core.redaction import HIDDEN, redact_tree
+from rl_core.redaction import HIDDEN, redact_addresses, redact_tree
 
 TYPE: Final = "type"
 """The key by which a section is chosen."""
@@ -86,6 +86,13 @@ def one_of(choices: Choices, *, default: str) -> Any:
 def refused_secret(message: str) -> PydanticCustomError:
     """The error of a validator for a value that may be a secret, which its report does not show."""
     return PydanticCustomError(SECRET_ERROR, "{message}", {"message": message})
+
+
+def without_password(address: str, variables: str) -> str:
+    """The address. Raises PydanticCustomError, which names the environment's variables for it, if it has a password."""
+    if redact_addresses(address) != address:
+        raise refused_secret(f"a config holds no password: set {variables} in the environment")
+    return address
 
 
 def refuse_secrets(kwargs: Kwargs) -> Kwargs:

@@ -11,14 +11,7 @@ from typing_extensions import override
 
 from rl_core.config.training import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from rl_core.problem import Problem
-from rl_core.redaction import redact_addresses
-from rl_core.section import Section, refused_secret
-
-
-def _without_password(address: str, variables: str) -> str:
-    if redact_addresses(address) != address:
-        raise refused_secret(f"a config holds no password: set {variables} in the environment")
-    return address
+from rl_core.section import Section, without_password
 
 
 class EvaluationConfig(Section):
@@ -144,7 +137,7 @@ class TrackingConfig(Section):
     @field_validator("mlflow_uri")
     @classmethod
     def _address_holds_no_password(cls, uri: str | None) -> str | None:
-        return uri and _without_password(
+        return uri and without_password(
             uri, "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole address as MLFLOW_TRACKING_URI,"
         )
 
@@ -163,7 +156,7 @@ class StorageConfig(Section):
     @classmethod
     def _address_holds_no_password(cls, address: str) -> str:
         variables = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, ..."
-        return _without_password(address, f"the store's own variables ({variables})")
+        return without_password(address, f"the store's own variables ({variables})")
 
 
 class PlanningConfig(Section):

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from rl_core.problem import Problem
-from rl_core.section import Section
+from rl_core.section import Section, names_a_secret, refused_secret, without_password
 from rl_core.user_code.function import file_named, is_user_function, nearest
 from rl_core.wording import shortened
 
@@ -34,6 +34,21 @@ class McpServer(Section):
     """The tools that the model is told of; without any, all."""
     environment: tuple[str, ...] = ()
     """Names of the environment variables that `command` gets besides PATH, HOME and the like: those with its keys."""
+
+    @field_validator("command")
+    @classmethod
+    def _command_holds_no_secret(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        for part in command:
+            name, is_given, _ = part.partition("=")
+            if (is_given or part.startswith("-")) and names_a_secret(name.replace("-", "_")):
+                advice = "let the server read it from a variable, and name that in `environment`"
+                raise refused_secret(f"{name} looks like a secret: {advice}")
+        return command
+
+    @field_validator("url")
+    @classmethod
+    def _address_holds_no_password(cls, url: str | None) -> str | None:
+        return url and without_password(url, "a variable for a server that `command` starts")
 
     @override
     def problems(self) -> Iterator[Problem]:

@@ -19,6 +19,9 @@ QUICKSTART = REPOSITORY / "configs/quickstart.yaml"
         ("storage.address=sftp://weekly:geheim@files/runs", "AWS_SECRET_ACCESS_KEY"),
         ("reward.kwargs.api_key=geheim", "environment"),
         ("reward.kwargs.judges=[{api_key: geheim}]", "environment"),
+        ("tools.mcp.a={command: [uvx, server, --api-key, geheim]}", "environment"),
+        ("tools.mcp.a={command: [env, HF_TOKEN=geheim, server]}", "environment"),
+        ("tools.mcp.a={url: 'http://me:geheim@host/mcp'}", "command"),
         ("algorithm.loss={type: custom, function: a.py:b, kwargs: {api_key: geheim}}", "environment"),
     ],
 )
@@ -38,6 +41,7 @@ def test_a_secret_is_refused_and_not_repeated(override, advice):
         "tracking.mlflow_uri=postgresql+psycopg2://mlflow@db/mlflow",
         "reward.kwargs.max_tokens=5",
         "reward.kwargs.stop_token=end",
+        "tools.mcp.a={command: [python, secret_server.py, --key=id]}",
     ],
 )
 def test_what_is_no_secret_passes(override):
