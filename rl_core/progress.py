@@ -15,13 +15,15 @@ _SECONDS_BETWEEN_LOOKS: Final = 1.0
 @dataclass(slots=True)
 class Tally:
     """What was computed so far: the `responses` that are finished, the tokens that generators have `sampled`, those of
-    them that are `under_way` in unfinished responses, and the response tokens that trainers have `passed` through a
-    model. Who computes only adds to it; it is read when something is drawn, and no result depends on it."""
+    them that are `under_way` in unfinished responses, the response tokens that trainers have `passed` through a model,
+    and the seconds in which responses have `waited` for tools. Who computes only adds to it; it is read when something
+    is drawn or written to the timings, and no result depends on it."""
 
     responses: int = 0
     sampled: int = 0
     under_way: int = 0
     passed: int = 0
+    waited: float = 0.0
 
     def copy(self) -> "Tally":
         """As it is now."""
@@ -37,6 +39,7 @@ class Tally:
         self.sampled += more.sampled
         self.under_way += more.under_way
         self.passed += more.passed
+        self.waited += more.waited
 
 
 TALLY: Final = Tally()

@@ -25,7 +25,8 @@ class PhaseTimer:
     def split(self, name: str, parts: Mapping[str, float]) -> None:
         """Split the seconds of a finished phase into `parts`; the phase keeps the time outside of all parts."""
         self._seconds[name] -= sum(parts.values())
-        self._seconds |= parts
+        for part, seconds in parts.items():
+            self._seconds[part] = self._seconds.get(part, 0.0) + seconds
 
     @property
     def seconds(self) -> Mapping[str, float]:

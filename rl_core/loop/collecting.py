@@ -18,6 +18,7 @@ from rl_core.loop.draws import (
     scored_groups,
 )
 from rl_core.loop.rollout_batch import EMPTY, RolloutBatch
+from rl_core.progress import TALLY
 from rl_core.rewards.pool import RewardPool
 from rl_core.rollout.requests import requests_for
 from rl_core.timing import PhaseTimer
@@ -170,11 +171,14 @@ class Collector:
             n, sampling = 1, replace(sampling, temperature=0.0)
         requests = requests_for(prompts, n, run_seed=self.config.seed, step=self.step)
         scoring = DrawScores(self.rewards, prompts, n, quota, step=self.step)
+        before = TALLY.copy()
         with (
             self.timer.phase("generate", len(requests)),
             closing(self.conversing(self.workers.generate)(requests, sampling)) as rollouts,
         ):
             scoring.watch(rollouts)
+        if waited := TALLY.since(before).waited:
+            self.timer.split("generate", {"tool_wait": waited})
         with self.timer.phase("reward_wait"):
             generated = scoring.wait()
         assert_fresh(generated.groups, self.policy_version)

@@ -4,6 +4,7 @@ A round is one list of requests in the order of their keys; the calls of its tur
 begins. So what is generated does not depend on which turn was finished first.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -143,10 +144,11 @@ class Conversations:
                         self._take(conversation, rollout)
                         if conversation.begun is None:
                             yield conversation.response()
-                asked = [one for one in waiting if one.begun is not None]
+                asked, began = [one for one in waiting if one.begun is not None], time.perf_counter()
                 for conversation in asked:
                     while conversation.begun is not None:
                         answered += self._answer(conversation)
+                TALLY.waited += time.perf_counter() - began
                 self._toolbox.check_failures(answered)
                 waiting = [one for one in asked if one.end is None]
                 TALLY.responses -= len(waiting)  # what was counted is a turn

@@ -154,6 +154,16 @@ def charts(facts: RunFacts) -> list[Chart]:
                 "kl/reference": "to the reference, in the reward",
             },
         ),
+        chart(
+            "Tools",
+            "Mean of a response. Where calls fall to 0 nothing rewards them, or the model does better without.",
+            {"tools/turns": "turns of the model", "tools/calls": "calls", "tools/images": "images shown"},
+        ),
+        chart(
+            "Calls without an answer",
+            "Of all responses to a step's prompts.",
+            {"tools/invalid_calls": "the model's mistakes", "tools/failed_calls": "failures of a tool"},
+        ),
         chart("Learning rate", "Of a step's last optimizer step.", {"actor/lr": "policy", "critic/lr": "critic"}),
         chart("Entropy", "Mean entropy of the next token, nats.", {"actor/entropy": "entropy"}),
         chart(
@@ -194,7 +204,16 @@ def _step_phases(timings: Records) -> list[TimeShare]:
 
 
 _PHASES = (
-    *("sync_s", "generate_s", "reward_wait_s", "agreement_s", "old_log_probs_s", "reference_s", "values_s"),
+    *(
+        "sync_s",
+        "generate_s",
+        "tool_wait_s",
+        "reward_wait_s",
+        "agreement_s",
+        "old_log_probs_s",
+        "reference_s",
+        "values_s",
+    ),
     *("forward_backward_s", "exchange_s", "optimizer_s", "update_critic_s", "update_s", "checkpoint_wait_s", "other_s"),
 )
 

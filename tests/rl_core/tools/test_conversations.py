@@ -294,7 +294,9 @@ def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(f
         assert f"of {found[4].sample_index}: 0." in found[4].insertions[0].calls[2].result
         return [repr(one) for one in found]
 
+    before = TALLY.copy()
     first = responses(tmp_path / "first", order=0)
+    assert TALLY.since(before).waited > 0.0
     assert sorted(file.read_text().split()) == sorted(str(index) for index in range(6) for _ in range(3))
     assert responses(tmp_path / "second", order=1) == first
     made = len(file.read_text().split())

@@ -40,6 +40,8 @@ def test_the_reward_is_drawn_by_its_parts_and_what_else_tells_how_the_training_w
             "actor/grad_norm": 0.3,
             "actor/approx_kl": 0.01,
             "actor/lr": 1e-6,
+            "tools/turns": 2.0,
+            "tools/calls": 1.5,
         },
     )
     drawn = {
@@ -47,7 +49,8 @@ def test_the_reward_is_drawn_by_its_parts_and_what_else_tells_how_the_training_w
     }
     assert drawn["Reward"] == ["reward", "accuracy", "format"]
     assert [*drawn] == [
-        *("Reward", "Accuracy", "Signal", "Response length", "Cut responses", "Gradient norm", "KL", "Learning rate"),
+        *("Reward", "Accuracy", "Signal", "Response length", "Cut responses", "Gradient norm", "KL", "Tools"),
+        "Learning rate",
     ]
 
 
