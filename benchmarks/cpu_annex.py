@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.speed.report import machine_facts
 from benchmarks.versus_trl import pin_to_cores
 from rl_core.config.loading import load_config
-from rl_core.device import CPU_ENGINE, CPU_MODEL
+from rl_core.cpu_switches import CPU_ENGINE, CPU_MODEL
 from rl_core.environment import share_cores
 from rl_core.run_directory import RunDirectory
 

@@ -1,18 +1,12 @@
 """The device that torch computes on in this process: which one it is, and its name for records and messages."""
 
-import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from rl_core.cpu_switches import CPU_MODEL, is_on
 from rl_core.environment import threads_of_a_worker
 
 if TYPE_CHECKING:
     import torch
-
-CPU_ENGINE: Final = "SIGHTLINE_CPU_ENGINE"
-"""Switches rl_core.rollout.cpu, with which vLLM generates on a CPU."""
-
-CPU_MODEL: Final = "SIGHTLINE_CPU_MODEL"
-"""Switches rl_core.models.cpu, with which models are trained on a CPU."""
 
 # Records and configs are read without torch, so it is imported where it is needed.
 
@@ -26,14 +20,7 @@ def computing_device() -> "torch.device":
 
 def takes_cpu_code(switch: str) -> bool:
     """Whether this process computes on a CPU, and with the code for it that this switch stands for."""
-    return computing_device().type == "cpu" and _is_on(switch)
-
-
-def _is_on(switch: str) -> bool:
-    value = os.environ.get(switch, "1")
-    if value not in ("0", "1"):
-        raise ValueError(f"{switch}={value} in the environment: set it to 0 (off) or 1 (on, as without it)")
-    return value == "1"
+    return computing_device().type == "cpu" and is_on(switch)
 
 
 def take_device(local_rank: int) -> "torch.device":
@@ -72,4 +59,4 @@ def device_name(device: "torch.device") -> str:
 
 def cpu_words(threads: int) -> str:
     """A CPU and what decides the last bits of its numbers: its threads, and which code models compute with."""
-    return f"CPU with {threads} thread(s)" + ("" if _is_on(CPU_MODEL) else f", {CPU_MODEL}=0")
+    return f"CPU with {threads} thread(s)" + ("" if is_on(CPU_MODEL) else f", {CPU_MODEL}=0")

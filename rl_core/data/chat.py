@@ -165,7 +165,10 @@ class ChatRenderer:
             pieces.append(self.vision.of_video(next(videos)) if video else self.vision.of_image(*next(images)))
             done = place + 1
         pieces.append(ids[done:])
-        return RenderedPrompt(text=text, engine_token_ids=ids, token_ids=np.concatenate(pieces))
+        whole = np.concatenate(pieces)
+        return RenderedPrompt(
+            text=text, engine_token_ids=ids, token_ids=self.vision.joined(whole) if len(places) else whole
+        )
 
 
 def _chat_template(folder: Path) -> str | None:

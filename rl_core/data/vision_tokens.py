@@ -46,6 +46,10 @@ class VisionTokens:
         """Size to which the processor scales an image. Raises ValueError as for its tokens."""
         return self._seeing("images").shown_size(self._processor, (width, height))
 
+    def joined(self, token_ids: Int32Array) -> Int32Array:
+        """The tokens of a text in which those of its images have taken their places."""
+        return token_ids if self._vision is None else self._vision.joined(self._processor, token_ids)
+
     def _of_video(self, shape: VideoShape) -> Int32Array:
         """A video's placeholders, and what the family writes between them. Raises ValueError as for an image."""
         return self._seeing("videos").video_tokens(self._processor, shape, self._ids, self._tokenizer)

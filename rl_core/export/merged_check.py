@@ -20,7 +20,12 @@ SHOWN_DIFFERENCES = 10
 
 _SHARE_OF_WEIGHTS = 0.75  # of a memory; the rest is for what the layers compute, and for a layer that is brought
 _SHARE_OF_CACHE = 0.15  # of a GPU's memory, for what vLLM computes and its cache
-_OF_TEXT = ("input_ids", "attention_mask", "mm_token_type_ids")  # what a processor makes of the text beside images
+_OF_TEXT = (
+    "input_ids",
+    "attention_mask",
+    "mm_token_type_ids",
+    "token_type_ids",
+)  # what a processor makes of the text beside images
 _SEQUENCES_AT_ONCE = 8
 _BLOCK = {"cpu": 128, "cuda": 16}  # smallest block of vLLM's KV cache, tokens
 
@@ -105,7 +110,8 @@ def sequence_inputs(model: Any, processor: Any, item: Item, device: str) -> dict
     if item["images"]:
         places = processor.image_token * len(item["images"])
         made = processor(text=[places], images=item["images"], return_tensors="pt").to(device)
-        of_tokens = {"mm_token_type_ids": (tokens == model.config.image_token_id).int()}
+        of_image = (tokens == model.config.image_token_id).int()
+        of_tokens = dict.fromkeys(("mm_token_type_ids", "token_type_ids"), of_image)
         given = {name: made[name] for name in made if name not in _OF_TEXT} | of_tokens
         inputs |= {name: value for name, value in given.items() if name in takes}
     if item["videos"]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
-from rl_core.files import plain_path
+from rl_core.families.registry import vision_of
+from rl_core.files import plain_path, read_json
 from rl_core.wording import exit_words, last_statement
 
 _logger = logging.getLogger(__name__)
@@ -35,16 +36,27 @@ class Verification:
     largest_difference: Mapping[str, float]
 
 
-def verify_merged(
-    folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] = ENGINES
-) -> Verification:
-    """Compute the log-probs of the checkpoint's probe with each engine, in a fresh process that does not import
-    Sightline, and compare: on a CPU at the same time, since most of it is importing libraries, on a GPU one after the
-    other, with half of the memory each. A model that is larger lies on several GPUs, in the machine's memory and on the
-    disk. Raises MergeNotVerified where an engine does not load the folder, or the log-probs differ by more than the
-    tolerance. Whatever ends this early, such as Ctrl-C, ends the processes."""
+def engines_here(folder: Path) -> Sequence[str]:
+    """Those that can show on this machine whether a merged folder is right. On a CPU vLLM alone, without
+    rl_core.rollout.cpu.image_blocks, lets the tokens of an image see only those before them."""
     import torch  # here, because a model card needs this module but not torch
 
+    vision = vision_of(read_json(folder / "config.json")["model_type"])
+    is_one_way = vision is not None and vision.sees_both_ways and not torch.cuda.is_available()
+    return ENGINES[:1] if is_one_way else ENGINES
+
+
+def verify_merged(
+    folder: Path, probe_folder: Path, tolerance: Tolerance, *, engines: Sequence[str] | None = None
+) -> Verification:
+    """Compute the log-probs of the checkpoint's probe with each engine, or those of `engines_here`, in a fresh process
+    that does not import Sightline, and compare: on a CPU at the same time, since most of it is importing libraries, on
+    a GPU one after the other, with half of the memory each. A model that is larger lies on several GPUs, in the
+    machine's memory and on the disk. Raises MergeNotVerified where an engine does not load the folder, or the log-probs
+    differ by more than the tolerance. Whatever ends this early, such as Ctrl-C, ends the processes."""
+    import torch
+
+    engines = engines_here(folder) if engines is None else engines
     at_once = 1 if torch.cuda.is_available() else len(engines)
     results = []
     for first in range(0, len(engines), at_once):

@@ -85,11 +85,13 @@ class Vision:
         tower: Name of the vision tower in the model without its head.
         joins: Names of the modules beside it that join its features to the language model.
         special_tokens: Tokens of the tokenizer that stand for images and videos.
+        text_tokens: Tokens of ordinary text that the family's processor needs in the tokenizer of a tiny model.
         id_tokens: [field of config.json] -> its token, of the fields that hold the ids of such tokens.
         image_field: That of `id_tokens` with the placeholder of an image.
         named_tokens: [attribute of the tokenizer] -> its token, where the family's processor asks for them.
         image_text: What a chat template writes for an image, with one placeholder.
         video_text: The same for a video; None for a family whose videos are not supported.
+        sees_both_ways: Whether the language model lets the tokens of an image see each other, the later ones too.
         packs_images: Whether the attention of the tower takes all images in one sequence, with their bounds.
         prepares_images: Whether `engine_images` spares vLLM its own processor.
         patch_size: Side of a patch of the vision tower in pixels, as in the published models.
@@ -98,11 +100,13 @@ class Vision:
     tower: str
     joins: tuple[str, ...] = ()
     special_tokens: tuple[str, ...]
+    text_tokens: tuple[str, ...] = ()
     id_tokens: Mapping[str, str]
     image_field: str = "image_token_id"
     named_tokens: Mapping[str, str] = field(default_factory=dict)
     image_text: str
     video_text: str | None = None
+    sees_both_ways: bool = False
     packs_images: bool = False
     prepares_images: bool = False
     patch_size: int = 14
@@ -124,6 +128,10 @@ class Vision:
         """The tokens that take the place of an image's placeholder; `ids` are those of `id_tokens`. Raises ValueError
         where the processor refuses the size."""
         raise NotImplementedError
+
+    def joined(self, processor: Any, token_ids: Int32Array) -> Int32Array:
+        """The tokens of a text in which those of its images have taken their places."""
+        return token_ids
 
     def shown_size(self, processor: Any, size: ImageSize) -> ImageSize:
         """The size to which the processor scales an image. Raises ValueError as for its tokens."""
@@ -200,6 +208,9 @@ class Vision:
 
     def prepare(self, model: "PreTrainedModel") -> None:
         """Changes to a loaded model, which do not change what it computes."""
+
+    def begin(self, model: "PreTrainedModel") -> None:
+        """Draws the weights of a new tiny model that transformers begins at zero, and without which it sees nothing."""
 
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
         """The fields of the config.json of a tiny model besides those of its text config."""

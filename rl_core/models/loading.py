@@ -23,7 +23,8 @@ from transformers import (
 from transformers.initialization import no_init_weights
 
 from rl_core.config.model import ModelConfig
-from rl_core.device import CPU_MODEL, takes_cpu_code
+from rl_core.cpu_switches import CPU_MODEL
+from rl_core.device import takes_cpu_code
 from rl_core.families.registry import reserved_tokens, vision_of, vision_token_ids
 from rl_core.models.attention import attention_backend, use_tree_attention
 from rl_core.models.named_weights import named_hf_weights

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import torch
 from transformers import PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import PrefixChange, revert_weight_conversion
 
 from rl_core.distributed.shards import reshard, whole
 
@@ -13,9 +15,9 @@ ADAPTER: Final = ".lora_"
 
 
 def named_hf_weights(model: PreTrainedModel, *, merged: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight once, detached, with its name in transformers' modules (`model.language_model.layers.0...`), which
-    vLLM's loaders accept besides the older names of checkpoint files. A tied output head is not listed again. Adapters
-    are merged into their weights, one layer at a time; unless `merged`, the weights come without them.
+    """Every weight once, detached, with its name in transformers' modules (`model.language_model.layers.0...`). A tied
+    output head is not listed again. Adapters are merged into their weights, one layer at a time; unless `merged`, the
+    weights come without them.
 
     The weights of a sharded model are gathered one at a time: every rank takes all of them, in the order in which they
     come. They have the number format in which the model computes.
@@ -38,6 +40,29 @@ def named_adapters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
     for name, weight in model.named_parameters():
         if ADAPTER in name:
             yield plain_name(name), whole(weight, dtype=model.config.dtype)
+
+
+def name_as_published(model: PreTrainedModel) -> None:
+    """Let a model that was made anew be saved by the names in the files of published checkpoints. transformers leaves
+    out every prefix that a file may have or not, and with them those that the files of a part always have, such as
+    `vision_model.` in a SigLIP tower."""
+    conversions = [
+        conversion
+        for conversion in get_model_conversion_mapping(model, add_legacy=False)
+        if conversion.scope_prefix or not isinstance(conversion, PrefixChange)
+    ]
+    if conversions:
+        model._weight_conversions = conversions
+
+
+def published_names(model: PreTrainedModel) -> dict[str, str]:
+    """[name in transformers' modules] -> name in the files of published checkpoints, of every weight of a model that
+    was made anew. One that is another tensor there, as experts are, keeps its name here."""
+    name_as_published(model)
+    weights = dict(model.named_parameters())
+    published: dict[str, torch.Tensor] = revert_weight_conversion(model, dict(weights))
+    names: dict[int, str] = {id(weight): name for name, weight in published.items()}
+    return {name: names.get(id(weight)) or name for name, weight in weights.items()}
 
 
 def plain_name(name: str) -> str:

@@ -16,8 +16,9 @@ from transformers import (
 
 from rl_core.config.model import TinyModel
 from rl_core.families.family import Family
-from rl_core.families.registry import FAMILIES
+from rl_core.families.registry import FAMILIES, vision_of
 from rl_core.models.loading import model_class
+from rl_core.models.named_weights import name_as_published
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.randomness import keyed_seed
 
@@ -45,6 +46,7 @@ def build_tiny_model(
         do_sample=True,
     )
     folder.mkdir(parents=True, exist_ok=True)
+    name_as_published(model)
     model.save_pretrained(folder)
     save_processor(family, tokenizer, folder)
 
@@ -81,5 +83,7 @@ def _random_model(config: PreTrainedConfig, *, seed: int, dtype: torch.dtype) ->
         torch.manual_seed(keyed_seed(seed, "initialise", config.model_type))
         # Initialised in float32 and then rounded, so that every number format starts from the same model.
         model: PreTrainedModel = factory.from_config(config, dtype=torch.float32)
+        if (vision := vision_of(config.model_type)) is not None:
+            vision.begin(model)
     torch.nn.Module.to(model, dtype)
     return model

@@ -50,8 +50,10 @@ def train_tokenizer(corpus: Iterable[str], *, family: Family, max_vocab_size: in
     equal order give equal tokenizers."""
     vision = family.vision
     special_tokens = TEXT_SPECIAL_TOKENS + (() if vision is None else vision.special_tokens)
-    vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - len(special_tokens))
-    vocabulary |= {f"unused {number}": number for number in range(len(vocabulary), size - len(special_tokens))}
+    text_tokens = () if vision is None else vision.text_tokens
+    added = len(special_tokens) + len(text_tokens)
+    vocabulary, merges = _train_bpe(_with_roles(corpus), vocab_size=max_vocab_size - added)
+    vocabulary |= {f"unused {number}": number for number in range(len(vocabulary), size - added)}
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
         merges=merges,
@@ -63,6 +65,7 @@ def train_tokenizer(corpus: Iterable[str], *, family: Family, max_vocab_size: in
         padding_side="left",
     )
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in text_tokens])
     tokenizer.chat_template = _chat_template(family)
     return tokenizer
 

@@ -81,7 +81,7 @@ def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:
     """From the blocks of the tower, which are the longest list of its modules."""
     blocks = max((found for found in tower.modules() if isinstance(found, torch.nn.ModuleList)), key=len)
     layers = {name: layer for name, layer in blocks[0].named_modules() if isinstance(layer, torch.nn.Linear)}
-    feed_forward = [layer for name, layer in layers.items() if not name.startswith("att")]
+    feed_forward = [layer for name, layer in layers.items() if "att" not in name.partition(".")[0]]
     sides = config.patch_size if isinstance(config.patch_size, list | tuple) else [config.patch_size] * 2
     channels = getattr(config, "in_channels", None) or config.num_channels
     return {

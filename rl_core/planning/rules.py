@@ -10,13 +10,14 @@ from rl_core.config.model import LoraConfig, ModelConfig, TinyModel
 from rl_core.config.reward import component_of
 from rl_core.config.run import RunConfig
 from rl_core.config.tolerances import AGREEMENT, PROBE, agreement_bounds, merge_tolerance
+from rl_core.cpu_switches import CPU_ENGINE, is_on
 from rl_core.environment import usable_memory
 from rl_core.families.family import Family
 from rl_core.families.own import WrongFamily
 from rl_core.families.registry import family_of, vision_modules
 from rl_core.planning.batches import divisibility_problems, longest_sequence, prompts_per_draw, row_problems
 from rl_core.planning.certificates import certificate_problem
-from rl_core.planning.gpu import Gpu
+from rl_core.planning.gpu import Gpu, attention_choice
 from rl_core.planning.hub import offline_problems
 from rl_core.planning.machine_rules import file_problems, machine_problems
 from rl_core.planning.memory_rows import GIB
@@ -403,6 +404,22 @@ def _family_problems(config: RunConfig, family: Family, *, on_gpu: bool) -> Iter
         yield Problem("model.dtype", family.engine.why_cpu_dtypes, f"set it to {' or '.join(known)}, or take a GPU")
     if family.carries_state and config.cluster.sequence_parallel_size > 1:
         yield Problem("cluster.sequence_parallel_size", NO_SHARED_STATE, "set it to 1")
+    if family.vision is not None and family.vision.sees_both_ways:
+        yield from _both_ways_problems(config, on_gpu=on_gpu)
+
+
+def _both_ways_problems(config: RunConfig, *, on_gpu: bool) -> Iterator[Problem]:
+    """Attention that lacks what a model asks for whose images have tokens that see each other."""
+    if config.cluster.sequence_parallel_size > 1:
+        what = "the model lets the tokens of an image see each other, and ranks with a slice of them each have not all"
+        yield Problem("cluster.sequence_parallel_size", what, "set it to 1")
+    backend = attention_choice(config.model, has_gpu=on_gpu).backend
+    if backend != "sdpa":
+        what = f"it is {backend}, whose kernels let the tokens of an image see only those before them"
+        yield Problem("model.attention", what, "set it to sdpa")
+    if not on_gpu and not is_on(CPU_ENGINE):
+        what = "vLLM's own attention for a CPU lets the tokens of an image see only those before them"
+        yield Problem(f"{CPU_ENGINE}=0 in the environment", what, "leave it out, or take a GPU")
 
 
 def _kernel_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:

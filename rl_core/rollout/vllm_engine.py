@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from rl_core.device import CPU_ENGINE, takes_cpu_code
+from rl_core.cpu_switches import CPU_ENGINE
+from rl_core.device import takes_cpu_code
 from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.files import plain_path
 from rl_core.models.loading import stop_token_ids

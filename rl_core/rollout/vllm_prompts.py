@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import BatchFeature
 
+from rl_core.families.registry import vision_of
 from rl_core.families.vision import EngineImages
 from rl_core.models.pixels import ImageSource, PixelCache, clip_input
 from rl_core.types import Prompt, VideoClip
@@ -25,7 +26,9 @@ class PromptRenderer:
         self._renderer = engine.renderer
         self._pixels = pixels
         config = engine.model_config.hf_config
-        self._placeholders = {kind: getattr(config, f"{kind}_token_id", None) for kind in ("image", "video")}
+        vision = vision_of(config.model_type)
+        fields = {"video": "video_token_id"} | ({} if vision is None else {"image": vision.image_field})
+        self._placeholders = {kind: getattr(config, name, None) for kind, name in fields.items()}
         multimodal = engine.model_config.multimodal_config
         self._engine_normalises = multimodal is not None and bool(multimodal.mm_device_do_normalize)
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from rl_core.config.model import LoraConfig
 from rl_core.models.loading import load_architecture, model_class
-from rl_core.models.named_weights import ADAPTER, plain_name
+from rl_core.models.named_weights import ADAPTER, plain_name, published_names
 from rl_core.models.trained_part import attach_lora
 from rl_core.rollout.copy_recorder import CopyRecorder
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 5
 
 
-def expected_weight_names(model_folder: Path) -> frozenset[str]:
-    """The names of the weights of the folder's architecture in transformers; a tied output head is not listed again. No
-    weights are read."""
-    return frozenset(name for name, _ in _model(model_folder).named_parameters())
+def expected_weight_names(model_folder: Path) -> dict[str, str]:
+    """[name in transformers] -> name in published files, of the weights of the folder's architecture; a tied output
+    head is not listed again. No weights are read."""
+    return published_names(_model(model_folder))
 
 
 def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[str]:
@@ -84,16 +84,18 @@ def _shown(names: list[str]) -> str:
 
 
 class WeightLoader:
-    """Loads all weights of the expected names, through vLLM's own loaders. The first load is watched: a loader drops a
-    weight without a word where its layer has no place for it.
+    """Loads all weights of the expected names, through vLLM's own loaders, which know all of them by their names in
+    published files. The first load is watched: a loader drops a weight without a word where its layer has no place for
+    it.
 
     Attributes:
         layers: [name of a weight] -> the layer of vLLM that took it in the first load; empty before.
     """
 
-    def __init__(self, engine: "LLMEngine", *, expected: frozenset[str]) -> None:
+    def __init__(self, engine: "LLMEngine", *, expected: Mapping[str, str]) -> None:
         self._engine = engine
-        self._expected = expected
+        self._published = expected
+        self._expected = frozenset(expected)
         self._is_whole_here = engine.vllm_config.parallel_config.tensor_parallel_size == 1
         self._all_arrive = False
         self.layers: Mapping[str, torch.nn.Module] = {}
@@ -141,7 +143,8 @@ class WeightLoader:
         return model
 
     def _reload(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        renamed = ((self._published[name], weight) for name, weight in weights)
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": renamed})
 
 
 def _prepare_kernels(model: torch.nn.Module) -> None:

@@ -16,7 +16,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rl_core.config.cluster import ClusterConfig
-from rl_core.device import CPU_ENGINE, CPU_MODEL
+from rl_core.cpu_switches import CPU_ENGINE, CPU_MODEL
 from rl_core.environment import ALLOCATOR, TELEMETRY_OFF, with_these_sources
 from rl_core.workers.cluster_machines import Room, most_room, room_on_machines
 from rl_core.workers.local_ray import LocalRay

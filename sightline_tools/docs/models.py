@@ -43,6 +43,11 @@ its certificate is there, which is kept on the machine by the digest of its conf
 
 {experts}
 
+In Gemma 3 the tokens of an image see each other, the later ones too. vLLM's attention for a CPU lets them see only
+those before them, without a word, which the certificate tells; Sightline's generator adds what is missing
+(`rl_core/rollout/cpu/image_blocks.py`). vLLM without Sightline does not have it on a CPU, so there a merged model of
+this family is verified in transformers alone. On a GPU it needs `model.attention: sdpa`.
+
 A family of your own is a file like these, named by its path: `model.family: mine.py:FAMILY`, and
 `sightline doctor --model MODEL --family mine.py:FAMILY` for the certificate, which belongs to the file's code too.
 `sightline evaluate --model FOLDER` takes `--family` where the folder is not of a run. A run keeps a copy of the file.
@@ -112,7 +117,8 @@ def _takes(family: Family) -> str:
     if family.vision is not None:
         kinds += ["images"] if family.vision.video_text is None else ["images", "videos"]
     missing = "" if "float32" in family.engine.cpu_dtypes else "; on a CPU in bfloat16 alone"
-    return ", ".join(kinds) + missing + ("; no sequence parallelism" if family.carries_state else "")
+    is_whole = family.carries_state or (family.vision is not None and family.vision.sees_both_ways)
+    return ", ".join(kinds) + missing + ("; no sequence parallelism" if is_whole else "")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from rl_core.environment import usable_memory
 from rl_core.files import link_or_copy, read_json
 from rl_core.models.loading import load_architecture, model_class
+from rl_core.models.named_weights import name_as_published
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
@@ -23,6 +24,9 @@ _DEPTHS: Final = ("num_hidden_layers", "depth", "n_layers", "num_layers")
 _WIDENED: Final = 25.0
 """Matrices of hidden size H are drawn sqrt(H) times narrower than this, but never narrower than transformers draws
 them: far enough from zero that a layer shows in the log-probs."""
+
+_DRAWN: Final = 0.02
+"""Standard deviation of matrices that transformers begins at 0, before they are drawn wider."""
 
 _NOISE: Final = 0.1
 """Standard deviation of what is added to norms, biases and other vectors, which begin at 0 or 1."""
@@ -56,7 +60,9 @@ def _write(config: PreTrainedConfig, folder: Path, out: Path, *, dtype: torch.dt
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name != "config.json" and not _holds_weights(path):
             link_or_copy(path.resolve(), out / path.name)
-    _random_model(config, dtype).save_pretrained(out)
+    model = _random_model(config, dtype)
+    name_as_published(model)
+    model.save_pretrained(out)
 
 
 def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -133,6 +139,8 @@ def roughen(model: torch.nn.Module, *, width: int) -> None:
         if name.endswith(".A_log"):
             parameter.uniform_(-4.0, -1.0)
         elif parameter.ndim > 1:
+            if not parameter.any():
+                parameter.normal_(std=_DRAWN)
             parameter.mul_(max(1.0, _WIDENED / math.sqrt(width)))
         else:
             parameter.add_(torch.randn_like(parameter), alpha=_NOISE)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from vllm import EngineArgs, LLMEngine
 
+from rl_core.rollout.cpu.image_blocks import use_image_blocks
 from rl_core.rollout.cpu.products import use_own_products
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from rl_core.rollout.cpu.weight_places import CopyingLoader
@@ -17,6 +18,7 @@ def start(arguments: EngineArgs) -> tuple[LLMEngine, type[WeightLoader]]:
     whose weights hardly ever change, gets its weights in the ordinary way each time.
     """
     use_own_products()
+    use_image_blocks()
     engine = LLMEngine.from_engine_args(replace(arguments, scheduler_cls=DecodeScheduler))
     is_plain = arguments.tensor_parallel_size == 1 and not arguments.enable_lora
     return engine, CopyingLoader if is_plain else WeightLoader

@@ -6,7 +6,7 @@ layer after its load is known. Otherwise weights go the ordinary way. For a smal
 the time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ class CopyingLoader(WeightLoader):
         places: Where the weights go; None before the first load, and if they are not certain.
     """
 
-    def __init__(self, engine: LLMEngine, *, expected: frozenset[str]) -> None:
+    def __init__(self, engine: LLMEngine, *, expected: Mapping[str, str]) -> None:
         super().__init__(engine, expected=expected)
         self.places: WeightPlaces | None = None
 

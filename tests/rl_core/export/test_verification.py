@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from rl_core.config.tolerances import Tolerance
 from rl_core.export import merged_check
-from rl_core.export.verification import MergeNotVerified, verify_merged
+from rl_core.export.verification import ENGINES, MergeNotVerified, engines_here, verify_merged
 from rl_core.families.registry import FAMILIES
 from tests.processes import printed_by
 from tests.rl_core.merged_models import Merged
@@ -133,6 +133,12 @@ def test_a_comparison_names_the_worst_places_first_and_takes_nan_for_a_differenc
         {"engine": "vllm"} | different
     )
     assert (equal["is_equal"], different["is_equal"]) == (True, False)
+
+
+def test_vllm_is_not_asked_where_its_attention_is_another(tmp_path):
+    for family, engines in (("gemma3", ("transformers",)), ("gemma3_text", ENGINES), ("qwen2_5_vl", ENGINES)):
+        (tmp_path / "config.json").write_text(f'{{"model_type": "{FAMILIES[family].model_type}"}}')
+        assert tuple(engines_here(tmp_path)) == engines
 
 
 @pytest.mark.slow

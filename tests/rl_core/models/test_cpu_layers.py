@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as stock
 
-from rl_core.device import CPU_MODEL
+from rl_core.cpu_switches import CPU_MODEL
 from rl_core.models.cpu.layers import RMSNorm, rotate_heads, rotate_tokens, use_cpu_layers
 from tests.rl_core.models.builders import FAMILIES, VISION_FAMILIES, Bench, relative_difference, take_gradients
 from tests.rl_core.models.text_families import policy_of, write_text_model

@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_core.device import CPU_MODEL
+from rl_core.cpu_switches import CPU_MODEL
 from rl_core.models import loading
 from rl_core.models.cpu import layers
 from rl_core.models.loading import load_model

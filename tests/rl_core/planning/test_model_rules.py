@@ -145,6 +145,20 @@ def test_a_number_format_that_vllm_has_not_on_a_cpu_is_there_on_a_gpu(configure)
     assert found("model.dtype=bfloat16", gpu=None) == found(gpu=Gpu(memory_gib=80.0, is_elsewhere=True)) == []
 
 
+def test_images_whose_tokens_see_each_other_need_an_attention_that_lets_them(configure, monkeypatch):
+    def found(*overrides, gpu):
+        problems = check_config(configure("model.source.family=gemma3", *overrides), gpu=gpu)
+        return {problem.where: problem.fix for problem in problems if "see" in problem.what}
+
+    card, half = Gpu(memory_gib=80.0, is_elsewhere=True), "model.dtype=bfloat16"
+    assert found(gpu=None) == found("model.attention=sdpa", half, gpu=card) == {}
+    assert found(half, gpu=card) == {"model.attention": "set it to sdpa"}
+    shared = "cluster={devices: 2, sequence_parallel_size: 2}"
+    assert found(shared, gpu=None) == {"cluster.sequence_parallel_size": "set it to 1"}
+    monkeypatch.setenv("SIGHTLINE_CPU_ENGINE", "0")
+    assert found(gpu=None) == {"SIGHTLINE_CPU_ENGINE=0 in the environment": "leave it out, or take a GPU"}
+
+
 def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure):
     separate = "model.lora={rank: 4, generator_weights: separate}"
 

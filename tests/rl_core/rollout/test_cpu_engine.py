@@ -10,7 +10,8 @@ import torch
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from rl_core.device import CPU_ENGINE, takes_cpu_code
+from rl_core.cpu_switches import CPU_ENGINE
+from rl_core.device import takes_cpu_code
 from rl_core.rollout.cpu import products
 from rl_core.rollout.cpu.scheduler import DecodeScheduler
 from tests.processes import printed_by

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rl_core.config.run import RunConfig
-from rl_core.device import CPU_MODEL
+from rl_core.cpu_switches import CPU_MODEL
 from rl_core.run_directory import RunDirectory
 from rl_core.types import TrainGroup
 from tests.rl_core.builders import groups_of

@@ -21,7 +21,7 @@ import torch
 
 from flows.process.temporary_folder import sweep
 from rl_core.config.run import RunConfig
-from rl_core.device import CPU_MODEL
+from rl_core.cpu_switches import CPU_MODEL
 from rl_core.digests import folder_records
 from rl_core.environment import ALLOCATOR, with_these_sources
 from rl_core.loop.step_metrics import update_metrics

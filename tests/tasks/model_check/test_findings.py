@@ -11,6 +11,7 @@ import pytest
 from rl_core.families.registry import FAMILIES
 from rl_core.models.packing import pack_trees
 from rl_core.rollout import weight_loading
+from rl_core.rollout.cpu import image_blocks
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.checks import LORA_SEPARATE
 from tasks.device_check.variants import lora_findings
@@ -61,6 +62,17 @@ def test_a_feature_that_a_plan_refuses_is_not_checked_and_says_why(tmp_path: Pat
     (finding,) = lora_findings(setting, "separate")
     assert (finding.check, finding.verdict) == (LORA_SEPARATE.holds[0], "not checked")
     assert "experts by Triton, which has no kernels for a CPU; set it to merged" in finding.measured
+
+
+def test_one_way_attention_over_images_that_see_both_ways_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vLLM has it on a CPU by itself."""
+    setting = opened(build_folder(tmp_path / "whole", "gemma3"), tmp_path)
+    monkeypatch.setattr(image_blocks, "image_parts", lambda common: [])
+    found = {finding.check: finding for finding in generator_findings(setting)}
+    assert found[AGREES].verdict == "fails"
+    assert "prompts without images agree" in found[AGREES].advice and "attention is one way and" in found[AGREES].advice
 
 
 def test_biases_that_the_config_does_not_announce_are_named_and_end_the_checks(tmp_path: Path) -> None:
