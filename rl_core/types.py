@@ -54,6 +54,7 @@ class Prompt:
         image_sizes: Of each image; empty where it is not known.
         engine_token_ids: [E] int32, one placeholder token for each image or video, for vLLM, which expands it itself.
         extra: Every other column of the row (JSON values).
+        opening: What an environment has shown at its end; it is part of the text, the tokens and the images.
     """
 
     uid: str
@@ -67,6 +68,7 @@ class Prompt:
     image_sizes: tuple[ImageSizes, ...] = ()
     videos: tuple[VideoClip, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    opening: "Opening | None" = None
 
     @property
     def answer_text(self) -> str:
@@ -77,6 +79,30 @@ class Prompt:
     def shown_uids(self) -> tuple[str, ...]:
         """Uids of all pictures: the images, then the frames of the videos."""
         return self.image_uids + tuple(uid for clip in self.videos for uid in clip.frame_uids)
+
+    @property
+    def row_images(self) -> int:
+        """Number of its images that are the row's own."""
+        return len(self.image_uids) - (0 if self.opening is None else len(self.opening.image_uids))
+
+    def opened(self, opening: "Opening | None") -> "Prompt":
+        """The prompt with what the environment shows at its end; itself where that is nothing, or is there already."""
+        if opening is None or self.opening is not None:
+            return self
+
+        def put(ids: Int32Array, between: Int32Array) -> Int32Array:
+            return np.concatenate([ids[: -opening.tail_tokens], between, ids[-opening.tail_tokens :]])
+
+        letters = len(self.text) - opening.tail_letters
+        return replace(
+            self,
+            text=self.text[:letters] + opening.text + self.text[letters:],
+            token_ids=put(self.token_ids, opening.token_ids),
+            engine_token_ids=put(self.engine_token_ids, opening.engine_token_ids),
+            image_uids=(*self.image_uids, *opening.image_uids),
+            image_sizes=(*self.image_sizes, *opening.image_sizes),
+            opening=opening,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +141,52 @@ class ToolCall:
     arguments: str
     result: str
     outcome: CallOutcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """What an environment shows of its first state: the last part of the prompt's last turn. It is the same for all
+    samples of a prompt.
+
+    Attributes:
+        text: As it was tokenised.
+        token_ids, engine_token_ids: [I] and [E] int32, as those of an insertion.
+        tail_letters, tail_tokens: Of the prompt's end, which follows it: the end of the turn, and the beginning of the
+            model's.
+        image_uids, image_sizes: Its images, in order.
+        call: `reset` as a call, with what it has shown.
+    """
+
+    text: str
+    token_ids: Int32Array
+    engine_token_ids: Int32Array
+    tail_letters: int
+    tail_tokens: int
+    image_uids: tuple[str, ...]
+    image_sizes: tuple[ImageSizes, ...]
+    call: ToolCall
+
+    def as_record(self) -> dict[str, Any]:
+        """In values of JSON."""
+        arrays = {"token_ids": self.token_ids.tolist(), "engine_token_ids": self.engine_token_ids.tolist()}
+        return asdict(self) | arrays | {"image_sizes": [sizes._asdict() for sizes in self.image_sizes]}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any] | None) -> "Opening | None":
+        """The inverse of `as_record`; None of nothing."""
+        if record is None:
+            return None
+        sizes = [(tuple(one["original"]), tuple(one["shown"])) for one in record["image_sizes"]]
+        return cls(
+            **{
+                **record,
+                "token_ids": np.array(record["token_ids"], np.int32),
+                "engine_token_ids": np.array(record["engine_token_ids"], np.int32),
+                "image_uids": tuple(record["image_uids"]),
+                "image_sizes": tuple(ImageSizes(original=original, shown=shown) for original, shown in sizes),
+                "call": ToolCall(**record["call"]),
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,6 +240,7 @@ class Rollout:
         policy_version: Version of the weights that sampled it; each step checks it.
         insertions: In their order; none in a response of one turn.
         environment: The numbers that its environment gave at the end, by their names.
+        opening: What its environment showed at the end of the prompt.
     """
 
     prompt_uid: str
@@ -179,6 +252,7 @@ class Rollout:
     policy_version: int
     insertions: tuple[Insertion, ...] = ()
     environment: Mapping[str, float] = field(default_factory=dict)
+    opening: Opening | None = None
 
     @property
     def key(self) -> RolloutKey:
@@ -209,6 +283,11 @@ class Group:
 
     prompt: Prompt
     rollouts: Sequence[Rollout]
+
+    @classmethod
+    def of(cls, prompt: Prompt, rollouts: Sequence[Rollout]) -> "Group":
+        """The group of a row's prompt, with what the environment showed at its end."""
+        return cls(prompt=prompt.opened(rollouts[0].opening), rollouts=rollouts)
 
     def part(self, which: slice) -> "Group":
         """With some of its rollouts."""

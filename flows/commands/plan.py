@@ -224,8 +224,10 @@ def threads_words(cluster: ClusterConfig) -> str:
 
 def conversation_words(config: RunConfig, tools: ToolsConfig) -> str:
     """The sum of a conversation that meets all limits, in tokens, by the keys that lower it."""
+    opening = "" if tools.environment is None else f"what an environment shows first {tools.longest_opening:,} + "
     return (
-        f"{longest_sequence(config):,} tokens = prompt {config.data.max_prompt_length:,} + {tools.max_turns} turns of "
+        f"{longest_sequence(config):,} tokens = prompt {config.data.max_prompt_length:,} + {opening}"
+        f"{tools.max_turns} turns of "
         f"{config.rollout.max_response_length:,} (tools.max_turns, rollout.max_response_length) + "
         f"{tools.max_turns - 1} results of {tools.max_result_length:,} (tools.max_result_length); up to "
         f"{tools.max_images} images besides those of the prompt (tools.max_images)"

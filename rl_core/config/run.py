@@ -116,6 +116,11 @@ class RunConfig(Section):
         return self.most_sampled + (0 if tools is None else (tools.max_turns - 1) * tools.max_result_length)
 
     @property
+    def longest_prompt(self) -> int:
+        """Most tokens of a prompt, with what an environment shows at its end."""
+        return self.data.max_prompt_length + (0 if self.tools is None else self.tools.longest_opening)
+
+    @property
     def held_out_tools(self) -> ToolsConfig | None:
         """The tools with which held-out rows are answered."""
         return self.tools if self.evaluation.tools == "same" else None

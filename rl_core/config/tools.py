@@ -137,6 +137,11 @@ class ToolsConfig(Section):
         return [*self.own, *([] if self.environment is None else [self.environment])]
 
     @property
+    def longest_opening(self) -> int:
+        """Most tokens of what the environment shows at the end of a prompt."""
+        return 0 if self.environment is None else self.max_result_length
+
+    @property
     def files(self) -> list[str]:
         """Their files as the config names them, each once and sorted."""
         return sorted({path for code in self.user_code if (path := file_named(code)) is not None})

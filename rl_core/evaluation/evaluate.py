@@ -57,7 +57,7 @@ def evaluate_prompts(
             answers = _answer(requests, generate(requests, sampling), pool, advance, step=step)
         items[mode] = [
             graded_item(
-                request.prompt,
+                request.prompt.opened(rollout.opening),
                 rollout.text,
                 score,
                 mode=mode,
@@ -67,7 +67,9 @@ def evaluate_prompts(
                 has_parser=pool.has_parser(request.prompt.data_source),
                 length=len(rollout.response_ids),
                 finish_reason=rollout.finish_reason,
-                turns=turns_of(rollout.insertions, rollout.text) if rollout.insertions else (),
+                turns=tuple(turns_of(rollout.insertions, rollout.text, opening=rollout.opening))
+                if rollout.insertions or rollout.opening
+                else (),
             )
             for request, (rollout, score) in zip(requests, answers, strict=True)
         ]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from rl_core.checkpoints.manifest import MANIFEST_NAME, read_checkpoint, verify
 from rl_core.config.loading import load_config
 from rl_core.config.model import ModelConfig, PretrainedModel
+from rl_core.config.tools import ToolsConfig
 from rl_core.config.training import RolloutConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStore, ImageStoreWriter
@@ -227,7 +228,7 @@ def _start_engine(
         rollout=config,
         dtype=dtype,
         max_prompt_length=max(len(prompt.token_ids) for prompt in prompts)
-        + max(((talk.max_turns - 1) * (longest + talk.max_result_length) for talk in talks), default=0),
+        + max((_most_added(talk, longest) for talk in talks), default=0),
         images_per_prompt=max(len(prompt.image_uids) for prompt in prompts)
         + max((talk.max_images for talk in talks), default=0),
         videos_per_prompt=max(len(prompt.videos) for prompt in prompts),
@@ -240,11 +241,16 @@ def _start_engine(
     return engine
 
 
+def _most_added(tools: ToolsConfig, longest: int) -> int:
+    """Most tokens between a row's prompt and the last turn, which has at most `longest`."""
+    return tools.longest_opening + (tools.max_turns - 1) * (longest + tools.max_result_length)
+
+
 def _answer(one: _Asked, engine: VllmEngine, *, seed: int, progress: Progress) -> list[EvaluationItem]:
     protocol = one.measurement.protocol
     by_mode = evaluate_prompts(
         one.rendered.prompts,
-        generate=one.conversing(engine.generate),
+        generate=one.conversing(engine.generate, 0),
         pool=one.pool,
         config=protocol.evaluation_config(),
         max_response_length=protocol.answering.max_response_length,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rl_core.files import atomic_write_bytes, cut_file
-from rl_core.types import Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
+from rl_core.types import Generate, GenerationRequest, Insertion, Opening, Rollout, RolloutStream, Sampling
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
@@ -87,10 +87,13 @@ def _read_until_torn(lines: Sequence[bytes]) -> list[tuple[int, Rollout]]:
 
 def _as_json(rollout: Rollout) -> dict[str, Any]:
     arrays = {name: base64.b64encode(getattr(rollout, name).tobytes()).decode() for name in _ARRAYS}
-    return asdict(rollout) | arrays | {"insertions": [put.as_record() for put in rollout.insertions]}
+    insertions = [put.as_record() for put in rollout.insertions]
+    opening = rollout.opening and rollout.opening.as_record()
+    return asdict(rollout) | arrays | {"insertions": insertions, "opening": opening}
 
 
 def _of_json(record: dict[str, Any]) -> Rollout:
     arrays = {name: np.frombuffer(base64.b64decode(record[name]), dtype=kind) for name, kind in _ARRAYS.items()}
     insertions = tuple(Insertion.of_record(put) for put in record["insertions"])
-    return Rollout(**(record | arrays | {"insertions": insertions}))
+    opening = Opening.of_record(record["opening"])
+    return Rollout(**(record | arrays | {"insertions": insertions, "opening": opening}))

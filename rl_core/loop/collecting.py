@@ -174,7 +174,7 @@ class Collector:
         before = TALLY.copy()
         with (
             self.timer.phase("generate", len(requests)),
-            closing(self.conversing(self.workers.generate)(requests, sampling)) as rollouts,
+            closing(self.conversing(self.workers.generate, self.policy_version)(requests, sampling)) as rollouts,
         ):
             scoring.watch(rollouts)
         if waited := TALLY.since(before).waited:

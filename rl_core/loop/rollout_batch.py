@@ -61,7 +61,7 @@ def read_batch(path: Path, find_prompts: FindPrompts) -> RolloutBatch:
     records = read_rollouts(path)
     prompts = find_prompts({record.prompt_uid for record in records})
     groups = [
-        Group(prompt=prompts[uid], rollouts=[_rollout(record) for record in group])
+        Group.of(prompts[uid], [_rollout(record) for record in group])
         for uid, group in groupby(records, key=lambda record: record.prompt_uid)
     ]
     scores = {
@@ -82,4 +82,5 @@ def _rollout(record: RolloutRecord) -> Rollout:
         policy_version=record.policy_version,
         insertions=record.insertions,
         environment=record.environment,
+        opening=record.opening,
     )

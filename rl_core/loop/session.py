@@ -186,10 +186,11 @@ class Session:
                 self._load_trained(checkpoint)
                 step = checkpoint.step
             answering = self._conversing(self.config.held_out_tools)
+            generate = until_stopped(self._generate_locked, self._stop)
             with awake_generator(self.workers):
                 return evaluate_prompts(
                     self._datasets["validation"][:],
-                    generate=responses.around(answering(until_stopped(self._generate_locked, self._stop))),
+                    generate=responses.around(answering(generate, self.workers.policy_version)),
                     pool=self.rewards,
                     config=self.config.evaluation,
                     max_response_length=self.config.rollout.max_response_length,

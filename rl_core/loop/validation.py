@@ -59,7 +59,7 @@ class Validator:
         with awake_generator(workers):
             items = evaluate_prompts(
                 self.prompts,
-                generate=self.conversing(generate),
+                generate=self.conversing(generate, workers.policy_version),
                 pool=self.rewards,
                 config=self.config.evaluation.model_copy(update={"modes": (mode,)}),
                 max_response_length=self.config.rollout.max_response_length,

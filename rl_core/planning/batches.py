@@ -106,12 +106,12 @@ def _steps_before_policy(config: RunConfig) -> int:
 
 def longest_sequence(config: RunConfig) -> int:
     """Longest prompt and longest response together, in tokens."""
-    return config.data.max_prompt_length + config.longest_response
+    return config.longest_prompt + config.longest_response
 
 
 def longest_tree(config: RunConfig) -> int:
     """Longest prompt and as many longest responses as a group has, in tokens."""
-    return config.data.max_prompt_length + config.rollout.n * config.longest_response
+    return config.longest_prompt + config.rollout.n * config.longest_response
 
 
 def update_token_budget(config: RunConfig) -> int:
@@ -207,7 +207,7 @@ def _never_reached(name: str, owner: UpdateConfig, config: RunConfig, steps: int
 
 def _parts_per_longest_group(config: RunConfig) -> int:
     budget = update_token_budget(config)
-    responses_per_part = (budget - config.data.max_prompt_length) // config.longest_response
+    responses_per_part = (budget - config.longest_prompt) // config.longest_response
     return math.ceil(config.rollout.n / responses_per_part)
 
 

@@ -67,7 +67,7 @@ def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
     GPU it tries the most tokens at its start."""
     tokens = max(TOKENS_A_FORWARD, longest_sequence(config))
     if not on_gpu:
-        tokens = min(tokens, config.rollout.max_num_seqs * config.data.max_prompt_length)
+        tokens = min(tokens, config.rollout.max_num_seqs * config.longest_prompt)
     forward = tokens * (4 * sizes.hidden_size + 3 * sizes.intermediate_size) * BYTES[config.model.dtype]
     sampler = SAMPLER_COPIES * 4 * config.rollout.max_num_seqs * sizes.vocab_size
     return max(forward, sampler, largest_image_bytes(config, sizes) if on_gpu else 0)
@@ -75,7 +75,7 @@ def engine_work_bytes(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
 
 def largest_image_bytes(config: RunConfig, sizes: ModelSizes) -> int:
     """Bytes of the vision tower over the image that vLLM tries at its start, which fills a forward pass."""
-    tokens = max(TOKENS_A_FORWARD, longest_sequence(config), 5 * config.data.max_prompt_length // 4)
+    tokens = max(TOKENS_A_FORWARD, longest_sequence(config), 5 * config.longest_prompt // 4)
     image = Pass(tokens=tokens, targets=0, patches=tokens * PATCHES_A_TOKEN, keys=0.0, on_gpu=True)
     return vision_forward_bytes(config, sizes, image, copies=IMAGE_COPIES)
 

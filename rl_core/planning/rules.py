@@ -335,7 +335,7 @@ def model_problems(config: RunConfig, sizes: ModelSizes, *, on_gpu: bool) -> Ite
         lower = "data.max_prompt_length or rollout.max_response_length"
         yield Problem(
             "rollout.max_response_length",
-            f"a prompt of {config.data.max_prompt_length} and a response of {config.longest_response} tokens "
+            f"a prompt of {config.longest_prompt} and a response of {config.longest_response} tokens "
             f"{'in all turns ' if config.tools else ''}are {longest} together, more than the model's "
             f"{sizes.max_positions} positions",
             f"lower {lower}{', tools.max_turns or tools.max_result_length' if config.tools else ''} by "

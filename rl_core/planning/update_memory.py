@@ -151,7 +151,7 @@ def _largest(
     config: RunConfig, sizes: ModelSizes, tokens: int, *, most_trees: int, response: int | None, on_gpu: bool
 ) -> Pass:
     """Prompts are taken to be as long as they may be, and to consist of images."""
-    prompt, n, shortest = config.data.max_prompt_length, config.rollout.n, response or 1
+    prompt, n, shortest = config.longest_prompt, config.rollout.n, response or 1
     trees = min(most_trees, max(1, tokens // (prompt + n * shortest)))
     return Pass(
         tokens=tokens,

@@ -12,9 +12,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rl_core.files import atomic_write_bytes
+from rl_core.image_sizes import ImageSizes
 from rl_core.rewards.sample import turns_of
-from rl_core.types import FinishReason, Group, Insertion, Prompt, Rollout, RolloutKey, Score, ToolCall, TrainGroup
+from rl_core.types import (
+    FinishReason,
+    Group,
+    Insertion,
+    Opening,
+    Prompt,
+    Rollout,
+    RolloutKey,
+    Score,
+    ToolCall,
+    TrainGroup,
+)
 
+_CALL = pa.struct([(field.name, pa.string()) for field in fields(ToolCall)])
 _INSERTION = pa.struct(
     [
         ("after", pa.int32()),
@@ -22,7 +35,18 @@ _INSERTION = pa.struct(
         ("engine_token_ids", pa.list_(pa.int32())),
         ("turn", pa.string()),
         ("image_uids", pa.list_(pa.string())),
-        ("calls", pa.list_(pa.struct([(field.name, pa.string()) for field in fields(ToolCall)]))),
+        ("calls", pa.list_(_CALL)),
+    ]
+)
+_SIZES = pa.struct([(name, pa.list_(pa.int32())) for name in ImageSizes._fields])
+_OPENING = pa.struct(
+    [
+        ("text", pa.string()),
+        *((name, pa.list_(pa.int32())) for name in ("token_ids", "engine_token_ids")),
+        *((name, pa.int32()) for name in ("tail_letters", "tail_tokens")),
+        ("image_uids", pa.list_(pa.string())),
+        ("image_sizes", pa.list_(_SIZES)),
+        ("call", _CALL),
     ]
 )
 _SCHEMA = pa.schema(
@@ -46,6 +70,7 @@ _SCHEMA = pa.schema(
         ("advantages", pa.list_(pa.float32())),
         ("insertions", pa.list_(_INSERTION)),
         ("environment", pa.map_(pa.string(), pa.float64())),
+        ("opening", _OPENING),
     ]
 )
 
@@ -67,6 +92,7 @@ class RolloutRecord:
         advantages: [R] advantage of each token, float32; None for a rollout that was not trained on.
         insertions: What tools or an environment have put between the model's turns.
         environment: The numbers that the environment gave at the end.
+        opening: What the environment showed at the end of the prompt.
     """
 
     step: int
@@ -88,11 +114,14 @@ class RolloutRecord:
     advantages: list[float] | None
     insertions: tuple[Insertion, ...]
     environment: dict[str, float]
+    opening: Opening | None
 
     @property
     def turns(self) -> tuple[Mapping[str, Any], ...]:
         """The turns as a reward gets them; of a response with a single turn none, as an `EvaluationItem` has none."""
-        return tuple(turns_of(self.insertions, self.response)) if self.insertions else ()
+        if not self.insertions and self.opening is None:
+            return ()
+        return tuple(turns_of(self.insertions, self.response, opening=self.opening))
 
     @property
     def advantage(self) -> float | None:
@@ -123,6 +152,7 @@ def write_rollouts(
     of_tools: dict[str, list[Any]] = {
         "insertions": [[put.as_record() for put in rollout.insertions] for _, rollout in sampled],
         "environment": [dict(rollout.environment) for _, rollout in sampled],
+        "opening": [prompt.opening and prompt.opening.as_record() for prompt, _ in sampled],
     }
     schema = _SCHEMA
     for name, values in of_tools.items():
@@ -147,6 +177,7 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
                 "components": dict(row["components"]),
                 "insertions": tuple(Insertion.of_record(put) for put in row["insertions"] or ()),
                 "environment": dict(row["environment"] or ()),
+                "opening": Opening.of_record(row["opening"]),
             }
         )
         for row in rows

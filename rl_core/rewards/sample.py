@@ -10,7 +10,7 @@ from rl_core.image_sizes import ImageSizes
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
     from PIL import Image
 
-    from rl_core.types import FinishReason, Insertion, Prompt, Rollout
+    from rl_core.types import FinishReason, Insertion, Opening, Prompt, Rollout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,13 +60,14 @@ class RewardSample:
         """The sample of one rollout of `prompt`, in a training step from 1 on; in a validation or an evaluation, `step`
         is the one after which the model is asked."""
         length, index = len(rollout.response_ids), rollout.sample_index
+        prompt = prompt.opened(rollout.opening)
         sample = cls.of_text(prompt, rollout.text, sample_index=index, response_length=length)
         return replace(
             sample,
             response_ids=rollout.response_ids.tolist(),
             finish_reason=rollout.finish_reason,
             step=step,
-            turns=tuple(turns_of(rollout.insertions, rollout.text)),
+            turns=tuple(turns_of(rollout.insertions, rollout.text, opening=rollout.opening)),
             environment=dict(rollout.environment),
         )
 
@@ -90,9 +91,11 @@ class RewardSample:
         )
 
 
-def turns_of(insertions: "Iterable[Insertion]", last: str) -> Iterator[Mapping[str, Any]]:
-    """What the model has said, at last `last`, and after each turn but the last one the calls in it with their results,
-    in JSON values."""
+def turns_of(insertions: "Iterable[Insertion]", last: str, *, opening: "Opening | None") -> Iterator[Mapping[str, Any]]:
+    """What an environment showed at the beginning; what the model has said, at last `last`, and after each turn but the
+    last one the calls in it with their results, in JSON values."""
+    if opening is not None:
+        yield {"role": "tool", "calls": [asdict(opening.call)], "image_uids": list(opening.image_uids)}
     for put in insertions:
         yield {"role": "assistant", "content": put.turn}
         yield {"role": "tool", "calls": [asdict(call) for call in put.calls], "image_uids": list(put.image_uids)}

@@ -35,4 +35,4 @@ def collect_groups(prompts: Sequence[Prompt], rollouts: Iterable[Rollout], n: in
         raise RuntimeError(
             f"the generator left out {missing[:3]} and added {extra[:3]} ({len(by_key)} rollouts in total)"
         )
-    return [Group(prompt=prompt, rollouts=[by_key[prompt.uid, i] for i in range(n)]) for prompt in prompts]
+    return [Group.of(prompt, [by_key[prompt.uid, i] for i in range(n)]) for prompt in prompts]

@@ -26,12 +26,12 @@ from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_sc
 from rl_core.tools.turns import TurnRenderer
 from rl_core.types import FinishReason, Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
-Conversing = Callable[[Generate], Generate]
-"""Makes of a function that generates single turns one that generates whole responses."""
+Conversing = Callable[[Generate, int], Generate]
+"""Makes of a function that generates single turns one that generates whole responses, by weights of a version."""
 
 
-def single_turn(generate: Generate) -> Generate:
-    """Without tools a response is one turn."""
+def single_turn(generate: Generate, version: int) -> Generate:
+    """Without tools a response is one turn, whatever the version."""
     return generate
 
 
@@ -69,6 +69,7 @@ class _Conversation:
             finish_reason=self.end,
             insertions=tuple(self.insertions),
             environment=self.environment,
+            opening=self.request.prompt.opening,
         )
 
     @property
@@ -83,6 +84,7 @@ class _Conversation:
             conversation=request.seed,
             group=request.group_seed,
             past=tuple(self.past),
+            row_pictures=request.prompt.row_images,
         )
 
     def add_results(self, answers: Sequence[Answer], rendered: RenderedPrompt) -> None:
@@ -130,12 +132,14 @@ class Conversations:
         self._renderer.check()
         self._turn_end = self._renderer.turn_end
 
-    def __call__(self, generate: Generate) -> Generate:
-        """A function that generates whole responses with one that generates single turns."""
+    def __call__(self, generate: Generate, version: int) -> Generate:
+        """A function that generates whole responses with one that generates single turns by weights of this version."""
 
         def conversed(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
-            waiting = [_Conversation(one, one, self._toolbox.pictures_of(one.prompt)) for one in requests]
             answered: list[Answer] = []
+            if self._toolbox.has_environment:
+                requests = self._opened(requests, version, answered)
+            waiting = [_Conversation(one, one, self._toolbox.pictures_of(one.prompt)) for one in requests]
             while waiting:
                 by_key = {(one.asked.prompt.uid, one.asked.sample_index): one for one in waiting}
                 with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
@@ -156,6 +160,20 @@ class Conversations:
 
         return conversed
 
+    def _opened(
+        self, requests: Sequence[GenerationRequest], version: int, answered: list[Answer]
+    ) -> list[GenerationRequest]:
+        """The requests with what the environment shows at the end of their prompts, asked once for each prompt."""
+        first = {one.prompt.uid: one for one in reversed(requests) if one.prompt.opening is None}
+        asked = [*first.values()]
+        answers = self._toolbox.openings(asked, version=version)
+        answered += answers
+        opened = {
+            one.prompt.uid: one.prompt.opened(self._renderer.opening(answer, one.prompt) if answer.shown else None)
+            for one, answer in zip(asked, answers, strict=True)
+        }
+        return [replace(one, prompt=opened.get(one.prompt.uid, one.prompt)) for one in requests]
+
     def _take(self, conversation: _Conversation, turn: Rollout) -> None:
         """Begin what a turn of the model asks for, or end the conversation."""
         conversation.turns.append(turn)
@@ -173,7 +191,7 @@ class Conversations:
         """Wait for what the last turn has asked for, and let it follow, unless the conversation has ended."""
         begun, conversation.begun = conversation.begun, None
         assert begun is not None, "only conversations that wait for something are answered"
-        shown = len(conversation.pictures) - len(conversation.request.prompt.image_uids)
+        shown = len(conversation.pictures) - conversation.request.prompt.row_images
         answers = self._toolbox.answers(begun, images_left=self._tools.max_images - shown)
         result = None if begun.environment is None else begun.environment.result()
         if result is not None:

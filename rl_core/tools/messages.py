@@ -10,6 +10,8 @@ from rl_core.tools.tool import ToolSample
 
 STEP = "step"
 """The method of an environment that takes whole turns of the model."""
+RESET = "reset"
+"""The method that begins a conversation, and may return what is shown at the end of its prompt."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,12 +114,14 @@ class EnvironmentTurn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvironmentRequest:
-    """The calls of one turn, none where the conversation is over.
+    """The calls of one turn, none where the conversation is over; `RESET` alone asks for what is shown before the first
+    turn.
 
     Attributes:
         seed: What the environment is reset with: the same in a group.
         conversation: The seed of the conversation. A greedy response has that of a sampled one.
         past: The earlier turns, with which another process makes the state again.
+        row_pictures: Number of the pictures that are the row's: those that `RESET` sees.
     """
 
     sample: ToolSample
@@ -125,6 +129,7 @@ class EnvironmentRequest:
     conversation: int
     past: tuple[EnvironmentTurn, ...]
     calls: tuple[EnvironmentCall, ...]
+    row_pictures: int
 
     @property
     def key(self) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from rl_core.isolation.calling import seed_library_generators
 from rl_core.rewards.components import number_problem
 from rl_core.tools.messages import (
+    RESET,
     STEP,
     EnvironmentCall,
     EnvironmentRequest,
@@ -23,7 +24,7 @@ from rl_core.tools.tool import Tool, ToolSample
 MOST_SESSIONS = 1024
 """So many states are held; that of a conversation which is asked about after many others is made again."""
 
-_NOT_TOOLS = ("reset", "done", "result", STEP)
+_NOT_TOOLS = (RESET, "done", "result", STEP)
 
 
 class SentTurn(NamedTuple):
@@ -37,9 +38,10 @@ class SentTurn(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """An environment after these turns."""
+    """An environment after these turns, and what its `reset` returned."""
 
     environment: Any
+    opening: Any
     past: tuple[EnvironmentTurn, ...]
 
 
@@ -64,6 +66,9 @@ class OwnEnvironment:
         return self._played(one)
 
     def _played(self, one: EnvironmentRequest) -> object:
+        if [call.method for call in one.calls] == [RESET]:  # each conversation begins with a state of its own
+            opening = self._made_again(one).opening
+            return [[] if opening is None else opening], False, {}
         session = self.sessions.pop(one.conversation, None)
         if session is None or session.past != one.past:
             session = self._made_again(one)
@@ -73,7 +78,7 @@ class OwnEnvironment:
         is_done = bool(environment.done()) if hasattr(environment, "done") else False
         numbers = environment.result() if hasattr(environment, "result") else {}
         if one.calls and not is_done:
-            self.sessions[one.conversation] = _Session(environment, (*one.past, turn))
+            self.sessions[one.conversation] = replace(session, past=(*one.past, turn))
         if len(self.sessions) > MOST_SESSIONS:
             self.sessions.popitem(last=False)
         return results, is_done, numbers
@@ -88,13 +93,12 @@ class OwnEnvironment:
         return SentTurn([sent(self.limits, found) for found in results], is_done, _checked(numbers), None)
 
     def _made_again(self, one: EnvironmentRequest) -> _Session:
-        first = one.past[0].pictures if one.past else len(one.sample.pictures)
         seed_library_generators(str(one.seed))
         environment = self.class_of()
-        environment.reset(_before(one.sample, first), one.seed)
+        opening = environment.reset(_before(one.sample, one.row_pictures), one.seed)
         for number, turn in enumerate(one.past):
             _results(environment, turn, one, number)
-        return _Session(environment, one.past)
+        return _Session(environment, opening, one.past)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +117,7 @@ class Description:
         if not isinstance(self.loaded, type):
             return json.dumps(Tool(self.loaded).schema)
         environment = self.loaded()
-        if not hasattr(environment, "reset"):
+        if not hasattr(environment, RESET):
             raise ValueError("it has no `reset(self, sample, seed)`")
         names = dict.fromkeys(name for one in reversed(self.loaded.__mro__) for name in vars(one))
         methods = [getattr(environment, name) for name in names if name[0] != "_" and name not in _NOT_TOOLS]

@@ -22,6 +22,7 @@ from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.calls import WrittenCall, calls_in
 from rl_core.tools.describing import described, listed
 from rl_core.tools.messages import (
+    RESET,
     STEP,
     EnvironmentCall,
     EnvironmentRequest,
@@ -32,7 +33,7 @@ from rl_core.tools.messages import (
 )
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
-from rl_core.types import CallOutcome, Prompt, ToolCall
+from rl_core.types import CallOutcome, GenerationRequest, Prompt, ToolCall
 from rl_core.user_code.function import is_user_function
 from rl_core.wording import plain_text
 
@@ -65,6 +66,7 @@ class ModelTurn:
         version: Of the weights that sampled it.
         seed, conversation, group: Seeds of the turn, of the conversation and of its group.
         past: The earlier turns with calls to the environment.
+        row_pictures: Number of the pictures that are the row's.
     """
 
     text: str
@@ -74,6 +76,7 @@ class ModelTurn:
     conversation: int
     group: int
     past: tuple[EnvironmentTurn, ...]
+    row_pictures: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +165,46 @@ class Toolbox:
         }
         methods = environment_schemas(config, data)
         self._methods = [*map(_name, methods or [])]
-        self._has_environment = config.environment is not None
-        self.takes_turns = self._has_environment and methods is None
+        self.has_environment = config.environment is not None
+        """Whether conversations have a state."""
+        self.takes_turns = self.has_environment and methods is None
         """Whether an environment answers each turn of the model, whatever it says."""
         self._own = own
         self._images = images
 
     def pictures_of(self, prompt: Prompt) -> list[Picture]:
-        """The images of a prompt."""
-        return [
+        """The images of a prompt: the row's, and those that an environment has made."""
+        found = [
             Picture(uid, sizes.shown, sizes.shown, uid, _WHOLE, self._stored_size(sizes.original, sizes.shown))
             for uid, sizes in zip(prompt.image_uids, prompt.image_sizes, strict=True)
         ]
+        made = [
+            replace(picture, size=sizes.original, parent_size=sizes.original)
+            for picture, sizes in zip(found, prompt.image_sizes, strict=True)
+        ]
+        return found[: prompt.row_images] + made[prompt.row_images :]
+
+    def openings(self, requests: Sequence[GenerationRequest], *, version: int) -> list[Answer]:
+        """What the environment shows at the end of each prompt, of which weights of this version are asked: the answer
+        to a call of its `reset`. Raises ValueError where that is more images than a conversation may have."""
+        waiting = [self._reset(request, version) for request in requests]
+        begun = [Begun(WrittenCall(RESET, {}), True, partial(self._of_environment, one, 0)) for one in waiting]
+        found = [self._answer(one, images_left=self._config.max_images) for one in begun]
+        if wrong := next((answer.call.result for answer in found if answer.call.outcome == "invalid"), None):
+            raise ValueError(f"tools.max_images: what `reset` of the environment returned is not shown: {wrong}")
+        return found
+
+    def _reset(self, asked: GenerationRequest, version: int) -> "Future[TurnResult]":
+        prompt, seed = asked.prompt, asked.group_seed
+        request = EnvironmentRequest(
+            sample=ToolSample.of(prompt, 0, self.pictures_of(prompt)),
+            seed=seed,
+            conversation=seed,
+            past=(),
+            calls=(EnvironmentCall(RESET, {}),),
+            row_pictures=prompt.row_images,
+        )
+        return self._of_user.turn(request, version=version)
 
     def begin(self, turn: ModelTurn) -> BegunTurn | None:
         """Begin what a turn asks for; None where it asks for nothing."""
@@ -204,7 +235,7 @@ class Toolbox:
 
     def leave(self, turn: ModelTurn) -> BegunTurn | None:
         """Ask the environment how the conversation has ended with this turn; None if there is none."""
-        return BegunTurn((), None, self._asked(turn, ())) if self._has_environment else None
+        return BegunTurn((), None, self._asked(turn, ())) if self.has_environment else None
 
     def answers(self, begun: BegunTurn, *, images_left: int) -> list[Answer]:
         """The answers to the calls of a turn, which may show so many images; and to the question how the conversation
@@ -244,7 +275,12 @@ class Toolbox:
 
     def _asked(self, turn: ModelTurn, calls: tuple[EnvironmentCall, ...]) -> "Future[TurnResult]":
         request = EnvironmentRequest(
-            sample=turn.sample, seed=turn.group, conversation=turn.conversation, past=turn.past, calls=calls
+            sample=turn.sample,
+            seed=turn.group,
+            conversation=turn.conversation,
+            past=turn.past,
+            calls=calls,
+            row_pictures=turn.row_pictures,
         )
         return self._of_user.turn(request, version=turn.version)
 

@@ -2,22 +2,25 @@
 is never tokenised again: other tokens than it sampled could come of it."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
-from rl_core.data.prompts import Part
+from rl_core.data.prompts import Content, Part
+from rl_core.image_sizes import ImageSizes
 from rl_core.tools.calls import WrittenCall, calls_in
 from rl_core.tools.tool import Shown
 from rl_core.tools.toolbox import Answer
+from rl_core.types import Opening, Prompt
 
 _SAID = "Sightline asks a tool"
 """What the model says in the chats from whose difference the tokens follow."""
 _CUT = " ... (cut)"
 _CALLED = {"type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
 _CALLING = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
-_QUESTION = {"role": "user", "content": "What is it?"}
+_ASKED = "What is it?"
+_QUESTION = {"role": "user", "content": _ASKED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +40,64 @@ class TurnRenderer:
     def render(self, answers: Sequence[Answer]) -> RenderedPrompt | None:
         """The results and the beginning of the model's next turn. Texts are cut, all to the same length, where they are
         longer together than `max_result_length`; None where the images alone are."""
-        whole = self._rendered(answers, letters=None)
+        return self._fitted(answers, self._turn)
+
+    def opening(self, shown: Answer, prompt: Prompt) -> Opening:
+        """What an environment has shown as the end of a prompt's last turn, with texts cut as in `render`. Raises
+        ValueError where the images alone are too many tokens, or the prompt does not end as the chat template ends a
+        user's turn."""
+        _, tail = self._end_of_question([])
+        tail_ids = self.chat.tokenised([tail], [Media()])[0].engine_token_ids
+        own_tail = prompt.engine_token_ids[-len(tail_ids) :]
+        if not prompt.text.endswith(tail) or own_tail.tolist() != tail_ids.tolist():
+            raise ValueError(f"the prompt {prompt.text!r} does not end as a user's turn: nothing can be shown there")
+        rendered = self._fitted([shown], self._end)
+        if rendered is None:
+            raise ValueError("what `reset` of the environment shows is more tokens than tools.max_result_length")
+        return Opening(
+            text=rendered.text,
+            token_ids=rendered.token_ids,
+            engine_token_ids=rendered.engine_token_ids,
+            tail_letters=len(tail),
+            tail_tokens=len(tail_ids),
+            image_uids=tuple(picture.uid for picture in shown.pictures),
+            image_sizes=tuple(ImageSizes(picture.size, picture.shown) for picture in shown.pictures),
+            call=shown.call,
+        )
+
+    def _fitted(
+        self, answers: Sequence[Answer], text_of: Callable[[Sequence[Answer], int | None], str]
+    ) -> RenderedPrompt | None:
+        sizes = [picture.size for answer in answers for picture in answer.pictures]
+
+        def rendered(letters: int | None) -> RenderedPrompt:
+            (found,) = self.chat.tokenised([text_of(answers, letters)], [Media(sizes)])
+            return found
+
+        whole = rendered(None)
         if len(whole.token_ids) <= self.config.max_result_length:
             return whole
         longest = max((len(part) for answer in answers for part in answer.shown if isinstance(part, str)), default=0)
-
-        def tokens(letters: int) -> int:
-            return len(self._rendered(answers, letters=letters).token_ids)
-
-        letters = bisect_right(range(longest), self.config.max_result_length, key=tokens) - 1
-        return None if letters < 0 else self._rendered(answers, letters=letters)
+        most = self.config.max_result_length
+        letters = bisect_right(range(longest), most, key=lambda letters: len(rendered(letters).token_ids)) - 1
+        return None if letters < 0 else rendered(letters)
 
     def check(self) -> None:
         """Raises ValueError, which says what to change, where the chat template cannot carry a conversation: it shows
         no images of results, or writes a call in another form than the one that is read."""
         _ = self.turn_end
-        if self.chat.vision.image_token_id is not None and self.config.max_images:
+        shows_images = self.chat.vision.image_token_id is not None and self.config.max_images > 0
+        token = self.chat.tokenizer.convert_ids_to_tokens(self.chat.vision.image_token_id) if shows_images else ""
+        if self.config.environment is not None:
+            text, _ = self._end_of_question(["a picture", *([None] if shows_images else [])])
+            if shows_images and text.count(token) != 1:
+                raise ValueError(
+                    "the chat template does not show an image at the end of a user's turn, where an "
+                    "environment may show one; set tools.max_images to 0, or give a template that does "
+                    "(data.override_chat_template)"
+                )
+        if shows_images:
             _, text = self._after_turn([self._message(["a picture", None])])
-            token = self.chat.tokenizer.convert_ids_to_tokens(self.chat.vision.image_token_id)
             if text.count(token) != 1:
                 raise ValueError(
                     f"the chat template writes {text.count(token)} places for the image of a result with the role "
@@ -73,17 +116,35 @@ class TurnRenderer:
                 "that is read; give a template that does (data.override_chat_template)"
             )
 
-    def _rendered(self, answers: Sequence[Answer], *, letters: int | None) -> RenderedPrompt:
+    def _turn(self, answers: Sequence[Answer], letters: int | None) -> str:
         messages = [self._message([_cut(part, letters) for part in answer.shown]) for answer in answers]
-        _, text = self._after_turn(messages)
-        sizes = [picture.size for answer in answers for picture in answer.pictures]
-        (rendered,) = self.chat.tokenised([text], [Media(sizes)])
-        return rendered
+        return self._after_turn(messages)[1]
+
+    def _end(self, answers: Sequence[Answer], letters: int | None) -> str:
+        return self._end_of_question([_cut(part, letters) for answer in answers for part in answer.shown])[0]
 
     def _message(self, parts: Sequence[str | None]) -> dict[str, object]:
-        content: list[Part] = [{"type": "image"} if part is None else {"type": "text", "text": part} for part in parts]
-        texts = [part for part in parts if part is not None]
-        return {"role": self.config.result_role, "content": content if len(texts) < len(parts) else " ".join(texts)}
+        return {"role": self.config.result_role, "content": _content(parts)}
+
+    def _end_of_question(self, parts: Sequence[str | None]) -> tuple[str, str]:
+        """What a user's turn has at its end when it shows these parts too, on a line of their own; and what follows its
+        last part. Raises ValueError where the chat template shows something else."""
+        before, _, tail = self.chat.chat([_QUESTION]).rpartition(_ASKED)
+        asked, content = f"{_ASKED}\n", _content(parts)
+        longer = self.chat.chat(
+            [
+                {
+                    "role": "user",
+                    "content": asked + content if isinstance(content, str) else [_text(asked), *content],
+                }
+            ]
+        )
+        if not longer.startswith(before + _ASKED) or not longer.endswith(tail):
+            raise ValueError(
+                "the chat template does not show the parts of a user's turn one after the other: what an environment "
+                "shows cannot stand at its end"
+            )
+        return longer[len(before + _ASKED) : len(longer) - len(tail)], tail
 
     def _after_turn(self, messages: Sequence[dict[str, object]]) -> tuple[str, str]:
         """The token that ends a turn of the model, and the text after it when these messages follow."""
@@ -98,6 +159,17 @@ class TurnRenderer:
                 "when a turn of results follows: a conversation cannot be continued with it"
             )
         return token, longer[len(before + _SAID + token) :]
+
+
+def _content(parts: Sequence[str | None]) -> Content:
+    """Of a message: texts, and None for an image."""
+    if None not in parts:
+        return " ".join(part for part in parts if part is not None)
+    return [{"type": "image"} if part is None else _text(part) for part in parts]
+
+
+def _text(text: str) -> Part:
+    return {"type": "text", "text": text}
 
 
 def _cut(part: Shown, letters: int | None) -> str | None:

@@ -42,9 +42,7 @@ class WorkerFolders:
             rollout=config.rollout,
             dtype=config.model.dtype,
             # The last turn of a conversation is asked for with all that came before it.
-            max_prompt_length=config.data.max_prompt_length
-            + config.longest_response
-            - config.rollout.max_response_length,
+            max_prompt_length=config.longest_prompt + config.longest_response - config.rollout.max_response_length,
             images_per_prompt=self.images_per_prompt + (config.tools.max_images if config.tools else 0),
             videos_per_prompt=self.videos_per_prompt,
             seed=config.seed,

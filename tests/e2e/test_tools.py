@@ -15,13 +15,19 @@ from tests.e2e.runs import REPOSITORY, RESULTS, command, environment, run_argume
 from tests.results import differences, hashes
 
 TOOLS = REPOSITORY / "tests" / "e2e" / "configs" / "tools.yaml"
+TABLE = (
+    "tools.environment=tests/e2e/configs/zoom_lessons.py:Table",
+    *("cold_start.source.kwargs.with_table=true", "actor.optim.lr=1.0e-4"),
+)
 OWN = 'tools.use=["tests/e2e/configs/zoom_lessons.py:zoom"]'
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("overrides", [("evaluation.tools=none",), (OWN,)], ids=["built in", "of a user's"])
+@pytest.mark.parametrize(
+    "overrides", [("evaluation.tools=none",), (OWN,), TABLE], ids=["built in", "of a user's", "an environment"]
+)
 def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:
@@ -50,12 +56,16 @@ def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
         assert [one["step"] for one in steps] == [1, 2, 3, 4, 5, 6]
         assert min(one["actor/grad_norm"] for one in steps) > 0
         assert steps[0]["tools/images"] > 0.3, "the cold start has taught the call"
-        shown = [put for record in read_rollouts(run.rollouts(3)) for put in record.insertions if put.image_uids]
+        records = read_rollouts(run.rollouts(1))
+        shown = [put for record in records for put in record.insertions if put.image_uids]
         assert shown
         assert (run.merged_model / "config.json").is_file()
         held_out = [*read_items(run.validation(3)), *read_evaluation(run.evaluation("trained"))["greedy"]]
-        assert {bool(item.turns) for item in held_out} == {OWN in overrides}
-        assert {"zoom(" in item.prompt for item in held_out} == {OWN in overrides}
+        assert {bool(item.turns) for item in held_out} == {"evaluation.tools=none" not in overrides}
+        assert {"zoom(" in item.prompt for item in held_out} == {"evaluation.tools=none" not in overrides}
+        assert {(record.opening is not None, len(record.image_uids)) for record in records} == {
+            (True, 2) if overrides == TABLE else (False, 1)
+        }
     assert differences(*found) == []
     assert asked[0] == asked[1]
     assert bool(asked[0]) == (OWN in overrides)

@@ -13,21 +13,25 @@ CALL = {"name": "zoom", "arguments": {"x1": 0, "y1": 0, "x2": 14, "y2": 28}}
 QUESTION = "<image>How many?"
 
 
-def rows(seed: int, size: int, with_lessons: bool = False) -> Iterator[dict[str, Any]]:
-    """Pictures of noise with the answer 1 or 2; every second lesson has the crop already."""
+def rows(seed: int, size: int, with_lessons: bool = False, with_table: bool = False) -> Iterator[dict[str, Any]]:
+    """Pictures of noise with the answer 1 or 2; every second lesson has the crop already. Lessons `with_table` have at
+    the end of the question what `Table` shows there."""
     said = f"<tool_call>{json.dumps(CALL)}</tool_call>"
     for index in range(size):
         noise = np.random.default_rng([seed, index]).integers(0, 256, (112, 112, 3), dtype=np.uint8)
         picture, answer = Image.fromarray(noise), str(1 + index % 2)
+        asked, first = (
+            (f"{QUESTION}\nLeft:<image>", [picture, left_half(picture)]) if with_table else (QUESTION, [picture])
+        )
         if not with_lessons:
             yield {"problem": QUESTION, "images": [picture], "answer": answer}
         elif index % 2:
-            yield {"problem": QUESTION, "images": [picture], "answer": said}
+            yield {"problem": asked, "images": first, "answer": said}
         else:
-            turns = [("user", QUESTION), ("assistant", said), ("user", "<image>")]
+            turns = [("user", asked), ("assistant", said), ("user", "<image>")]
             talk = [{"role": role, "content": content} for role, content in turns]
             crop = picture.crop((0, 0, 56, 112))
-            yield {"problem": talk, "images": [picture, crop], "answer": f"<answer>{answer}</answer>"}
+            yield {"problem": talk, "images": [*first, crop], "answer": f"<answer>{answer}</answer>"}
 
 
 def zoom(sample: Any, x1: int, y1: int, x2: int, y2: int) -> Image.Image:
@@ -45,7 +49,24 @@ def zoom(sample: Any, x1: int, y1: int, x2: int, y2: int) -> Image.Image:
     return sample.images()[0].crop((x1, y1, x2, y2)).resize((56, 112))
 
 
+def left_half(picture: Image.Image) -> Image.Image:
+    """As many pixels as the prompt shows of the whole picture."""
+    return picture.crop((0, 0, picture.width // 2, picture.height)).resize((28, 28))
+
+
+class Table:
+    """Shows the left half of the picture before the model says anything."""
+
+    def reset(self, sample: Any, seed: int) -> list[Any]:
+        return ["Left:", left_half(sample.images()[0])]
+
+    def legs(self) -> int:
+        """Count its legs."""
+        return 4
+
+
 def looked(sample: Any) -> float:
     """A reward that teaches something in six steps: for a look at the picture, and for few tokens after it."""
-    shown = sum(len(turn["image_uids"]) for turn in sample.turns if turn["role"] == "tool")
+    looks = [turn for turn in sample.turns if any(call["name"] == "zoom" for call in turn.get("calls", ()))]
+    shown = sum(len(turn["image_uids"]) for turn in looks)
     return min(shown, 1) - sample.response_length / 1000

@@ -7,9 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.commands.plan import threads_words
+from flows.commands.plan import conversation_words, threads_words
 from rl_core import environment
 from rl_core.config.cluster import ClusterConfig
+from rl_core.config.loading import load_config
+from rl_core.planning.batches import longest_sequence, longest_tree
 from tests.rl_core.planning.gpu_driver import put_driver
 
 ROOT = Path(__file__).parents[3]
@@ -194,3 +196,16 @@ def test_a_plan_counts_the_longest_conversation() -> None:
     assert "300 tokens = prompt 64 + 3 turns of 12" in words
     assert "2 results of 100" in words
     assert "data.max_source_pixels" in words
+
+
+def test_a_plan_counts_what_an_environment_shows_first() -> None:
+    tools = "tools={environment: 'games.py:Walk', max_turns: 3, max_result_length: 100}"
+    config = load_config(
+        Path("configs/quickstart.yaml"),
+        [tools, "data.max_prompt_length=64", "rollout.max_response_length=12", "rollout.n=5"],
+    )
+    assert config.tools is not None
+    words = conversation_words(config, config.tools)
+    assert words.startswith("400 tokens = prompt 64 + what an environment shows first 100 + 3 turns of 12")
+    assert longest_sequence(config) == 400
+    assert longest_tree(config) == 164 + 5 * 236

@@ -122,3 +122,29 @@ class Painter:
 
     def step(self, text):
         return Image.new("RGB", (56, 28), (len(text) % 256, 0, 0))
+
+
+class Board:
+    """Shows where it begins."""
+
+    def reset(self, sample, seed):
+        self.at = random.Random(seed).randint(0, 9)
+        with (Path(sample.extra["home"]) / "resets").open("a") as out:
+            out.write("one\n")
+        view = Image.new("RGB", (56, 28), (20 * self.at, 0, 0))
+        return [f"You are at {self.at}, luck {random.random():.6f}, of {len(sample.pictures)}.", view]
+
+    def look(self) -> str:
+        """Look where you are."""
+        return f"still at {self.at}"
+
+
+class Gallery:
+    """Shows as many pictures as the row says, or fails."""
+
+    def reset(self, sample, seed):
+        return [Image.new("RGB", (56, 28), (n, 0, 0)) for n in range(sample.extra["pictures"])]
+
+    def look(self) -> str:
+        """Look."""
+        return "nothing"

@@ -23,8 +23,10 @@ from rl_core.rewards.sample import RewardSample
 from rl_core.tools.conversations import Conversations
 from rl_core.tools.journal import Journal
 from rl_core.tools.own_tools import OwnTools
-from rl_core.tools.toolbox import tool_schemas
-from rl_core.types import GenerationRequest, Prompt, Rollout, RolloutStream, Sampling
+from rl_core.tools.tool import Picture
+from rl_core.tools.toolbox import Answer, tool_schemas
+from rl_core.tools.turns import TurnRenderer
+from rl_core.types import GenerationRequest, Group, Opening, Prompt, Rollout, RolloutStream, Sampling, ToolCall
 from tests.rl_core.models.builders import write_small_model
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=99)
@@ -93,7 +95,7 @@ class Talk:
         self.rounds = []
         prompt = self.prompt()
         requests = [GenerationRequest(prompt=prompt, sample_index=n, seed=n, group_seed=3) for n in range(len(scripts))]
-        found = list(self.conversations(generate)(requests, SAMPLING))
+        found = list(self.conversations(generate, 3)(requests, SAMPLING))
         assert {one.key for one in found} == {("a", number) for number in range(len(scripts))}
         return sorted(found, key=lambda one: one.sample_index)
 
@@ -263,7 +265,7 @@ def test_leaving_early_ends_the_generation(folder: Path) -> None:
             ended.append(True)
 
     requests = [GenerationRequest(prompt=replace(talk.prompt()), sample_index=n, seed=n) for n in range(3)]
-    stream = talk.conversations(generate)(requests, SAMPLING)
+    stream = talk.conversations(generate, 0)(requests, SAMPLING)
     next(stream)
     stream.close()
     assert ended
@@ -438,3 +440,89 @@ def test_numbers_that_are_none_are_a_failure(folder: Path, tmp_path: Path) -> No
     own, settings = own_tools(tmp_path, environment=f"{GAMES}:Endless", use=[], max_turns=2)
     with own, pytest.raises(TooManyFailures, match="`result` gave score, which is nan"):
         Talk(folder, own=own, **settings).responses([["a", "b"]])
+
+
+def opened(folder: Path, home: Path, game: str, scripts: list[list[str]], **more: Any) -> tuple[Talk, list[Rollout]]:
+    """The responses to a prompt at whose end the environment shows something; `home` has the calls of `reset`."""
+    home.mkdir(exist_ok=True)
+    extra = more.pop("extra", {"home": str(home)})
+    own, settings = own_tools(home / "calls", environment=f"{GAMES}:{game}", **more)
+    with own:
+        talk = Talk(folder, own=own, **settings)
+        row = replace(talk.prompt(), extra=extra)
+        talk.prompt = lambda uid="a": row  # type: ignore[method-assign]
+        return talk, talk.responses(scripts)
+
+
+def test_what_an_environment_shows_first_stands_at_the_end_of_the_prompt(folder: Path, tmp_path: Path) -> None:
+    """The prompt is the chat as its template writes it, the same for all responses, and each response says what it
+    began with."""
+    look = call("look")
+    talk, found = opened(folder, tmp_path, "Board", [[look, "3"], ["4"]])
+    asked = talk.rounds[0][0].prompt
+    first = found[0].opening
+    assert first is not None and found[1].opening is first
+    assert [one.prompt.text for one in talk.rounds[0]] == [asked.text] * 2
+    said = first.call.result.partition(" [image")[0]
+    assert said.startswith("You are at 3, luck 0.") and said.endswith("of 1.")
+    parts = [{"type": "image"}, {"type": "text", "text": f"What?\n{said}"}, {"type": "image"}]
+    (rendered,) = talk.chat.tokenised(
+        [talk.chat.chat([{"role": "user", "content": parts}])], [Media([(56, 56), (56, 28)])]
+    )
+    assert asked.text == rendered.text == talk.chat.tokenizer.decode(asked.engine_token_ids)
+    assert len(asked.token_ids) == len(rendered.token_ids)
+    assert asked.image_uids == ("one", *first.image_uids)
+    assert found[0].insertions[0].calls[0].result == "still at 3"
+    group = Group.of(talk.prompt(), found)
+    assert repr(group.prompt) == repr(asked)
+    assert RewardSample.of(talk.prompt(), found[1], step=1).turns[0]["calls"][0]["name"] == "reset"
+    assert talk.rounds[1][0].prompt.token_ids[: len(asked.token_ids)].tolist() == asked.token_ids.tolist()
+
+
+def test_an_environment_is_asked_once_for_what_it_shows_first(folder: Path, tmp_path: Path) -> None:
+    """Of a group, and by a step that is repeated; a prompt that shows it already is left as it is."""
+    talk, found = opened(folder, tmp_path, "Board", [["3"]] * 4)
+    resets = (tmp_path / "resets").read_text().split()
+    assert len(resets) == 1 + 4, "and each conversation has a state of its own at its end"
+    again, repeated = opened(folder, tmp_path, "Board", [["3"]] * 4)
+    assert (tmp_path / "resets").read_text().split() == resets
+    assert [repr(one) for one in repeated] == [repr(one) for one in found]
+    asked = talk.rounds[0][0].prompt
+    again.prompt = lambda uid="a": asked  # type: ignore[method-assign]
+    assert again.responses([["3"]])[0].opening is asked.opening
+    assert again.rounds[0][0].prompt is asked
+
+
+def test_what_an_environment_shows_first_has_the_limits_of_a_result(folder: Path) -> None:
+    """At whatever token the limit lies; no image is cut."""
+    talk = Talk(folder)
+    prompt, text = talk.prompt(), "You are here, and there is nothing more to see. " * 3
+    views = [Picture(f"made-{n}", (56, 28), (56, 28), f"made-{n}", (0, 0, 1, 1), (56, 28)) for n in range(2)]
+    answer = Answer(
+        [views[0], text, views[1]], ToolCall(name="reset", arguments="{}", result="", outcome="answered"), is_own=True
+    )
+
+    def opening(limit: int) -> Opening:
+        return TurnRenderer(talk.chat, ToolsConfig(use=("zoom",), max_result_length=limit)).opening(answer, prompt)
+
+    whole = len(opening(999).token_ids)
+    token = talk.chat.vision.image_token_id
+    least = whole - len(talk.ids(text, cut=True))
+    with pytest.raises(ValueError, match=r"`reset` of the environment shows is more tokens than"):
+        opening(16)
+    for limit in range(least + len(talk.ids(" ... (cut)", cut=True)) + 1, whole + 1):
+        found = opening(limit)
+        assert len(found.token_ids) <= limit
+        assert ("(cut)" in found.text) == (limit < whole)
+        assert (found.token_ids == token).sum() == 2 * len(talk.chat.vision.of_image(56, 28))
+    assert limit == whole and text in found.text
+
+
+def test_an_environment_that_shows_nothing_first_or_fails(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tools.max_images: what `reset` .* at most 4 images"):
+        opened(folder, tmp_path / "many", "Gallery", [["3"]], extra={"pictures": 5})
+    _, (silent,) = opened(folder, tmp_path / "nothing", "Gallery", [["3"]], extra={"pictures": 0})
+    assert silent.opening is None
+    talk, (failed,) = opened(folder, tmp_path / "failed", "Gallery", [["3"]], extra={}, max_failed_share=1)
+    assert failed.opening is not None and failed.opening.call.outcome == "failed"
+    assert talk.rounds[0][0].prompt.text.count("What?\nError: the tool failed") == 1

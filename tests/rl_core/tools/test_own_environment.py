@@ -50,7 +50,12 @@ def played(turns: list[tuple[int, list[EnvironmentCall]]], forgets: list[bool]) 
             environment = loaded()
         sample = ToolSample((PICTURE,) * shown[conversation])
         request = EnvironmentRequest(
-            sample=sample, seed=7, conversation=conversation, past=past[conversation], calls=tuple(calls)
+            sample=sample,
+            seed=7,
+            conversation=conversation,
+            past=past[conversation],
+            calls=tuple(calls),
+            row_pictures=0,
         )
         found.append(environment.result(request, environment.call(request)))
         if calls:
