@@ -18,7 +18,6 @@ from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
 from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
-from rl_core.tools.calls import calls_in
 from rl_core.tools.messages import EnvironmentTurn
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
@@ -130,6 +129,7 @@ class Conversations:
         self._toolbox = Toolbox(tools, data, chat.vision, own=own, images=images)
         self._renderer = TurnRenderer(chat, tools)
         self._renderer.check()
+        self._reader = self._renderer.reader()
         self._turn_end = self._renderer.turn_end
 
     def __call__(self, generate: Generate, version: int) -> Generate:
@@ -180,10 +180,10 @@ class Conversations:
         is_whole = turn.response_ids[-1] == self._turn_end
         is_last = len(conversation.turns) == self._tools.max_turns
         if is_whole and (not is_last or self._toolbox.takes_turns):
-            conversation.begun = self._toolbox.begin(conversation.last_turn)
+            conversation.begun = self._toolbox.begin(conversation.last_turn, self._reader.calls(turn))
             conversation.end = None if conversation.begun is not None else turn.finish_reason
         else:
-            conversation.end = "turns" if is_whole and calls_in(turn.text) else turn.finish_reason
+            conversation.end = "turns" if is_whole and self._reader.calls(turn) else turn.finish_reason
         if conversation.begun is None:
             conversation.begun = self._toolbox.leave(conversation.last_turn)
 

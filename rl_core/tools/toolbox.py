@@ -19,7 +19,7 @@ from rl_core.isolation.failed_share import TooManyFailures, check_failed_share
 from rl_core.tools.builtin.calculator import calculator
 from rl_core.tools.builtin.python import python_tool
 from rl_core.tools.builtin.zoom import zoom_tool
-from rl_core.tools.calls import WrittenCall, calls_in
+from rl_core.tools.calls import WrittenCall
 from rl_core.tools.describing import described, listed
 from rl_core.tools.messages import (
     RESET,
@@ -206,9 +206,10 @@ class Toolbox:
         )
         return self._of_user.turn(request, version=version)
 
-    def begin(self, turn: ModelTurn) -> BegunTurn | None:
-        """Begin what a turn asks for; None where it asks for nothing."""
-        calls = [WrittenCall(STEP, {"text": turn.text})] if self.takes_turns else calls_in(turn.text)
+    def begin(self, turn: ModelTurn, calls: Sequence[WrittenCall]) -> BegunTurn | None:
+        """Begin what a turn asks for with these calls; None where it asks for nothing."""
+        if self.takes_turns:
+            calls = [WrittenCall(STEP, {"text": turn.text})]
         if not calls:
             return None
         mistakes = [self._mistake(call, place) for place, call in enumerate(calls)]

@@ -3,13 +3,14 @@ is never tokenised again: other tokens than it sampled could come of it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.prompts import Content, Part
 from rl_core.image_sizes import ImageSizes
-from rl_core.tools.calls import WrittenCall, calls_in
+from rl_core.tools.call_reader import CallReader
+from rl_core.tools.calls import WrittenCall
 from rl_core.tools.tool import Shown
 from rl_core.tools.toolbox import Answer
 from rl_core.types import Opening, Prompt
@@ -17,8 +18,10 @@ from rl_core.types import Opening, Prompt
 _SAID = "Sightline asks a tool"
 """What the model says in the chats from whose difference the tokens follow."""
 _CUT = " ... (cut)"
-_CALLED = {"type": "function", "function": {"name": "look", "arguments": {"at": "it"}}}
+_CALL = WrittenCall("look", {"at": "it", "often": 2})
+_CALLED = {"type": "function", "id": "call00000", "function": {"name": _CALL.name, "arguments": dict(_CALL.arguments)}}
 _CALLING = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
+_LOOK = {"name": _CALL.name, "parameters": {"properties": {"at": {"type": "string"}, "often": {"type": "integer"}}}}
 _ASKED = "What is it?"
 _QUESTION = {"role": "user", "content": _ASKED}
 
@@ -104,17 +107,33 @@ class TurnRenderer:
                     f"{self.config.result_role!r}; set tools.result_role to user, or give a template that shows it "
                     f"(data.override_chat_template)"
                 )
+
+    def reader(self) -> CallReader:
+        """What reads the calls of a turn as the chat template writes them. Raises ValueError where nothing does."""
+        plain = CallReader(tokenizer=self.chat.tokenizer, schemas=self.chat.tools)
         if not self.chat.tools:  # an environment that takes whole turns reads no calls
-            return
+            return plain
         try:
             said = self.chat.chat([_QUESTION, _CALLING], answering=False)
         except ValueError as error:
             raise ValueError(f"the chat template cannot render a call: {error}") from None
-        if WrittenCall("look", {"at": "it"}) not in calls_in(said):
-            raise ValueError(
-                "the chat template writes a call in another form than <tool_call>{JSON}</tool_call>, which is the one "
-                "that is read; give a template that does (data.override_chat_template)"
-            )
+        asked = self.chat.chat([_QUESTION], answering=False)
+        before = self.chat.chat([_QUESTION]).removeprefix(asked)
+        said = said.removeprefix(asked)
+        shared = next(before[:length] for length in range(len(before), -1, -1) if said.startswith(before[:length]))
+        ids = self.chat.tokenizer.encode(said.removeprefix(shared), add_special_tokens=False)
+        readers = [plain]
+        if getattr(self.chat.tokenizer, "response_template", None) is not None:
+            readers.append(replace(plain, by_template=True, before=before))
+        for reader in readers:
+            text = self.chat.tokenizer.decode(ids, skip_special_tokens=not reader.by_template)
+            if replace(reader, schemas=[{"type": "function", "function": _LOOK}], before=shared).read(text) == [_CALL]:
+                return reader
+        raise ValueError(
+            "the chat template writes a call in another form than those that are read: JSON or <function=...> in "
+            "<tool_call>, and what the tokenizer's response_template says; give a template that does "
+            "(data.override_chat_template)"
+        )
 
     def _turn(self, answers: Sequence[Answer], letters: int | None) -> str:
         messages = [self._message([_cut(part, letters) for part in answer.shown]) for answer in answers]

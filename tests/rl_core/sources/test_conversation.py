@@ -117,4 +117,4 @@ def test_calls_and_results_of_tools_are_turns():
     assert asked == read_conversation(sharegpt, is_answered=True)
     assert asked.history == (Turn("user", "<image>?"), Turn("assistant", CALL))
     assert (asked.question, asked.asks, asked.answer) == ("<image>", "tool", f"Again.\n{CALL}")
-    assert calls_in(asked.answer) == [WrittenCall("zoom", {"x": 1})], "as it is read of a model"
+    assert calls_in(asked.answer, []) == [WrittenCall("zoom", {"x": 1})], "as it is read of a model"
