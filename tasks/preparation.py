@@ -1,5 +1,6 @@
 """The work of the stage `prepare`: it writes the configured model, and the rows as prompts of that model."""
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from rl_core.planning.model_tokens import ModelTokens
 from rl_core.planning.token_rules import problems_with_tokens
 from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
+from rl_core.records.metrics_log import DOUBT_EVENT, RunLogs
 from rl_core.run_directory import RunDirectory
 from rl_core.templates import target_template
-from rl_core.tools.conversations import conversing
+from rl_core.tools.conversations import Conversations, conversing
 from rl_core.tools.toolbox import tool_schemas
+
+logger = logging.getLogger(__name__)
 
 
 def prepare_run(
@@ -39,9 +43,11 @@ def prepare_run(
         write_initial_model(config, folder)
     own_source = config.cold_start.source if config.cold_start else None
     folder = run.initial_model
-    conversing(
-        config.tools, config.data, folder
-    )  # a chat template that cannot carry a conversation is named before anything is trained
+    # a chat template that cannot carry a conversation is named before anything is trained
+    conversations = conversing(config.tools, config.data, folder)
+    if isinstance(conversations, Conversations) and conversations.remark is not None:
+        logger.warning("tools: %s", conversations.remark)
+        RunLogs(run).log_event(DOUBT_EVENT, why=conversations.remark)
     depends_on: dict[str, Any] = {
         "model_folder": folder,
         "cold_start_source": own_source,

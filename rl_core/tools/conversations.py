@@ -130,6 +130,8 @@ class Conversations:
         self._renderer = TurnRenderer(chat, tools)
         self._renderer.check()
         self._reader = self._renderer.reader()
+        self.remark = self._renderer.remark()
+        """What a person should know of the chat template before the run."""
         self._turn_end = self._renderer.turn_end
 
     def __call__(self, generate: Generate, version: int) -> Generate:

@@ -17,6 +17,7 @@ from rl_core.types import Opening, Prompt
 
 _SAID = "Sightline asks a tool"
 """What the model says in the chats from whose difference the tokens follow."""
+_THOUGHT = "Sightline thinks"
 _CUT = " ... (cut)"
 _CALL = WrittenCall("look", {"at": "it", "often": 2})
 _CALLED = {"type": "function", "id": "call00000", "function": {"name": _CALL.name, "arguments": dict(_CALL.arguments)}}
@@ -107,6 +108,18 @@ class TurnRenderer:
                     f"{self.config.result_role!r}; set tools.result_role to user, or give a template that shows it "
                     f"(data.override_chat_template)"
                 )
+
+    def remark(self) -> str | None:
+        """What a person should know before the run: that the chat template leaves out what a model has thought when
+        results follow, which stays in a conversation of the run; None if it does not."""
+        thinking = {"role": "assistant", "content": f"<think>\n{_THOUGHT}\n</think>\n\n{_SAID}"}
+        if _THOUGHT in self.chat.chat([_QUESTION, thinking, self._message(["a result"])]):
+            return None
+        return (
+            "the chat template leaves out what a model has thought in an earlier turn; in the conversations of this run "
+            "it stays, because tokens are only appended, so whoever renders the chat anew for each turn asks the trained "
+            "model in another way than it was trained"
+        )
 
     def reader(self) -> CallReader:
         """What reads the calls of a turn as the chat template writes them. Raises ValueError where nothing does."""

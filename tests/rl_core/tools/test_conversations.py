@@ -57,10 +57,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Talk:
     """The conversations of a model that says what is written for it; turns are finished in any order."""
 
-    def __init__(self, folder: Path, *, own: OwnTools | None = None, **tools: Any) -> None:
+    def __init__(self, folder: Path, *, own: OwnTools | None = None, template: str | None = None, **tools: Any) -> None:
         self.tools = ToolsConfig.model_validate({"use": ["calculator", "zoom"]} | tools)
         schemas = tool_schemas(self.tools, DATA)
-        self.chat = ChatRenderer(folder, prompt_template=None, system_prompt=None, tools=schemas)
+        self.chat = ChatRenderer(
+            folder, prompt_template=None, system_prompt=None, tools=schemas, chat_template=template
+        )
         images = None if own is None else ImageStore(folder.parent / "data" / "images")
         self.conversations = Conversations(self.tools, DATA, self.chat, own=own, images=images)
         self.rounds: list[list[GenerationRequest]] = []
@@ -248,6 +250,22 @@ def test_a_template_that_cannot_carry_a_conversation_is_named(folder: Path, temp
     )
     with pytest.raises(ValueError, match=words):
         Conversations(tools, DATA, chat)
+
+
+def test_thoughts_that_the_template_leaves_out_stay_and_that_is_told(folder: Path) -> None:
+    """As Qwen3's does before the last question."""
+    plain = Talk(folder)
+    template = plain.chat._chat_template
+    content = "message['content'].split('</think>')[-1] if message['role'] == 'assistant' and not loop.last else"
+    forgetful = template.replace("{{- message['content'] -}}", f"{{{{- {content} message['content'] -}}}}")
+    talk = Talk(folder, template=forgetful)
+    assert plain.conversations.remark is None
+    assert talk.conversations.remark is not None and "what a model has thought" in talk.conversations.remark
+    thought = f"<think>Why?</think>{ADD}"
+    talk.responses([[thought, "3"]])
+    first, second = (requests[0].prompt.token_ids.tolist() for requests in talk.rounds)
+    assert second[: len(first)] == first
+    assert second[len(first) :][: len(talk.ids(thought))] == talk.ids(thought).tolist()
 
 
 def test_leaving_early_ends_the_generation(folder: Path) -> None:
