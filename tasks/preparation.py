@@ -43,7 +43,7 @@ def prepare_run(
         write_initial_model(config, folder)
     own_source = config.cold_start.source if config.cold_start else None
     folder = run.initial_model
-    # a chat template that cannot carry a conversation is named before anything is trained
+    # A chat template that cannot carry a conversation is named before anything is trained.
     conversations = conversing(config.tools, config.data, folder)
     if isinstance(conversations, Conversations) and conversations.remark is not None:
         logger.warning("tools: %s", conversations.remark)

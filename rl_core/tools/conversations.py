@@ -18,7 +18,7 @@ from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
 from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
-from rl_core.tools.messages import EnvironmentTurn
+from rl_core.tools.messages import EnvironmentTurn, mark_of
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
 from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
@@ -42,6 +42,7 @@ class _Conversation:
         asked: The request of the next turn, or of the last one if there is no next.
         pictures: Those of the prompt and of all results.
         begun: What the last turn asks for; None if it asks for nothing.
+        opening: The mark of what the environment showed at the end of the prompt.
         past, environment: The turns with calls to the environment, and its numbers after them.
         end: How the conversation has ended; None while it goes on.
     """
@@ -49,6 +50,7 @@ class _Conversation:
     request: GenerationRequest
     asked: GenerationRequest
     pictures: list[Picture]
+    opening: str | None
     turns: list[Rollout] = field(default_factory=list)
     insertions: list[Insertion] = field(default_factory=list)
     begun: BegunTurn | None = None
@@ -84,6 +86,7 @@ class _Conversation:
             group=request.group_seed,
             past=tuple(self.past),
             row_pictures=request.prompt.row_images,
+            opening=self.opening,
         )
 
     def add_results(self, answers: Sequence[Answer], rendered: RenderedPrompt) -> None:
@@ -139,9 +142,13 @@ class Conversations:
 
         def conversed(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
             answered: list[Answer] = []
+            marks: dict[str, str | None] = {}
             if self._toolbox.has_environment:
-                requests = self._opened(requests, version, answered)
-            waiting = [_Conversation(one, one, self._toolbox.pictures_of(one.prompt)) for one in requests]
+                requests = self._opened(requests, version, answered, marks)
+            waiting = [
+                _Conversation(one, one, self._toolbox.pictures_of(one.prompt), marks.get(one.prompt.uid))
+                for one in requests
+            ]
             while waiting:
                 by_key = {(one.asked.prompt.uid, one.asked.sample_index): one for one in waiting}
                 with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
@@ -163,17 +170,22 @@ class Conversations:
         return conversed
 
     def _opened(
-        self, requests: Sequence[GenerationRequest], version: int, answered: list[Answer]
+        self,
+        requests: Sequence[GenerationRequest],
+        version: int,
+        answered: list[Answer],
+        marks: dict[str, str | None],
     ) -> list[GenerationRequest]:
-        """The requests with what the environment shows at the end of their prompts, asked once for each prompt."""
+        """The requests with what the environment shows at the end of their prompts, asked once for each prompt. The
+        answers and their `marks`, by prompt, are added."""
         first = {one.prompt.uid: one for one in reversed(requests) if one.prompt.opening is None}
         asked = [*first.values()]
-        answers = self._toolbox.openings(asked, version=version)
-        answered += answers
-        opened = {
-            one.prompt.uid: one.prompt.opened(self._renderer.opening(answer, one.prompt) if answer.shown else None)
-            for one, answer in zip(asked, answers, strict=True)
-        }
+        opened = {}
+        for one, (answer, mark) in zip(asked, self._toolbox.openings(asked, version=version), strict=True):
+            opening = self._renderer.opening(answer, one.prompt) if answer.shown else None
+            opened[one.prompt.uid] = one.prompt.opened(opening)
+            answered.append(answer)
+            marks[one.prompt.uid] = mark
         return [replace(one, prompt=opened.get(one.prompt.uid, one.prompt)) for one in requests]
 
     def _take(self, conversation: _Conversation, turn: Rollout) -> None:
@@ -199,7 +211,8 @@ class Conversations:
         if result is not None:
             conversation.environment = result.numbers  # none where it failed
             if begun.of_environment is not None and result.error is None:
-                conversation.past.append(begun.of_environment)
+                marks = tuple(mark_of(own.words) for own in result.results)
+                conversation.past.append(begun.of_environment._replace(results=marks))
                 conversation.end = "done" if result.is_done else None
         if begun.calls and conversation.end is None:
             if len(conversation.turns) == self._tools.max_turns:

@@ -49,10 +49,9 @@ class Journal:
         begin: "Callable[[], Future[Kept]]",
         *,
         version: int,
-        failed: Callable[[str], object],
+        heard: Callable[[Kept], object],
     ) -> "Future[Kept]":
-        """The result of a call: what is known of it, or what `begin` begins, after it was written. `failed` hears why
-        there is none."""
+        """The result of a call: what is known of it, or what `begin` begins, after it was written and `heard`."""
         kept: Future[Kept] = Future()
         if (words := self.find(version, call)) is not None:
             kept.set_result(order.result(*words))
@@ -65,8 +64,7 @@ class Journal:
             try:
                 result = came.result()
                 self.add(version, call, result.words)
-                if result.error is not None:
-                    failed(result.error)
+                heard(result)
             except Exception as error:  # noqa: BLE001 - the pool cannot go on, or the disk is full: who waits must know
                 kept.set_exception(error)
             else:

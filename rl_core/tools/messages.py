@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from rl_core.digests import digest_of
 from rl_core.tools.tool import ToolSample
 
 STEP = "step"
@@ -106,10 +107,12 @@ class EnvironmentCall(NamedTuple):
 
 
 class EnvironmentTurn(NamedTuple):
-    """The calls of a turn, and the number of pictures that the conversation had shown before it."""
+    """The calls of a turn, the number of pictures that the conversation had shown before it, and the marks of what the
+    calls gave."""
 
     calls: tuple[EnvironmentCall, ...]
     pictures: int
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +125,7 @@ class EnvironmentRequest:
         conversation: The seed of the conversation. A greedy response has that of a sampled one.
         past: The earlier turns, with which another process makes the state again.
         row_pictures: Number of the pictures that are the row's: those that `RESET` sees.
+        opening: The mark of what `RESET` gave when it was asked for that; None where it was not.
     """
 
     sample: ToolSample
@@ -130,6 +134,7 @@ class EnvironmentRequest:
     past: tuple[EnvironmentTurn, ...]
     calls: tuple[EnvironmentCall, ...]
     row_pictures: int
+    opening: str | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -143,15 +148,23 @@ class EnvironmentRequest:
 
 
 class TurnResult(NamedTuple):
-    """What the calls of a turn gave, in their order; whether the environment is done; its numbers so far; or why there
-    is nothing."""
+    """What the calls of a turn gave, in their order; whether the environment is done; its numbers so far; what was
+    another result than before when the state was made again, if anything was; or why there is nothing."""
 
     results: Sequence[ToolResult]
     is_done: bool
     numbers: Mapping[str, float]
+    differs: str | None
     error: str | None
 
     @property
     def words(self) -> Sequence[Any]:
         """Images as text."""
-        return [result.words for result in self.results], self.is_done, dict(self.numbers), self.error
+        results = [result.words for result in self.results]
+        return results, self.is_done, dict(self.numbers), self.differs, self.error
+
+
+def mark_of(words: Sequence[Any]) -> str:
+    """Identifies what a call has shown, or the mistake, by the words of its result."""
+    shown, mistake, *_ = words
+    return digest_of([shown, mistake])

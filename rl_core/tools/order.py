@@ -84,15 +84,16 @@ class EnvironmentOrder(ToolOrder):
 
     @override
     def result(self, *words: Any) -> Any:
-        results, is_done, numbers, error = words
+        results, is_done, numbers, differs, error = words
         if error is not None:
             return self.failed(str(error))
         made = [ToolOrder.result(self, *one) for one in results]
-        return TurnResult(made, bool(is_done), {str(name): float(value) for name, value in numbers.items()}, None)
+        found = {str(name): float(value) for name, value in numbers.items()}
+        return TurnResult(made, bool(is_done), found, None if differs is None else str(differs), None)
 
     @override
     def failed(self, reason: str) -> Any:
-        return TurnResult([], False, {}, reason)
+        return TurnResult([], False, {}, None, reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from rl_core.tools.messages import (
     ShownLimits,
     ToolRequest,
     ToolSpec,
+    mark_of,
 )
 from rl_core.tools.own_tool import Mistake, SentResult, load_value, sent
 from rl_core.tools.tool import Tool, ToolSample
@@ -33,16 +34,19 @@ class SentTurn(NamedTuple):
     results: Sequence[SentResult]
     is_done: bool
     numbers: Mapping[str, float]
+    differs: str | None
     error: str | None
 
 
 @dataclass(slots=True)
 class _Session:
-    """An environment after these turns, and what its `reset` returned."""
+    """An environment after these turns, what its `reset` returned, and the call that gave something else when it was
+    made again."""
 
     environment: Any
     opening: Any
     past: tuple[EnvironmentTurn, ...]
+    differs: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +72,9 @@ class OwnEnvironment:
     def _played(self, one: EnvironmentRequest) -> object:
         if [call.method for call in one.calls] == [RESET]:  # each conversation begins with a state of its own
             opening = self._made_again(one).opening
-            return [[] if opening is None else opening], False, {}
+            return [_nothing_or(opening)], False, {}, None
         session = self.sessions.pop(one.conversation, None)
-        if session is None or session.past != one.past:
+        if session is None or _calls(session.past) != _calls(one.past):
             session = self._made_again(one)
         turn = EnvironmentTurn(one.calls, len(one.sample.pictures))
         results = _results(session.environment, turn, one, len(one.past))
@@ -78,10 +82,10 @@ class OwnEnvironment:
         is_done = bool(environment.done()) if hasattr(environment, "done") else False
         numbers = environment.result() if hasattr(environment, "result") else {}
         if one.calls and not is_done:
-            self.sessions[one.conversation] = replace(session, past=(*one.past, turn))
+            self.sessions[one.conversation] = replace(session, past=(*one.past, turn), differs=None)
         if len(self.sessions) > MOST_SESSIONS:
             self.sessions.popitem(last=False)
-        return results, is_done, numbers
+        return results, is_done, numbers, session.differs
 
     def call_all(self, inputs: Sequence[EnvironmentRequest]) -> NoReturn:
         """No environment is a batch function."""
@@ -89,16 +93,28 @@ class OwnEnvironment:
 
     def result(self, one: EnvironmentRequest, returned: Any) -> SentTurn:
         """What the model is shown. Raises ValueError where it is of another kind, or a number is none."""
-        results, is_done, numbers = returned
-        return SentTurn([sent(self.limits, found) for found in results], is_done, _checked(numbers), None)
+        results, is_done, numbers, differs = returned
+        return SentTurn([sent(self.limits, found) for found in results], is_done, _checked(numbers), differs, None)
 
     def _made_again(self, one: EnvironmentRequest) -> _Session:
         seed_library_generators(str(one.seed))
         environment = self.class_of()
         opening = environment.reset(_before(one.sample, one.row_pictures), one.seed)
+        others = [RESET] if one.opening not in (None, self._mark(_nothing_or(opening))) else []
         for number, turn in enumerate(one.past):
-            _results(environment, turn, one, number)
-        return _Session(environment, opening, one.past)
+            found = _results(environment, turn, one, number)
+            others += [
+                f"{call.method} in turn {number + 1}"
+                for call, returned, known in zip(turn.calls, found, turn.results, strict=False)
+                if self._mark(returned) != known
+            ]
+        return _Session(environment, opening, one.past, others[0] if others else None)
+
+    def _mark(self, returned: object) -> str:
+        try:
+            return mark_of(sent(self.limits, returned))
+        except ValueError:  # of another kind, which no recorded result is
+            return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +169,14 @@ def load_description(spec: ToolSpec) -> Description:
 
 async def _listed(server: Any) -> str:
     return json.dumps(await server.listed())
+
+
+def _nothing_or(opening: object) -> object:
+    return [] if opening is None else opening
+
+
+def _calls(past: Sequence[EnvironmentTurn]) -> list[tuple[tuple[EnvironmentCall, ...], int]]:
+    return [(turn.calls, turn.pictures) for turn in past]
 
 
 def _results(environment: Any, turn: EnvironmentTurn, one: EnvironmentRequest, number: int) -> list[object]:

@@ -81,7 +81,7 @@ class OwnTools:
             call,
             lambda: pool.add(place, request),
             version=version,
-            failed=lambda reason: self._failed(name, request.sample, reason),
+            heard=lambda result: self._failed(name, request.sample, result.error),
         )
 
     def turn(self, request: EnvironmentRequest, *, version: int) -> "Future[TurnResult]":
@@ -97,7 +97,7 @@ class OwnTools:
             digest_of(["environment", calls, *sight, *request.key, request.seed, self._code[name]]),
             lambda: self._environments[request.conversation % len(self._environments)].add(0, request),
             version=version,
-            failed=lambda reason: self._failed(name, request.sample, reason),
+            heard=lambda result: self._heard(name, request.sample, result),
         )
 
     def _sight(self, sample: ToolSample) -> tuple[list[str], list[int]]:
@@ -111,5 +111,14 @@ class OwnTools:
         """Have the calls that failed made again when the run goes on."""
         self._journal.forget_failures()
 
-    def _failed(self, name: str, sample: ToolSample, reason: str) -> None:
-        self._log_event("tool_failed", tool=name, reason=reason, prompt=sample.prompt_uid, sample=sample.sample_index)
+    def _heard(self, name: str, sample: ToolSample, result: TurnResult) -> None:
+        self._failed(name, sample, result.error)
+        if result.differs is not None:
+            self._event("environment_differs", name, sample, why=result.differs)
+
+    def _failed(self, name: str, sample: ToolSample, reason: str | None) -> None:
+        if reason is not None:
+            self._event("tool_failed", name, sample, reason=reason)
+
+    def _event(self, kind: str, name: str, sample: ToolSample, **why: str) -> None:
+        self._log_event(kind, tool=name, **why, prompt=sample.prompt_uid, sample=sample.sample_index)

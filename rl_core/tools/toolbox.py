@@ -30,6 +30,7 @@ from rl_core.tools.messages import (
     ToolRequest,
     ToolResult,
     TurnResult,
+    mark_of,
 )
 from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
@@ -67,6 +68,7 @@ class ModelTurn:
         seed, conversation, group: Seeds of the turn, of the conversation and of its group.
         past: The earlier turns with calls to the environment.
         row_pictures: Number of the pictures that are the row's.
+        opening: The mark of what the environment showed at the beginning; None where that is not known.
     """
 
     text: str
@@ -77,6 +79,7 @@ class ModelTurn:
     group: int
     past: tuple[EnvironmentTurn, ...]
     row_pictures: int
+    opening: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +187,17 @@ class Toolbox:
         ]
         return found[: prompt.row_images] + made[prompt.row_images :]
 
-    def openings(self, requests: Sequence[GenerationRequest], *, version: int) -> list[Answer]:
+    def openings(self, requests: Sequence[GenerationRequest], *, version: int) -> list[tuple[Answer, str | None]]:
         """What the environment shows at the end of each prompt, of which weights of this version are asked: the answer
-        to a call of its `reset`. Raises ValueError where that is more images than a conversation may have."""
+        to a call of its `reset`, and the mark of that, unless it failed. Raises ValueError where that is more images
+        than a conversation may have."""
         waiting = [self._reset(request, version) for request in requests]
         begun = [Begun(WrittenCall(RESET, {}), True, partial(self._of_environment, one, 0)) for one in waiting]
         found = [self._answer(one, images_left=self._config.max_images) for one in begun]
         if wrong := next((answer.call.result for answer in found if answer.call.outcome == "invalid"), None):
             raise ValueError(f"tools.max_images: what `reset` of the environment returned is not shown: {wrong}")
-        return found
+        results = [one.result().results for one in waiting]
+        return [(answer, mark_of(own[0].words) if own else None) for answer, own in zip(found, results, strict=True)]
 
     def _reset(self, asked: GenerationRequest, version: int) -> "Future[TurnResult]":
         prompt, seed = asked.prompt, asked.group_seed
@@ -282,6 +287,7 @@ class Toolbox:
             past=turn.past,
             calls=calls,
             row_pictures=turn.row_pictures,
+            opening=turn.opening,
         )
         return self._of_user.turn(request, version=turn.version)
 

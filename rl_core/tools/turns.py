@@ -116,8 +116,8 @@ class TurnRenderer:
         if _THOUGHT in self.chat.chat([_QUESTION, thinking, self._message(["a result"])]):
             return None
         return (
-            "the chat template leaves out what a model has thought in an earlier turn; in the conversations of this run "
-            "it stays, because tokens are only appended, so whoever renders the chat anew for each turn asks the trained "
+            "the chat template leaves out what a model has thought in an earlier turn; in this run's conversations it "
+            "stays, because tokens are only appended, so whoever renders the chat anew for each turn asks the trained "
             "model in another way than it was trained"
         )
 

@@ -148,3 +148,19 @@ class Gallery:
     def look(self) -> str:
         """Look."""
         return "nothing"
+
+
+class Fickle(Walk):
+    """Smells otherwise in each process."""
+
+    def smell(self) -> str:
+        """Find out where you are."""
+        return f"{os.getpid()}"
+
+
+class FickleAtFirst(Walk):
+    """Begins otherwise in each process."""
+
+    def reset(self, sample, seed):
+        super().reset(sample, seed)
+        return f"{os.getpid()}"

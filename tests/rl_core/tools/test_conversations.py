@@ -544,3 +544,28 @@ def test_an_environment_that_shows_nothing_first_or_fails(folder: Path, tmp_path
     talk, (failed,) = opened(folder, tmp_path / "failed", "Gallery", [["3"]], extra={}, max_failed_share=1)
     assert failed.opening is not None and failed.opening.call.outcome == "failed"
     assert talk.rounds[0][0].prompt.text.count("What?\nError: the tool failed") == 1
+
+
+@pytest.mark.parametrize(("game", "why"), [("Walk", []), ("Fickle", ["smell in turn 1"]), ("FickleAtFirst", ["reset"])])
+def test_a_state_that_is_another_one_when_it_is_made_again_is_told(
+    folder: Path, tmp_path: Path, game: str, why: list[str]
+) -> None:
+    """Once, and not of an interrupted step that is repeated."""
+    crash = call("crash", file=str(tmp_path / "crashed"))
+    script = [call("smell") + call("move", direction="north"), crash, call("rest", seconds=0), call("smell"), "3"]
+    events: list[tuple[str, Any]] = []
+    settings: dict[str, Any] = {"environment": f"{GAMES}:{game}", "max_turns": 6, "workers": 1, "max_failed_share": 1}
+    for _ in range(2):
+        own = OwnTools(
+            ToolsConfig.model_validate(settings),
+            DATA,
+            image_store=tmp_path,
+            journal=Journal(tmp_path / "calls", needed_from=lambda: 0),
+            log_event=lambda kind, **facts: events.append((kind, facts.get("why"))),
+        )
+        with own:
+            (one,) = Talk(folder, own=own, **settings).responses([script])
+        assert [made.outcome for put in one.insertions for made in put.calls] == [
+            *("answered", "answered", "failed", "answered", "answered"),
+        ]
+    assert events == [("tool_failed", None), *(("environment_differs", call) for call in why)]
