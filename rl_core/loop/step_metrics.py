@@ -34,8 +34,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 def conversation_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Of responses with tools: means of the model's turns, of its calls and of the images that it got, the numbers of
-    calls that were its mistakes and of those that the tool failed, and the share of responses
-    whose calls in the last turn were not answered."""
+    calls that were its mistakes and of those that the tool failed, and the shares of responses that ended with calls in
+    the last turn, or because the environment was done."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     calls = [[call for put in rollout.insertions for call in put.calls] for rollout in rollouts]
     outcomes = Counter(call.outcome for own in calls for call in own)
@@ -46,6 +46,7 @@ def conversation_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "tools/invalid_calls": float(outcomes["invalid"]),
         "tools/failed_calls": float(outcomes["failed"]),
         "tools/out_of_turns": float(np.mean([rollout.finish_reason == "turns" for rollout in rollouts])),
+        "tools/done": float(np.mean([rollout.finish_reason == "done" for rollout in rollouts])),
     }
 
 

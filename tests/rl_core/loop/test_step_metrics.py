@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from rl_core.config.reward import _METRIC_ENDINGS, _OWN_METRICS, component_of, mean_metric
 from rl_core.loop.experience import advantage_inputs
-from rl_core.loop.step_metrics import reward_metrics, token_means
+from rl_core.loop.step_metrics import conversation_metrics, reward_metrics, token_means
 from rl_core.rewards.components import LARGEST
 from rl_core.training.batches import TokenSums
-from rl_core.types import RolloutKey, Score
+from rl_core.types import Insertion, RolloutKey, Score, ToolCall
 from tests.rl_core.builders import make_group
 from tests.rl_core.built_in import ESTIMATORS
 
@@ -22,6 +23,35 @@ def scores_of(*components: dict[str, float] | None) -> dict[RolloutKey, Score]:
     return {
         ("p0", index): Score(components={}, error="no") if named is None else Score(components={"overall": 1.0} | named)
         for index, named in enumerate(components)
+    }
+
+
+def test_conversations_are_counted_by_their_turns_calls_and_ends():
+    ids = np.array([1], np.int32)
+
+    def put(*outcomes: str, images: tuple[str, ...] = ()) -> Insertion:
+        calls = tuple(ToolCall(name="look", arguments="{}", result="", outcome=outcome) for outcome in outcomes)
+        return Insertion(after=1, token_ids=ids, engine_token_ids=ids, turn="", image_uids=images, calls=calls)
+
+    ends = [
+        ((put("answered", "invalid"), put("answered", images=("a", "b"))), "turns"),
+        ((put("failed"),), "done"),
+        ((), "stop"),
+        ((), "length"),
+    ]
+    group = make_group(lengths=(3, 3, 3, 3))
+    rollouts = [
+        replace(rollout, insertions=insertions, finish_reason=end)
+        for rollout, (insertions, end) in zip(group.rollouts, ends, strict=True)
+    ]
+    assert conversation_metrics([replace(group, rollouts=rollouts)]) == {
+        "tools/turns": (3 + 2 + 1 + 1) / 4,
+        "tools/calls": 4 / 4,
+        "tools/images": 2 / 4,
+        "tools/invalid_calls": 1.0,
+        "tools/failed_calls": 1.0,
+        "tools/out_of_turns": 1 / 4,
+        "tools/done": 1 / 4,
     }
 
 
