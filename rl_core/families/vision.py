@@ -84,6 +84,7 @@ class Vision:
     Attributes:
         tower: Name of the vision tower in the model without its head.
         joins: Names of the modules beside it that join its features to the language model.
+        unused: Names of modules whose weights are in the files and computed with nowhere, so that vLLM leaves them out.
         special_tokens: Tokens of the tokenizer that stand for images and videos.
         text_tokens: Tokens of ordinary text that the family's processor needs in the tokenizer of a tiny model.
         id_tokens: [field of config.json] -> its token, of the fields that hold the ids of such tokens.
@@ -99,6 +100,7 @@ class Vision:
 
     tower: str
     joins: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     special_tokens: tuple[str, ...]
     text_tokens: tuple[str, ...] = ()
     id_tokens: Mapping[str, str]

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rl_core.config.model import LoraConfig
+from rl_core.families.registry import vision_of
 from rl_core.models.loading import load_architecture, model_class
 from rl_core.models.named_weights import ADAPTER, plain_name, published_names
 from rl_core.models.trained_part import attach_lora
@@ -129,7 +130,13 @@ class WeightLoader:
 
     def _check_arrival(self, shares: Mapping[str, float]) -> None:
         """A rank with a part of the model takes a part of each weight."""
-        lost = sorted(name for name, share in shares.items() if self._is_whole_here or share == 0.0)
+        vision = vision_of(self._engine.model_config.hf_config.model_type)
+        unused = () if vision is None else vision.unused
+        lost = sorted(
+            name
+            for name, share in shares.items()
+            if (self._is_whole_here or share == 0.0) and not any(f".{module}." in name for module in unused)
+        )
         if lost:
             raise ValueError(
                 f"vLLM takes {_shown(lost)} not at all or in part, {len(lost)} of the model's {len(self._expected)} "
