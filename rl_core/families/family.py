@@ -29,12 +29,14 @@ class EngineNeeds:
             shares it only between chunks of a prompt, which a seeded request on a CPU cannot be computed in.
         cpu_dtypes: The number formats in which vLLM computes it on a CPU.
         why_cpu_dtypes: Why not in others.
+        adapters: Whether vLLM has adapters for it.
         unadapted: Last parts of the names of linear layers for which vLLM has no adapters.
     """
 
     prefix_caching: bool = True
     cpu_dtypes: tuple[str, ...] = ("float32", "bfloat16")
     why_cpu_dtypes: str = ""
+    adapters: bool = True
     unadapted: tuple[str, ...] = ()
 
 

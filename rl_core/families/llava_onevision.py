@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from typing_extensions import override
 
-from rl_core.families.family import Family
+from rl_core.families.family import EngineNeeds, Family
 from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision
 from rl_core.types import Int32Array
 
@@ -119,4 +119,5 @@ FAMILY: Final = Family(
     model_type="llava_onevision",
     vision=Grids(),
     tiny_text=lambda head_size: {"model_type": "qwen2"},
+    engine=EngineNeeds(adapters=False),
 )

@@ -381,7 +381,10 @@ def _separate_problems(lora: LoraConfig, sizes: ModelSizes) -> Iterator[Problem]
     if seeing:
         what = f"vLLM has no adapters in a vision tower, and {_targets(lora)} matches {', '.join(seeing[:_SHOWN])}"
         yield Problem(where, what, f"{fix}, or model.lora.exclude_modules to vision-tower")
-    unadapted = family_of({"model_type": sizes.family}).engine.unadapted
+    engine = family_of({"model_type": sizes.family}).engine
+    if not engine.adapters:
+        yield Problem(where, f"vLLM has no adapters for a {sizes.family} model", fix)
+    unadapted = engine.unadapted
     others = [n for n in sizes.linear_layers if n.rpartition(".")[2] in unadapted and is_adapted(n, lora)]
     if others:
         what = f"vLLM has no adapters of these layers, and {_targets(lora)} matches {', '.join(others[:_SHOWN])}"

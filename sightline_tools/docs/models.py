@@ -118,7 +118,8 @@ def _takes(family: Family) -> str:
         kinds += ["images"] if family.vision.video_text is None else ["images", "videos"]
     missing = "" if "float32" in family.engine.cpu_dtypes else "; on a CPU in bfloat16 alone"
     is_whole = family.carries_state or (family.vision is not None and family.vision.sees_both_ways)
-    return ", ".join(kinds) + missing + ("; no sequence parallelism" if is_whole else "")
+    missing += "; no sequence parallelism" if is_whole else ""
+    return ", ".join(kinds) + missing + ("" if family.engine.adapters else "; LoRA merged in the generator alone")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,13 @@ def test_a_plan_knows_what_vllm_has_no_adapters_for(lora, what):
     assert [what in problem.what for problem in found] == ([True] if what else [])
 
 
+def test_a_plan_knows_the_families_that_vllm_has_no_adapters_for():
+    _, sizes = tiny("llava_onevision")
+    (problem,) = adapter_problems(LoraConfig(rank=1, generator_weights="separate"), sizes)
+    assert (problem.where, problem.fix) == ("model.lora.generator_weights", "set it to merged")
+    assert not [*adapter_problems(LoraConfig(rank=1), sizes)]
+
+
 def test_a_plan_knows_the_layers_of_a_family_that_vllm_has_no_adapters_for():
     _, sizes = tiny("glm4")
     (problem,) = adapter_problems(LoraConfig(rank=1, generator_weights="separate"), sizes)
