@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, ErrorCode
@@ -27,6 +28,9 @@ QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_SUPPRESS_PRINT
 pages, which may contain the server's password."""
 
 _SQLITE = "sqlite:///"
+_SECONDS_FOR_TABLES = 120.0
+"""Two processes that make the tables of one new file leave a database that none can open. So one waits for the other,
+for so long."""
 _REFUSED = ErrorCode.Name(INVALID_PARAMETER_VALUE)
 
 
@@ -63,9 +67,17 @@ class MlflowAccess:
         return (self._database().parent / "mlruns" / experiment).as_uri()
 
     def _open(self) -> MlflowClient:
-        # MLflow retries a database that cannot be opened for 101 seconds, so this tries it once before.
         if self.uri.startswith(_SQLITE):
-            self._database().parent.mkdir(parents=True, exist_ok=True)
+            database = self._database()
+            database.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{database}.lock", timeout=_SECONDS_FOR_TABLES):
+                client = self._open_unlocked()
+                client.search_experiments(max_results=1)  # makes the tables of a new database
+            return client
+        return self._open_unlocked()
+
+    def _open_unlocked(self) -> MlflowClient:
+        # MLflow retries a database that cannot be opened for 101 seconds, so this tries it once before.
         if re.match(rf"({'|'.join(DATABASE_ENGINES)})(\+\w+)?:", self.uri):
             engine = create_engine(self.uri)
             inspect(engine).get_table_names()

@@ -3,6 +3,8 @@
 import json
 import math
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from itertools import count
@@ -207,6 +209,28 @@ def test_a_database_given_relative_to_the_working_directory_is_one_place_with_it
     assert access.artifact_location("quickstart") == f"file://{tmp_path}/mlruns/quickstart"
     assert absolute_uri("http://127.0.0.1:5000") == "http://127.0.0.1:5000"
     assert MlflowAccess("http://127.0.0.1:5000").artifact_location("quickstart") is None
+
+
+@pytest.mark.slow
+def test_processes_that_open_a_new_database_at_the_same_time_all_get_it(tmp_path):
+    open_it = (
+        "import sys\n"
+        "from rl_core.tracking.mlflow_access import MlflowAccess\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "MlflowAccess(sys.argv[1]).call(lambda client: client.create_experiment(sys.argv[2]))\n"
+    )
+    words = [sys.executable, "-c", open_it, f"sqlite:///{tmp_path}/new.db"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([*words, f"of {number}"], **pipes) for number in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    found = MlflowAccess(f"sqlite:///{tmp_path}/new.db").call(lambda client: client.search_experiments())
+    assert {"of 0", "of 1", "of 2"} <= {experiment.name for experiment in found}
 
 
 class SilentServer:
