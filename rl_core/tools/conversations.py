@@ -144,7 +144,9 @@ class Conversations:
             answered: list[Answer] = []
             marks: dict[str, str | None] = {}
             if self._toolbox.has_environment:
+                began = time.perf_counter()
                 requests = self._opened(requests, version, answered, marks)
+                TALLY.waited += time.perf_counter() - began
             waiting = [
                 _Conversation(one, one, self._toolbox.pictures_of(one.prompt), marks.get(one.prompt.uid))
                 for one in requests

@@ -8,7 +8,10 @@ from transformers import AutoProcessor
 
 from rl_core.config.loading import load_config
 from rl_core.models.loading import load_model, write_hf_folder
-from tasks.preparation import write_initial_model
+from rl_core.progress import SilentProgress
+from rl_core.records.metrics_log import read
+from rl_core.run_directory import RunDirectory
+from tasks.preparation import prepare_run, write_initial_model
 
 SMALL = Path(__file__).parents[1] / "e2e" / "configs" / "small.yaml"
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -33,6 +36,32 @@ def test_an_overridden_chat_template_reaches_the_saved_processor(tmp_path: Path,
         processor = AutoProcessor.from_pretrained(folder)
         assert processor.apply_chat_template(MESSAGES, tokenize=False) == "[user]Hi"
         assert processor.tokenizer.apply_chat_template(MESSAGES, tokenize=False) == "[user]Hi"
+
+
+def test_thoughts_that_a_template_leaves_out_are_a_doubt_of_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(SMALL.parents[3])
+    thoughts = "(m['content'].split('</think>')[-1] if not loop.last else m['content'])"
+    image = "<|vision_start|><|image_pad|><|vision_end|>"
+    template = tmp_path / "mine.jinja"
+    call = "<tool_call>{{ c['function'] | tojson }}</tool_call>"
+    template.write_text(
+        f"{{% for m in messages %}}<|im_start|>{{{{ m['role'] }}}}\n"
+        f"{{% if m['content'] is string %}}{{{{ {thoughts} }}}}{{% else %}}"
+        f"{{% for p in m['content'] %}}{{{{ '{image}' if p['type'] == 'image' else p['text'] }}}}{{% endfor %}}"
+        "{% endif %}"
+        f"{{% for c in m['tool_calls'] or [] %}}{call}{{% endfor %}}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    config = load_config(SMALL, ["tools={use: [calculator]}", "cold_start=null", "data.max_prompt_length=99"])
+    for chosen, doubts in ((None, 0), (str(template), 1)):
+        data = config.data.model_copy(update={"override_chat_template": chosen})
+        run = RunDirectory(tmp_path / f"{doubts}")
+        prepare_run(config.model_copy(update={"data": data}), run, progress=SilentProgress())
+        events = read(run.events) if run.events.is_file() else []
+        assert [event["kind"] for event in events] == ["doubt"] * doubts
+        assert len([one for one in caplog.messages if "leaves out what a model has thought" in one]) == doubts
 
 
 def test_a_checkpoint_that_is_neither_here_nor_on_the_hub_is_named(
