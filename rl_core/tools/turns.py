@@ -90,18 +90,11 @@ class TurnRenderer:
         """Raises ValueError, which says what to change, where the chat template cannot carry a conversation: it shows
         no images of results, or writes a call in another form than the one that is read."""
         _ = self.turn_end
-        shows_images = self.chat.vision.image_token_id is not None and self.config.max_images > 0
-        token = self.chat.tokenizer.convert_ids_to_tokens(self.chat.vision.image_token_id) if shows_images else ""
         if self.config.environment is not None:
-            text, _ = self._end_of_question(["a picture", *([None] if shows_images else [])])
-            if shows_images and text.count(token) != 1:
-                raise ValueError(
-                    "the chat template does not show an image at the end of a user's turn, where an "
-                    "environment may show one; set tools.max_images to 0, or give a template that does "
-                    "(data.override_chat_template)"
-                )
-        if shows_images:
+            self._end_of_question(["what it shows first"])  # whether that has images, only its `reset` knows
+        if self.chat.vision.image_token_id is not None and self.config.max_images:
             _, text = self._after_turn([self._message(["a picture", None])])
+            token = self.chat.tokenizer.convert_ids_to_tokens(self.chat.vision.image_token_id)
             if text.count(token) != 1:
                 raise ValueError(
                     f"the chat template writes {text.count(token)} places for the image of a result with the role "
@@ -173,8 +166,9 @@ class TurnRenderer:
         )
         if not longer.startswith(before + _ASKED) or not longer.endswith(tail):
             raise ValueError(
-                "the chat template does not show the parts of a user's turn one after the other: what an environment "
-                "shows cannot stand at its end"
+                "the chat template does not show the parts of a user's turn one after the other, so what `reset` of "
+                "the environment shows cannot stand at its end; give a template that does "
+                "(data.override_chat_template), or have it show a text alone"
             )
         return longer[len(before + _ASKED) : len(longer) - len(tail)], tail
 

@@ -569,3 +569,21 @@ def test_a_state_that_is_another_one_when_it_is_made_again_is_told(
             *("answered", "answered", "failed", "answered", "answered"),
         ]
     assert events == [("tool_failed", None), *(("environment_differs", call) for call in why)]
+
+
+def test_a_template_with_images_first_shows_a_text_first_and_no_image(folder: Path, tmp_path: Path) -> None:
+    """As LLaVA's: what an environment shows comes last in the prompt."""
+    plain = Talk(folder).chat._chat_template
+    images = "{%- for part in message['content'] if part['type'] == 'image' -%}"
+    forms = plain.split("{%- for part in message['content'] -%}")
+    assert len(forms) == 2 and forms[1].count("{%- elif part['type'] == 'video' -%}") == 1
+    first, rest = forms[1].split("{%- elif part['type'] == 'video' -%}")
+    others = "{%- for part in message['content'] if part['type'] != 'image' -%}{%- if part['type'] == 'video' -%}"
+    template = forms[0] + images + first + "{%- endif -%}{%- endfor -%}" + others + rest
+    own, settings = walking(tmp_path, workers=1)
+    talk = Talk(folder, own=own, template=template, **settings)
+    renderer, call = TurnRenderer(talk.chat, talk.tools), ToolCall(name="", arguments="", result="", outcome="answered")
+    assert renderer.opening(Answer(["You are here."], call, is_own=True), talk.prompt()).text == "\nYou are here."
+    view = Picture("made-1", (56, 28), (56, 28), "made-1", (0, 0, 1, 1), (56, 28))
+    with pytest.raises(ValueError, match=r"one after the other, .* or have it show a text alone"):
+        renderer.opening(Answer([view], call, is_own=True), talk.prompt())
