@@ -27,7 +27,7 @@ DATA = DataConfig.model_validate(
 
 def config_of(**server: Any) -> ToolsConfig:
     return ToolsConfig.model_validate(
-        {"mcp": {"served": {"command": SERVER} | server}, "timeout_seconds": 2.0, "load_timeout_seconds": 60.0}
+        {"mcp": {"served": {"command": SERVER} | server}, "timeout_seconds": 4.0, "load_timeout_seconds": 60.0}
     )
 
 
@@ -88,8 +88,8 @@ def test_a_server_gets_the_named_variables_alone(asked: Asked) -> None:
 
 def test_a_call_that_takes_too_long_fails_and_the_session_goes_on(asked: Asked) -> None:
     asked("add", a=1, b=1)  # the first call may take longer
-    failed = asked("wait", seconds=3.0)
-    assert failed.error is not None and "timeout_seconds = 2" in failed.error
+    failed = asked("wait", seconds=6.0)
+    assert failed.error is not None and "timeout_seconds = 4" in failed.error
     assert asked("add", a=1, b=1).shown == ["2"]
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_ends_fails_its_call_and_is_started_again(asked: Asked) ->
     failed = asked("die")
     assert failed.error is not None and "closed" in failed.error.lower()
     assert asked.events[-1]["kind"] == "tool_failed"
-    assert asked("add", a=2, b=2).shown == ["4"]
+    assert any(asked("add", a=2, b=2).shown == ["4"] for _ in range(9)), "its start may take longer than a call may"
 
 
 def test_the_model_is_told_of_the_chosen_tools() -> None:
