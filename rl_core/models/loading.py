@@ -27,7 +27,7 @@ from rl_core.cpu_switches import CPU_MODEL
 from rl_core.device import takes_cpu_code
 from rl_core.families.registry import reserved_tokens, vision_of, vision_token_ids
 from rl_core.models.attention import attention_backend, use_tree_attention
-from rl_core.models.named_weights import named_hf_weights
+from rl_core.models.named_weights import named_hf_weights, save_as_published
 from rl_core.models.replaced_layers import use_float32_logits, use_patch_projections
 from rl_core.models.tree_recurrence import use_tree_recurrence
 from rl_core.planning.model_tokens import ModelTokens
@@ -154,7 +154,7 @@ def write_hf_folder(
     ends = ModelTokens.read(processor_folder).response_ends()
     if ends.difference is not None:  # other software reads the generation config alone
         model.generation_config.eos_token_id = list(ends.ids)
-    model.save_pretrained(folder, state_dict={name: weight.cpu() for name, weight in weights})
+    save_as_published(model, folder, ((name, weight.cpu()) for name, weight in weights))
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor_folder.glob(pattern)):
             shutil.copyfile(path, folder / path.name)

@@ -1,12 +1,13 @@
 """The weights of a model by their names in Hugging Face files: all of them, or its adapters alone."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import torch
 from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import PrefixChange, revert_weight_conversion
+from transformers.core_model_loading import PrefixChange, Transpose, revert_weight_conversion
 
 from rl_core.distributed.shards import reshard, whole
 
@@ -42,10 +43,45 @@ def named_adapters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
             yield plain_name(name), whole(weight, dtype=model.config.dtype)
 
 
-def name_as_published(model: PreTrainedModel) -> None:
-    """Let a model that was made anew be saved by the names in the files of published checkpoints. transformers leaves
-    out every prefix that a file may have or not, and with them those that the files of a part always have, such as
-    `vision_model.` in a SigLIP tower."""
+class Published(NamedTuple):
+    """How a weight is in the files of published checkpoints: its name, and whether its last two dimensions are the
+    other way round, as those of experts in Qwen3-VL."""
+
+    name: str
+    is_transposed: bool
+
+
+def published(model: PreTrainedModel) -> dict[str, Published]:
+    """[name in transformers' modules] -> how it is there, of every weight of a model that was made anew. One that is
+    several tensors there, as experts are in Qwen3, keeps its name here."""
+    _name_as_published(model)
+    weights, transposed = dict(model.named_parameters()), _transposed(model)
+    reverted: dict[str, torch.Tensor] = revert_weight_conversion(model, dict(weights))
+    names: dict[int, str] = {id(weight): name for name, weight in reverted.items()}
+    return {name: Published(names.get(id(weight)) or name, name in transposed) for name, weight in weights.items()}
+
+
+def save_as_published(
+    model: PreTrainedModel, folder: Path, weights: Iterable[tuple[str, torch.Tensor]] | None = None
+) -> None:
+    """Write a model's config, and its weights, unless others are given by their names in transformers' modules, in the
+    form of published checkpoints."""
+    if getattr(model, "_weight_conversions", None) is None:
+        _name_as_published(model)
+    transposed = _transposed(model)
+    given = None if weights is None else dict(weights)
+    if transposed:  # transformers would do it back, because the shape is another one than in the model
+        model._weight_conversions = [one for one in model._weight_conversions if not _is_transposing(one)]
+        given = dict(model.state_dict()) if given is None else given
+        for name in transposed:
+            given[name] = given[name].mT.contiguous()
+    model.save_pretrained(folder, state_dict=given)
+
+
+def _name_as_published(model: PreTrainedModel) -> None:
+    """Let a model that was made anew be saved by the names of published files. transformers leaves out every prefix
+    that a file may have or not, and with them those that the files of a part always have, such as `vision_model.` in a
+    SigLIP tower."""
     conversions = [
         conversion
         for conversion in get_model_conversion_mapping(model, add_legacy=False)
@@ -55,14 +91,15 @@ def name_as_published(model: PreTrainedModel) -> None:
         model._weight_conversions = conversions
 
 
-def published_names(model: PreTrainedModel) -> dict[str, str]:
-    """[name in transformers' modules] -> name in the files of published checkpoints, of every weight of a model that
-    was made anew. One that is another tensor there, as experts are, keeps its name here."""
-    name_as_published(model)
-    weights = dict(model.named_parameters())
-    published: dict[str, torch.Tensor] = revert_weight_conversion(model, dict(weights))
-    names: dict[int, str] = {id(weight): name for name, weight in published.items()}
-    return {name: names.get(id(weight)) or name for name, weight in weights.items()}
+def _transposed(model: PreTrainedModel) -> frozenset[str]:
+    conversions = filter(_is_transposing, get_model_conversion_mapping(model, add_legacy=False))
+    endings = tuple(ending for conversion in conversions for ending in conversion.target_patterns)
+    return frozenset(name for name, _ in model.named_parameters() if endings and name.endswith(endings))
+
+
+def _is_transposing(conversion: Any) -> bool:
+    operations: Sequence[Any] = getattr(conversion, "operations", ())
+    return len(operations) == 1 and isinstance(operations[0], Transpose)
 
 
 def plain_name(name: str) -> str:

@@ -19,7 +19,7 @@ from transformers import (
 from rl_core.families.family import Family
 from rl_core.families.registry import family_of
 from rl_core.models.loading import model_class
-from rl_core.models.named_weights import published_names
+from rl_core.models.named_weights import published
 from rl_core.models.tiny import named_token_ids, save_processor
 from rl_core.models.tiny_tokenizer import train_tokenizer
 
@@ -81,11 +81,14 @@ def _name_tokens(config: PreTrainedConfig, tokenizer: Qwen2Tokenizer, family: Fa
 
 
 def _write_weights(model: PreTrainedModel, folder: Path, device: torch.device) -> None:
-    names = published_names(model)
+    forms = published(model)
     places: dict[str, str] = {}
     for number, shard in enumerate(_shards(model)):
         name = f"model-{number:05}.safetensors"
-        filled = {names[key]: _filled(key, like, device) for key, like in shard.items()}
+        filled = {
+            forms[key].name: _filled(key, like.mT if forms[key].is_transposed else like, device)
+            for key, like in shard.items()
+        }
         save_file(filled, folder / name, metadata={"format": "pt"})
         places |= dict.fromkeys(filled, name)
     total = sum(weight.nbytes for weight in model.parameters())

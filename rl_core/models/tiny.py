@@ -18,7 +18,7 @@ from rl_core.config.model import TinyModel
 from rl_core.families.family import Family
 from rl_core.families.registry import FAMILIES, vision_of
 from rl_core.models.loading import model_class
-from rl_core.models.named_weights import name_as_published
+from rl_core.models.named_weights import save_as_published
 from rl_core.models.tiny_tokenizer import train_tokenizer
 from rl_core.randomness import keyed_seed
 
@@ -46,8 +46,7 @@ def build_tiny_model(
         do_sample=True,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    name_as_published(model)
-    model.save_pretrained(folder)
+    save_as_published(model, folder)
     save_processor(family, tokenizer, folder)
 
 

@@ -24,7 +24,7 @@ from rl_core.rollout.vllm_executor import take_name_off_shared_memory
 from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
-from rl_core.rollout.weight_loading import WeightLoader, expected_adapter_names, expected_weight_names
+from rl_core.rollout.weight_loading import WeightLoader, expected_adapter_names, expected_weights
 from rl_core.types import FinishReason, GenerationRequest, Rollout, RolloutStream, Sampling
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class VllmEngine:
         )
         self._pixels = pixels
         self._tokenizer = self._engine.get_tokenizer()
-        self._weights = weight_loader(self._engine, expected=expected_weight_names(spec.model))
+        self._weights = weight_loader(self._engine, expected=expected_weights(spec.model))
         self._adapters: AdapterLoader | None = None
         if spec.lora is not None:
             adapters = expected_adapter_names(spec.model, spec.lora)

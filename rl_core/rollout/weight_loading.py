@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from rl_core.config.model import LoraConfig
 from rl_core.families.registry import vision_of
 from rl_core.models.loading import load_architecture, model_class
-from rl_core.models.named_weights import ADAPTER, plain_name, published_names
+from rl_core.models.named_weights import ADAPTER, Published, plain_name, published
 from rl_core.models.trained_part import attach_lora
 from rl_core.rollout.copy_recorder import CopyRecorder
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 5
 
 
-def expected_weight_names(model_folder: Path) -> dict[str, str]:
-    """[name in transformers] -> name in published files, of the weights of the folder's architecture; a tied output
-    head is not listed again. No weights are read."""
-    return published_names(_model(model_folder))
+def expected_weights(model_folder: Path) -> dict[str, Published]:
+    """[name in transformers] -> how it is in published files, of the weights of the folder's architecture; a tied
+    output head is not listed again. No weights are read."""
+    return published(_model(model_folder))
 
 
 def expected_adapter_names(model_folder: Path, lora: LoraConfig) -> frozenset[str]:
@@ -85,7 +85,7 @@ def _shown(names: list[str]) -> str:
 
 
 class WeightLoader:
-    """Loads all weights of the expected names, through vLLM's own loaders, which know all of them by their names in
+    """Loads all weights of the expected names, through vLLM's own loaders, which know all of them as they are in
     published files. The first load is watched: a loader drops a weight without a word where its layer has no place for
     it.
 
@@ -93,7 +93,7 @@ class WeightLoader:
         layers: [name of a weight] -> the layer of vLLM that took it in the first load; empty before.
     """
 
-    def __init__(self, engine: "LLMEngine", *, expected: Mapping[str, str]) -> None:
+    def __init__(self, engine: "LLMEngine", *, expected: Mapping[str, Published]) -> None:
         self._engine = engine
         self._published = expected
         self._expected = frozenset(expected)
@@ -150,8 +150,9 @@ class WeightLoader:
         return model
 
     def _reload(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
-        renamed = ((self._published[name], weight) for name, weight in weights)
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": renamed})
+        forms = ((self._published[name], weight) for name, weight in weights)
+        given = ((form.name, weight.mT if form.is_transposed else weight) for form, weight in forms)
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": given})
 
 
 def _prepare_kernels(model: torch.nn.Module) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from rl_core.environment import usable_memory
 from rl_core.files import link_or_copy, read_json
 from rl_core.models.loading import load_architecture, model_class
-from rl_core.models.named_weights import name_as_published
+from rl_core.models.named_weights import save_as_published
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
@@ -60,9 +60,7 @@ def _write(config: PreTrainedConfig, folder: Path, out: Path, *, dtype: torch.dt
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name != "config.json" and not _holds_weights(path):
             link_or_copy(path.resolve(), out / path.name)
-    model = _random_model(config, dtype)
-    name_as_published(model)
-    model.save_pretrained(out)
+    save_as_published(_random_model(config, dtype), out)
 
 
 def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -16,6 +16,7 @@ from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
+from rl_core.models.named_weights import Published
 from rl_core.rollout.copy_recorder import Copy, CopyRecorder, covers_once
 from rl_core.rollout.weight_loading import WeightLoader
 
@@ -27,7 +28,7 @@ class CopyingLoader(WeightLoader):
         places: Where the weights go; None before the first load, and if they are not certain.
     """
 
-    def __init__(self, engine: LLMEngine, *, expected: Mapping[str, str]) -> None:
+    def __init__(self, engine: LLMEngine, *, expected: Mapping[str, Published]) -> None:
         super().__init__(engine, expected=expected)
         self.places: WeightPlaces | None = None
 

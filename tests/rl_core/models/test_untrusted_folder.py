@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from rl_core.data.chat import ChatRenderer
 from rl_core.export.merged_check import transformers_log_probs
 from rl_core.models.loading import load_model, load_processor
-from rl_core.rollout.weight_loading import expected_weight_names
+from rl_core.rollout.weight_loading import expected_weights
 from tests.rl_core.bomb import Bomb
 from tests.rl_core.models.builders import model_config, write_small_model
 
@@ -28,7 +28,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "model": lambda folder: load_model(folder, model_config(folder)),
     "processor": load_processor,
     "chat": lambda folder: ChatRenderer(folder, prompt_template=None, system_prompt=None),
-    "weight names": expected_weight_names,
+    "weight names": expected_weights,
     "merged check": lambda folder: transformers_log_probs(folder, [], "float32"),
 }
 

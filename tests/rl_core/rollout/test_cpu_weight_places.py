@@ -9,7 +9,7 @@ from torch import nn
 from rl_core.models.named_weights import named_hf_weights
 from rl_core.rollout.copy_recorder import CopyRecorder
 from rl_core.rollout.cpu.weight_places import WeightPlaces
-from rl_core.rollout.weight_loading import WeightLoader, expected_weight_names
+from rl_core.rollout.weight_loading import WeightLoader, expected_weights
 from tests.rl_core.rollout.engines import Running, perturbed
 
 Load = Callable[[nn.Module, str, torch.Tensor], None]
@@ -38,7 +38,7 @@ def test_copied_weights_are_equal_to_the_bit_to_those_that_vllm_loads(running):
     assert running.engine._weights.places is not None, "this family's weights go the ordinary way"
     running.engine.load_weights(first, policy_version=2)
     copied = _numbers(model)
-    ordinary = WeightLoader(running.engine._engine, expected=expected_weight_names(running.policy.folder))
+    ordinary = WeightLoader(running.engine._engine, expected=expected_weights(running.policy.folder))
     ordinary.load(first)
     loaded = _numbers(model)
     assert copied.keys() == loaded.keys()
