@@ -32,7 +32,7 @@ class McpServer(Section):
     """Address of a server that is there (streamable HTTP)."""
     tools: tuple[str, ...] = ()
     """The tools that the model is told of; without any, all."""
-    environment: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     """Names of the environment variables that `command` gets besides PATH, HOME and the like: those with its keys."""
 
     @field_validator("command")
@@ -41,7 +41,7 @@ class McpServer(Section):
         for part in command:
             name, is_given, _ = part.partition("=")
             if (is_given or part.startswith("-")) and names_a_secret(name.replace("-", "_")):
-                advice = "let the server read it from a variable, and name that in `environment`"
+                advice = "let the server read it from a variable, and name that in `variables`"
                 raise refused_secret(f"{name} looks like a secret: {advice}")
         return command
 
@@ -54,11 +54,11 @@ class McpServer(Section):
     def problems(self) -> Iterator[Problem]:
         if bool(self.command) == (self.url is not None):
             yield Problem("command", "there is either a command or a url", "name one of them")
-        if self.environment and not self.command:
-            yield Problem("environment", "only a command has variables", "leave it out")
-        for name in self.environment:
+        if self.variables and not self.command:
+            yield Problem("variables", "only a command has variables", "leave it out")
+        for name in self.variables:
             if name not in os.environ:
-                yield Problem("environment", f"the variable {name} is not set", "set it, or leave it out")
+                yield Problem("variables", f"the variable {name} is not set", "set it, or leave it out")
 
 
 class ToolsConfig(Section):

@@ -108,7 +108,7 @@ def _place(server: McpServer) -> StdioServerParameters | str:
     if server.url is not None:
         return server.url
     command, *arguments = server.command
-    given = {name: os.environ[name] for name in server.environment}
+    given = {name: os.environ[name] for name in server.variables}
     return StdioServerParameters(command=command, args=arguments, env=given)
 
 

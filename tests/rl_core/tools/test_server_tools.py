@@ -59,7 +59,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SERVED_KEY", "key")
         patch.setenv("SERVED_OTHER", "other")
-        yield from asked_of(tmp_path_factory.mktemp("served"), config_of(environment=["SERVED_KEY"]))
+        yield from asked_of(tmp_path_factory.mktemp("served"), config_of(variables=["SERVED_KEY"]))
 
 
 def test_texts_and_images_are_shown(asked: Asked) -> None:
