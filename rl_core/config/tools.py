@@ -113,17 +113,17 @@ class ToolsConfig(Section):
 
     @property
     def own(self) -> list[str]:
-        """The functions of a user's among the tools, as the config names them, in their order."""
+        """The user's own functions among the tools, as the config names them, in their order."""
         return [*filter(is_user_function, self.use)]
 
     @property
     def isolated(self) -> list[str]:
-        """The tools that are called in processes apart, as the config names them, in their order."""
+        """The tools that are called in separate processes, as the config names them, in their order."""
         return [one for one in self.use if one == PYTHON or is_user_function(one)]
 
     @property
     def has_processes(self) -> bool:
-        """Whether something is called in processes apart."""
+        """Whether anything is called in separate processes."""
         return bool(self.isolated or self.mcp or self.environment)
 
     @property

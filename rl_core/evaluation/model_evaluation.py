@@ -36,8 +36,8 @@ from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.run_directory import RunDirectory
 from rl_core.sources.source import DataSource
 from rl_core.tools.conversations import Conversations, Conversing, single_turn
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
-from rl_core.tools.own_tools import OwnTools
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.opening import open_workers
 
@@ -196,15 +196,15 @@ def _conversing(model: FoundModel, protocol: Protocol, scratch: RunDirectory, st
     if protocol.conversation is None:
         return single_turn
     tools, data = protocol.conversation
-    own = None
+    isolated = None
     if tools.has_processes:
         calls = scratch.root / f"{scratch.tool_calls.name}-{protocol.name}"
         journal = Journal(calls, needed_from=lambda: 0)
-        own = stack.enter_context(
-            OwnTools(tools, data, image_store=scratch.data / IMAGES_FILE, journal=journal, log_event=_log_event)
+        isolated = stack.enter_context(
+            IsolatedTools(tools, data, image_store=scratch.data / IMAGES_FILE, journal=journal, log_event=_log_event)
         )
     images = ImageStore(scratch.data / IMAGES_FILE)
-    return Conversations(tools, data, _renderer(model, protocol), own=own, images=images)
+    return Conversations(tools, data, _renderer(model, protocol), isolated=isolated, images=images)
 
 
 def _log_event(kind: str, **facts: object) -> None:

@@ -16,7 +16,7 @@ IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
 
 
 class Spec(Protocol):
-    """A function of a user's, which the processes load."""
+    """A user's function, which the processes load."""
 
     @property
     def name(self) -> str:

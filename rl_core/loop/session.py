@@ -35,8 +35,8 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 from rl_core.stop import StopRequest
 from rl_core.tools.conversations import Conversing, conversing
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
-from rl_core.tools.own_tools import OwnTools
 from rl_core.types import EvaluatedModel, GenerationRequest, RolloutStream, Sampling
 from rl_core.workers.folders import Opening, WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
@@ -63,7 +63,7 @@ class Session:
         self._workers: WorkerGroup | None = None
         self._loop: TrainingLoop | None = None
         self._rewards: RewardPool | None = None
-        self._tools: OwnTools | None = None
+        self._tools: IsolatedTools | None = None
 
     @property
     def rewards(self) -> RewardPool:
@@ -79,11 +79,11 @@ class Session:
         return self._rewards
 
     @property
-    def tools(self) -> OwnTools | None:
-        """What calls tools in processes apart, started on first use; None where there are none."""
+    def tools(self) -> IsolatedTools | None:
+        """What calls tools in separate processes, started on first use; None where there are none."""
         config = self.config.tools
         if self._tools is None and config is not None and config.has_processes:
-            tools = OwnTools(
+            tools = IsolatedTools(
                 config,
                 self.config.data,
                 image_store=self.run.data / IMAGES_FILE,
@@ -277,7 +277,7 @@ class Session:
 
     def _conversing(self, tools: ToolsConfig | None) -> Conversing:
         images = self._datasets["train"].images
-        return conversing(tools, self.config.data, self.run.initial_model, own=self.tools, images=images)
+        return conversing(tools, self.config.data, self.run.initial_model, isolated=self.tools, images=images)
 
     @cached_property
     def _datasets(self) -> Mapping[str, PreparedDataset]:

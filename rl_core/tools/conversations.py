@@ -18,8 +18,8 @@ from rl_core.data.chat import ChatRenderer, RenderedPrompt
 from rl_core.data.images import ImageStore
 from rl_core.progress import TALLY
 from rl_core.randomness import keyed_seed
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.messages import EnvironmentTurn, mark_of
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
 from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
@@ -116,8 +116,8 @@ class _Conversation:
 
 
 class Conversations:
-    """Generates responses of several turns. `chat` renders the prompts of the run; `own` and `images` as in `Toolbox`.
-    Raises ValueError where the model's chat template cannot carry a conversation."""
+    """Generates responses of several turns. `chat` renders the prompts of the run; `isolated` and `images` as in
+    `Toolbox`. Raises ValueError where the model's chat template cannot carry a conversation."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class Conversations:
         data: DataConfig,
         chat: ChatRenderer,
         *,
-        own: OwnTools | None = None,
+        isolated: IsolatedTools | None = None,
         images: ImageStore | None = None,
     ) -> None:
         self._tools = tools
-        self._toolbox = Toolbox(tools, data, chat.vision, own=own, images=images)
+        self._toolbox = Toolbox(tools, data, chat.vision, isolated=isolated, images=images)
         self._renderer = TurnRenderer(chat, tools)
         self._renderer.check()
         self._reader = self._renderer.reader()
@@ -233,10 +233,10 @@ def conversing(
     data: DataConfig,
     model_folder: Path,
     *,
-    own: OwnTools | None = None,
+    isolated: IsolatedTools | None = None,
     images: ImageStore | None = None,
 ) -> Conversing:
-    """How responses are generated: in single turns where there are no tools. `own` and `images` as in `Toolbox`.
+    """How responses are generated: in single turns where there are no tools. `isolated` and `images` as in `Toolbox`.
     Raises ValueError as `Conversations` and `tool_schemas` do."""
     if tools is None:
         return single_turn
@@ -247,4 +247,4 @@ def conversing(
         chat_template_kwargs=data.chat_template_kwargs,
         tools=tool_schemas(tools, data),
     )
-    return Conversations(tools, data, chat, own=own, images=images)
+    return Conversations(tools, data, chat, isolated=isolated, images=images)

@@ -1,4 +1,4 @@
-"""What a user's tools and MCP servers say of themselves: a process apart imports or starts them."""
+"""What a user's tools and MCP servers say of themselves: a separate process imports or starts them."""
 
 import json
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ class ShownLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """Names a tool that is called in a process apart.
+    """Names a tool that is called in a separate process.
 
     Attributes:
         name: As in the config.

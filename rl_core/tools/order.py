@@ -20,7 +20,7 @@ PROGRAM_GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOrder(Order):
-    """The tools that are called in processes apart, and limits of what they show."""
+    """The tools that are called in separate processes, and limits of what they show."""
 
     section: ClassVar = "tools"
     kind: ClassVar = "tool"
@@ -47,7 +47,7 @@ class ToolOrder(Order):
 
     @override
     def load(self, index: int) -> Function:
-        from rl_core.tools.own_tool import load_tool  # only the processes of the tools load a user's code
+        from rl_core.tools.isolated_tool import load_tool  # only the processes of the tools load a user's code
 
         return load_tool(self.specs[index], self.limits)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rl_core.isolation.calling import seed_library_generators
 from rl_core.rewards.components import number_problem
+from rl_core.tools.isolated_tool import Mistake, SentResult, load_value, sent
 from rl_core.tools.messages import (
     RESET,
     STEP,
@@ -19,7 +20,6 @@ from rl_core.tools.messages import (
     ToolSpec,
     mark_of,
 )
-from rl_core.tools.own_tool import Mistake, SentResult, load_value, sent
 from rl_core.tools.tool import Tool, ToolSample
 
 MOST_SESSIONS = 1024

@@ -21,6 +21,7 @@ from rl_core.tools.builtin.python import python_tool
 from rl_core.tools.builtin.zoom import zoom_tool
 from rl_core.tools.calls import WrittenCall
 from rl_core.tools.describing import described, listed
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.messages import (
     RESET,
     STEP,
@@ -32,7 +33,6 @@ from rl_core.tools.messages import (
     TurnResult,
     mark_of,
 )
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, Shown, Tool, ToolSample
 from rl_core.types import CallOutcome, GenerationRequest, Prompt, ToolCall
 from rl_core.user_code.function import is_user_function
@@ -45,12 +45,12 @@ _FAILED: Final = "Error: the tool failed"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model is told of a call, the record of it, whether the tool is a user's, and why it failed, if it
-    did."""
+    """What the model is told of a call, the record of it, whether a separate process was asked, and why this failed, if
+    it did."""
 
     shown: Sequence[Shown]
     call: ToolCall
-    is_own: bool
+    is_isolated: bool
     failure: str | None = None
 
     @property
@@ -88,7 +88,7 @@ class Begun:
     mistake, and ToolFailed."""
 
     call: WrittenCall
-    is_own: bool
+    is_isolated: bool
     finish: Callable[[], list[Shown]]
 
 
@@ -102,7 +102,7 @@ class BegunTurn:
 
 
 class ToolFailed(Exception):
-    """A tool of a user's gave nothing; the message has the reason."""
+    """A tool that runs in a separate process gave nothing; the message has the reason."""
 
 
 def builtin_tools(config: ToolsConfig, data: DataConfig) -> dict[str, Tool]:
@@ -146,8 +146,8 @@ def environment_schemas(config: ToolsConfig, data: DataConfig) -> list[dict[str,
 
 
 class Toolbox:
-    """Answers the calls of a run's conversations. `vision` says how the model sees an image; `own` calls what a user
-    has written, and `images` keeps what that has made."""
+    """Answers the calls of a run's conversations. `vision` says how the model sees an image; `isolated` asks
+    separate processes, and `images` keeps the images that these have made."""
 
     def __init__(
         self,
@@ -155,14 +155,14 @@ class Toolbox:
         data: DataConfig,
         vision: VisionTokens,
         *,
-        own: OwnTools | None = None,
+        isolated: IsolatedTools | None = None,
         images: ImageStore | None = None,
     ) -> None:
         self._config = config
         self._data = data
         self._vision = vision
         self._builtin = builtin_tools(config, data)
-        self._isolated = [function.rpartition(":")[2] for function in config.isolated]
+        self._in_processes = [function.rpartition(":")[2] for function in config.isolated]
         self._servers = {
             _name(schema): server for server, schemas in listed(config, data).items() for schema in schemas
         }
@@ -172,7 +172,7 @@ class Toolbox:
         """Whether conversations have a state."""
         self.takes_turns = self.has_environment and methods is None
         """Whether an environment answers each turn of the model, whatever it says."""
-        self._own = own
+        self._isolated = isolated
         self._images = images
 
     def pictures_of(self, prompt: Prompt) -> list[Picture]:
@@ -209,7 +209,7 @@ class Toolbox:
             calls=(EnvironmentCall(RESET, {}),),
             row_pictures=prompt.row_images,
         )
-        return self._of_user.turn(request, version=version)
+        return self._separate.turn(request, version=version)
 
     def begin(self, turn: ModelTurn, calls: Sequence[WrittenCall]) -> BegunTurn | None:
         """Begin what a turn asks for with these calls; None where it asks for nothing."""
@@ -233,7 +233,7 @@ class Toolbox:
             elif waiting is not None and self._is_of_environment(call):
                 begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
                 answered += 1
-            elif call.name in self._isolated or call.name in self._servers:
+            elif call.name in self._in_processes or call.name in self._servers:
                 begun.append(Begun(call, True, self._called(turn, call, place)))
             else:
                 begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
@@ -249,7 +249,7 @@ class Toolbox:
         found: list[Answer] = []
         if not begun.calls and begun.environment is not None and (error := begun.environment.result().error):
             call = ToolCall(name="result", arguments="{}", result=_FAILED, outcome="failed")
-            return [Answer((), call, is_own=True, failure=error)]
+            return [Answer((), call, is_isolated=True, failure=error)]
         for one in begun.calls:
             answer = self._answer(one, images_left=images_left)
             images_left -= len(answer.pictures)
@@ -257,15 +257,15 @@ class Toolbox:
         return found
 
     def check_failures(self, answers: Sequence[Answer]) -> None:
-        """Raises TooManyFailures where more of the calls of a user's tools failed than may. What failed is asked again
-        then, when the run goes on."""
-        own = [answer for answer in answers if answer.is_own]
-        failed = [f"{answer.call.name}: {answer.failure}" for answer in own if answer.failure is not None]
+        """Raises TooManyFailures where more of the calls to separate processes failed than may. What failed is asked
+        again then, when the run goes on."""
+        isolated = [answer for answer in answers if answer.is_isolated]
+        failed = [f"{answer.call.name}: {answer.failure}" for answer in isolated if answer.failure is not None]
         most = self._config.max_failed_share
         try:
-            check_failed_share(failed, len(own), max_failed_share=most, of="calls of tools", section="tools")
+            check_failed_share(failed, len(isolated), max_failed_share=most, of="calls of tools", section="tools")
         except TooManyFailures:
-            self._of_user.forget_failures()
+            self._separate.forget_failures()
             raise
 
     def _mistake(self, call: WrittenCall, place: int) -> str | None:
@@ -273,7 +273,7 @@ class Toolbox:
             return f"only {self._config.max_calls_per_turn} calls of a turn are carried out"
         if call.mistake is not None or self.takes_turns:
             return call.mistake
-        known = dict.fromkeys([*self._builtin, *self._isolated, *self._servers, *self._methods])
+        known = dict.fromkeys([*self._builtin, *self._in_processes, *self._servers, *self._methods])
         return None if call.name in known else f"there is no tool {call.name!r}; there is {', '.join(known)}"
 
     def _is_of_environment(self, call: WrittenCall) -> bool:
@@ -289,18 +289,18 @@ class Toolbox:
             row_pictures=turn.row_pictures,
             opening=turn.opening,
         )
-        return self._of_user.turn(request, version=turn.version)
+        return self._separate.turn(request, version=turn.version)
 
     def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
         request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
         server = self._servers.get(call.name)
-        waiting = self._of_user.call(call.name, request, version=turn.version, server=server)
+        waiting = self._separate.call(call.name, request, version=turn.version, server=server)
         return lambda: self._shown(waiting.result())
 
     @property
-    def _of_user(self) -> OwnTools:
-        assert self._own is not None, "it is there where there are tools of a user's"
-        return self._own
+    def _separate(self) -> IsolatedTools:
+        assert self._isolated is not None, "it is there where tools run in separate processes"
+        return self._isolated
 
     def _of_environment(self, waiting: "Future[TurnResult]", place: int) -> list[Shown]:
         turn = waiting.result()
@@ -319,7 +319,7 @@ class Toolbox:
         return [part if isinstance(part, str) else self._made(part) for part in result.shown]
 
     def _made(self, encoded: bytes) -> Picture:
-        assert self._images is not None, "there is a store where there are tools of a user's"
+        assert self._images is not None, "there is a store where tools run in separate processes"
         with Image.open(BytesIO(encoded)) as image:
             size = image.size
         uid = self._images.add_made(encoded)
@@ -338,7 +338,7 @@ class Toolbox:
         name = plain_text(begun.call.name)
         arguments = plain_text(json.dumps(begun.call.arguments, ensure_ascii=False))
         call = ToolCall(name=name, arguments=arguments, result=plain_text(text), outcome=outcome)
-        return Answer(shown, call, begun.is_own, reason)
+        return Answer(shown, call, begun.is_isolated, reason)
 
     def _within(self, shown: list[Shown], images_left: int) -> list[Shown]:
         """With the sizes to which the model's processor scales images. Raises ValueError where it takes no such image,

@@ -21,8 +21,8 @@ from rl_core.isolation.failed_share import TooManyFailures
 from rl_core.progress import TALLY
 from rl_core.rewards.sample import RewardSample
 from rl_core.tools.conversations import Conversations
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture
 from rl_core.tools.toolbox import Answer, tool_schemas
 from rl_core.tools.turns import TurnRenderer
@@ -57,14 +57,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Talk:
     """The conversations of a model that says what is written for it; turns are finished in any order."""
 
-    def __init__(self, folder: Path, *, own: OwnTools | None = None, template: str | None = None, **tools: Any) -> None:
+    def __init__(
+        self, folder: Path, *, isolated: IsolatedTools | None = None, template: str | None = None, **tools: Any
+    ) -> None:
         self.tools = ToolsConfig.model_validate({"use": ["calculator", "zoom"]} | tools)
         schemas = tool_schemas(self.tools, DATA)
         self.chat = ChatRenderer(
             folder, prompt_template=None, system_prompt=None, tools=schemas, chat_template=template
         )
-        images = None if own is None else ImageStore(folder.parent / "data" / "images")
-        self.conversations = Conversations(self.tools, DATA, self.chat, own=own, images=images)
+        images = None if isolated is None else ImageStore(folder.parent / "data" / "images")
+        self.conversations = Conversations(self.tools, DATA, self.chat, isolated=isolated, images=images)
         self.rounds: list[list[GenerationRequest]] = []
 
     def prompt(self, uid: str = "a") -> Prompt:
@@ -293,12 +295,12 @@ OWN = Path(__file__).parent.parent / "tools" / "own.py"
 GAMES = OWN.with_name("games.py")
 
 
-def own_tools(home: Path, *names: str, **settings: Any) -> tuple[OwnTools, dict[str, Any]]:
+def isolated_tools(home: Path, *names: str, **settings: Any) -> tuple[IsolatedTools, dict[str, Any]]:
     """A user's tools whose answers are kept in `home`, and the settings of their conversations."""
     settings = {"use": ["calculator", *(f"{OWN}:{name}" for name in names)]} | settings
     journal = Journal(home, needed_from=lambda: 0)
     config = ToolsConfig.model_validate(settings)
-    return OwnTools(config, DATA, image_store=home, journal=journal, log_event=lambda *_, **__: None), settings
+    return IsolatedTools(config, DATA, image_store=home, journal=journal, log_event=lambda *_, **__: None), settings
 
 
 def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(folder: Path, tmp_path: Path) -> None:
@@ -307,9 +309,9 @@ def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(f
     scripts = [[look + ADD + look, look, "3"]] * 6
 
     def responses(home: Path, *, order: int) -> list[str]:
-        own, settings = own_tools(home, "dawdled", workers=2)
+        own, settings = isolated_tools(home, "dawdled", workers=2)
         with own:
-            found = Talk(folder, own=own, **settings).responses(scripts, order=order)
+            found = Talk(folder, isolated=own, **settings).responses(scripts, order=order)
         assert [len(one.insertions) for one in found] == [2] * 6
         assert f"of {found[4].sample_index}: 0." in found[4].insertions[0].calls[2].result
         return [repr(one) for one in found]
@@ -331,22 +333,22 @@ def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(f
 def test_failures_are_told_in_fixed_words_and_stop_the_run_above_a_share(folder: Path, tmp_path: Path) -> None:
     raises, fine = call("harmful", harm="raises"), call("multiplied", a=2, b=3)
     scripts = [[raises, "3"], [fine * 3, "3"]]
-    own, settings = own_tools(tmp_path / "few", "harmful", "multiplied", max_failed_share=0.25)
+    own, settings = isolated_tools(tmp_path / "few", "harmful", "multiplied", max_failed_share=0.25)
     with own:
-        one, two = Talk(folder, own=own, **settings).responses(scripts)
+        one, two = Talk(folder, isolated=own, **settings).responses(scripts)
         (told,) = one.insertions[0].calls
         assert (told.outcome, told.result) == ("failed", "Error: the tool failed")
         assert [made.result for made in two.insertions[0].calls] == ["6"] * 3
-    own, settings = own_tools(tmp_path / "many", "harmful", "multiplied", max_failed_share=0.24)
+    own, settings = isolated_tools(tmp_path / "many", "harmful", "multiplied", max_failed_share=0.24)
     with (
         own,
         pytest.raises(TooManyFailures, match=r"1 of 4 calls of tools .*tools.max_failed_share = 0.24(.|\n)*KeyError"),
     ):
-        Talk(folder, own=own, **settings).responses(scripts)
+        Talk(folder, isolated=own, **settings).responses(scripts)
 
 
-def walking(home: Path, **settings: Any) -> tuple[OwnTools, dict[str, Any]]:
-    return own_tools(home, **{"environment": f"{GAMES}:Walk", "max_images": 9, "max_turns": 6} | settings)
+def walking(home: Path, **settings: Any) -> tuple[IsolatedTools, dict[str, Any]]:
+    return isolated_tools(home, **{"environment": f"{GAMES}:Walk", "max_images": 9, "max_turns": 6} | settings)
 
 
 def test_an_environment_keeps_the_state_of_its_conversation_and_ends_it(folder: Path, tmp_path: Path) -> None:
@@ -355,7 +357,7 @@ def test_an_environment_keeps_the_state_of_its_conversation_and_ends_it(folder: 
     scripts = [[south, west, "never said"], [south + west, "never"], [south + up + ADD, "I am there"], ["no"]]
     own, settings = walking(tmp_path / "calls")
     with own:
-        found = Talk(folder, own=own, **settings).responses(scripts)
+        found = Talk(folder, isolated=own, **settings).responses(scripts)
     assert [(one.finish_reason, dict(one.environment)) for one in found] == [
         ("done", {"reached": 1.0, "moves": 2.0}),
         ("done", {"reached": 1.0, "moves": 2.0}),
@@ -380,7 +382,7 @@ def test_a_process_that_ends_costs_its_own_turn_and_the_others_go_on(folder: Pat
     def responses(home: Path) -> list[Rollout]:
         own, settings = walking(home, workers=1, max_failed_share=0.5)
         with own:
-            return Talk(folder, own=own, **settings).responses(scripts)
+            return Talk(folder, isolated=own, **settings).responses(scripts)
 
     found = responses(tmp_path / "calls")
     told = [[made.result for put in one.insertions for made in put.calls] for one in found]
@@ -400,7 +402,7 @@ def test_a_response_with_the_seed_of_another_gets_no_answer_of_its(folder: Path,
     north, east, smell = call("move", direction="north"), call("move", direction="east"), call("smell")
     own, settings = walking(tmp_path / "calls", workers=1)
     with own:
-        talk = Talk(folder, own=own, **settings)
+        talk = Talk(folder, isolated=own, **settings)
         (sampled,) = talk.responses([[north, north, smell, "3"]])
         (greedy,) = talk.responses([[east, north, smell, "3"]])
     (alone,) = _alone(folder, tmp_path / "alone", [[east, north, smell, "3"]])
@@ -413,7 +415,7 @@ def _alone(
 ) -> list[Rollout]:
     own, settings = walking(home, workers=1, **more)
     with own:
-        return Talk(folder, own=own, **settings).responses(scripts, cut=cut)
+        return Talk(folder, isolated=own, **settings).responses(scripts, cut=cut)
 
 
 def test_making_a_state_again_has_the_time_of_its_calls(folder: Path, tmp_path: Path) -> None:
@@ -444,9 +446,9 @@ def test_the_numbers_of_the_end_fail_as_calls_do_and_are_asked_for_at_every_end(
 
 def test_an_environment_may_take_whole_turns(folder: Path, tmp_path: Path) -> None:
     """Random.Random(3) thinks of the number 4."""
-    own, settings = own_tools(tmp_path, environment=f"{GAMES}:Guess", use=[], max_turns=3)
+    own, settings = isolated_tools(tmp_path, environment=f"{GAMES}:Guess", use=[], max_turns=3)
     with own:
-        talk = Talk(folder, own=own, **settings)
+        talk = Talk(folder, isolated=own, **settings)
         found = talk.responses([["2", "6", "4"], ["4"], ["many", "5", "6"]])
     assert [(one.finish_reason, one.environment["found"]) for one in found] == [("done", 1), ("done", 1), ("turns", 0)]
     said = [[made.result for put in one.insertions for made in put.calls] for one in found]
@@ -455,18 +457,18 @@ def test_an_environment_may_take_whole_turns(folder: Path, tmp_path: Path) -> No
 
 
 def test_numbers_that_are_none_are_a_failure(folder: Path, tmp_path: Path) -> None:
-    own, settings = own_tools(tmp_path, environment=f"{GAMES}:Endless", use=[], max_turns=2)
+    own, settings = isolated_tools(tmp_path, environment=f"{GAMES}:Endless", use=[], max_turns=2)
     with own, pytest.raises(TooManyFailures, match="`result` gave score, which is nan"):
-        Talk(folder, own=own, **settings).responses([["a", "b"]])
+        Talk(folder, isolated=own, **settings).responses([["a", "b"]])
 
 
 def opened(folder: Path, home: Path, game: str, scripts: list[list[str]], **more: Any) -> tuple[Talk, list[Rollout]]:
     """The responses to a prompt at whose end the environment shows something; `home` has the calls of `reset`."""
     home.mkdir(exist_ok=True)
     extra = more.pop("extra", {"home": str(home)})
-    own, settings = own_tools(home / "calls", environment=f"{GAMES}:{game}", **more)
+    own, settings = isolated_tools(home / "calls", environment=f"{GAMES}:{game}", **more)
     with own:
-        talk = Talk(folder, own=own, **settings)
+        talk = Talk(folder, isolated=own, **settings)
         row = replace(talk.prompt(), extra=extra)
         talk.prompt = lambda uid="a": row  # type: ignore[method-assign]
         return talk, talk.responses(scripts)
@@ -517,7 +519,9 @@ def test_what_an_environment_shows_first_has_the_limits_of_a_result(folder: Path
     prompt, text = talk.prompt(), "You are here, and there is nothing more to see. " * 3
     views = [Picture(f"made-{n}", (56, 28), (56, 28), f"made-{n}", (0, 0, 1, 1), (56, 28)) for n in range(2)]
     answer = Answer(
-        [views[0], text, views[1]], ToolCall(name="reset", arguments="{}", result="", outcome="answered"), is_own=True
+        [views[0], text, views[1]],
+        ToolCall(name="reset", arguments="{}", result="", outcome="answered"),
+        is_isolated=True,
     )
 
     def opening(limit: int) -> Opening:
@@ -556,7 +560,7 @@ def test_a_state_that_is_another_one_when_it_is_made_again_is_told(
     events: list[tuple[str, Any]] = []
     settings: dict[str, Any] = {"environment": f"{GAMES}:{game}", "max_turns": 6, "workers": 1, "max_failed_share": 1}
     for _ in range(2):
-        own = OwnTools(
+        own = IsolatedTools(
             ToolsConfig.model_validate(settings),
             DATA,
             image_store=tmp_path,
@@ -564,7 +568,7 @@ def test_a_state_that_is_another_one_when_it_is_made_again_is_told(
             log_event=lambda kind, **facts: events.append((kind, facts.get("why"))),
         )
         with own:
-            (one,) = Talk(folder, own=own, **settings).responses([script])
+            (one,) = Talk(folder, isolated=own, **settings).responses([script])
         assert [made.outcome for put in one.insertions for made in put.calls] == [
             *("answered", "answered", "failed", "answered", "answered"),
         ]
@@ -581,9 +585,9 @@ def test_a_template_with_images_first_shows_a_text_first_and_no_image(folder: Pa
     others = "{%- for part in message['content'] if part['type'] != 'image' -%}{%- if part['type'] == 'video' -%}"
     template = forms[0] + images + first + "{%- endif -%}{%- endfor -%}" + others + rest
     own, settings = walking(tmp_path, workers=1)
-    talk = Talk(folder, own=own, template=template, **settings)
+    talk = Talk(folder, isolated=own, template=template, **settings)
     renderer, call = TurnRenderer(talk.chat, talk.tools), ToolCall(name="", arguments="", result="", outcome="answered")
-    assert renderer.opening(Answer(["You are here."], call, is_own=True), talk.prompt()).text == "\nYou are here."
+    assert renderer.opening(Answer(["You are here."], call, is_isolated=True), talk.prompt()).text == "\nYou are here."
     view = Picture("made-1", (56, 28), (56, 28), "made-1", (0, 0, 1, 1), (56, 28))
     with pytest.raises(ValueError, match=r"one after the other, .* or have it show a text alone"):
-        renderer.opening(Answer([view], call, is_own=True), talk.prompt())
+        renderer.opening(Answer([view], call, is_isolated=True), talk.prompt())

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.tools.builtin.python import confinement_problem, python_tool
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
 from rl_core.tools.messages import ToolRequest, ToolResult
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import ToolSample
 from rl_core.tools.toolbox import tool_schemas
 
@@ -34,7 +34,7 @@ def config_of(**settings: Any) -> ToolsConfig:
 
 
 class Programs:
-    def __init__(self, tools: OwnTools, events: list[dict[str, Any]]) -> None:
+    def __init__(self, tools: IsolatedTools, events: list[dict[str, Any]]) -> None:
         self.tools, self.events, self.calls = tools, events, 0
 
     def __call__(self, code: str, *, seed: int = 1) -> ToolResult:
@@ -48,7 +48,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     home = tmp_path_factory.mktemp("programs")
     events: list[dict[str, Any]] = []
     journal = Journal(home / "calls", needed_from=lambda: 0)
-    with OwnTools(
+    with IsolatedTools(
         config_of(workers=1),
         DATA,
         image_store=home / "images",

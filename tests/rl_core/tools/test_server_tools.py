@@ -12,9 +12,9 @@ import pytest
 
 from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
 from rl_core.tools.messages import ToolRequest, ToolResult
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import ToolSample
 from rl_core.tools.toolbox import tool_schemas
 
@@ -32,7 +32,7 @@ def config_of(**server: Any) -> ToolsConfig:
 
 
 class Asked:
-    def __init__(self, tools: OwnTools, events: list[dict[str, Any]]) -> None:
+    def __init__(self, tools: IsolatedTools, events: list[dict[str, Any]]) -> None:
         self.tools, self.events, self.calls = tools, events, 0
 
     def __call__(self, name: str, **arguments: Any) -> ToolResult:
@@ -44,7 +44,7 @@ class Asked:
 def asked_of(home: Path, config: ToolsConfig) -> Iterator[Asked]:
     events: list[dict[str, Any]] = []
     journal = Journal(home / "calls", needed_from=lambda: 0)
-    with OwnTools(
+    with IsolatedTools(
         config,
         DATA,
         image_store=home / "images",

@@ -1,4 +1,4 @@
-"""The tools of a run that are called in processes apart, as rewards are: what a user has written, and `python`."""
+"""The tools of a run that are called in separate processes, as rewards are: what a user has written, and `python`."""
 
 import json
 from concurrent.futures import Future
@@ -21,8 +21,8 @@ from rl_core.tools.tool import ToolSample
 from rl_core.user_code.function import find_function
 
 
-class OwnTools:
-    """Calls the tools of a config in processes apart, and holds the environments of its conversations. A
+class IsolatedTools:
+    """Calls the tools of a config in separate processes, and holds the environments of its conversations. A
     conversation always asks the same process about its environment; what a process held that has ended is made again
     from the calls. A context manager; enter it before the generator starts."""
 

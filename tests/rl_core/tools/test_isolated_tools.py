@@ -15,9 +15,9 @@ from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.images import ImageStoreWriter
 from rl_core.data.pixels import encode_png
+from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
 from rl_core.tools.messages import ToolRequest, ToolResult
-from rl_core.tools.own_tools import OwnTools
 from rl_core.tools.tool import Picture, ToolSample
 from rl_core.tools.toolbox import tool_schemas
 
@@ -41,7 +41,7 @@ def journal(folder: Path) -> Journal:
 class Asked:
     """Tools, and what is asked of them: each call is another one, but where its place is given."""
 
-    def __init__(self, tools: OwnTools, sample: ToolSample, events: list[dict[str, Any]], store: Path) -> None:
+    def __init__(self, tools: IsolatedTools, sample: ToolSample, events: list[dict[str, Any]], store: Path) -> None:
         self.tools, self.sample, self.events, self.store = tools, sample, events, store
         self.calls = 0
 
@@ -69,7 +69,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     kept = journal(home / "calls")
     store = home / "data" / "images"
     log = lambda kind, **fields: events.append({"kind": kind} | fields)  # noqa: E731
-    with OwnTools(config_of(*NAMES), DATA, image_store=store, journal=kept, log_event=log) as tools:
+    with IsolatedTools(config_of(*NAMES), DATA, image_store=store, journal=kept, log_event=log) as tools:
         yield Asked(tools, sample, events, store)
 
 
@@ -117,7 +117,7 @@ def test_draws_depend_on_the_call_alone(asked: Asked, tmp_path: Path) -> None:
     first, second = asked("drawn").shown, asked("drawn").shown
     assert first != second
     config, kept = config_of("drawn"), journal(tmp_path / "calls")
-    with OwnTools(config, DATA, image_store=asked.store, journal=kept, log_event=print) as tools:
+    with IsolatedTools(config, DATA, image_store=asked.store, journal=kept, log_event=print) as tools:
         again = Asked(tools, asked.sample, [], asked.store).begin("drawn", place=asked.calls - 1)
         assert again.result().shown == first
 
@@ -189,7 +189,7 @@ def test_the_tools_of_the_page_are_tools(asked: Asked, tmp_path: Path, monkeypat
     config = ToolsConfig(use=tuple(f"{file}:{name}" for name in names), environment=f"{file}:Walk")
     assert [one["function"]["name"] for one in tool_schemas(config, DATA)] == [*names, "move"]
     kept = journal(tmp_path / "calls")
-    with OwnTools(config, DATA, image_store=asked.store, journal=kept, log_event=print) as tools:
+    with IsolatedTools(config, DATA, image_store=asked.store, journal=kept, log_event=print) as tools:
         of_page = Asked(tools, asked.sample, [], asked.store)
         assert of_page("calculate", a=6, b=4, operation="divide").shown == ["1.5"]
         assert of_page("calculate", a=6, b=0, operation="divide").mistake == "this cannot be calculated"

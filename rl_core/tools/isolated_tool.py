@@ -37,7 +37,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OwnTool:
+class IsolatedTool:
     """A loaded function, or the tools of a server."""
 
     spec: ToolSpec
@@ -92,14 +92,14 @@ async def _awaited(returned: Awaitable[Any]) -> object:
         return Mistake(str(mistake))
 
 
-def load_tool(spec: ToolSpec, limits: ShownLimits) -> OwnTool:
+def load_tool(spec: ToolSpec, limits: ShownLimits) -> IsolatedTool:
     """Import a function, or make a tool of Sightline's. Raises anything that its module raises, and AttributeError or
     TypeError where the module defines no such function."""
     function = load_value(spec)
     if not callable(function):
         raise TypeError(f"`{spec.function}` of {spec.source} is {type(function).__name__}, not a function")
     tool = Tool(function) if spec.settings is None else function(**spec.settings)
-    return OwnTool(spec=spec, tool=tool, limits=limits)
+    return IsolatedTool(spec=spec, tool=tool, limits=limits)
 
 
 def load_value(spec: ToolSpec) -> Any:
