@@ -48,15 +48,14 @@ class ImageStoreWriter:
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, encoded: bytes) -> str:
-        """Store PNG or JPEG bytes unless they are stored already. Returns their uid."""
-        uid = image_uid(encoded)
+    def add(self, encoded: bytes, *, source: bytes | None = None) -> str:
+        """Store PNG or JPEG bytes unless they are stored already, and those of the picture of which they are a smaller
+        copy, for its crops. Returns the uid of both: pictures whose copies are equal have different ones."""
+        uid = image_uid(encoded if source is None else encoded + source)
         self._add(uid, encoded)
+        if source is not None:
+            self._add(source_uid(uid), source)
         return uid
-
-    def add_source(self, uid: str, encoded: bytes) -> None:
-        """Store the PNG or JPEG bytes of the picture of which the image `uid` is a smaller copy, for its crops."""
-        self._add(source_uid(uid), encoded)
 
     def _add(self, uid: str, encoded: bytes) -> None:
         if uid not in self._known:

@@ -206,10 +206,7 @@ def _finish(
     row, length = item.row, len(rendered.token_ids)
     if length > limits.max_prompt_length:
         return _overlong(row, f"{length} tokens", limits)
-    image_uids = tuple(images.add(image.encoded) for image in item.images)
-    for uid, image in zip(image_uids, item.images, strict=True):
-        if image.source is not None:
-            images.add_source(uid, image.source)
+    image_uids = tuple(images.add(image.encoded, source=image.source) for image in item.images)
     videos = tuple(
         VideoClip(frame_uids=tuple(images.add(frame.encoded) for frame in video.frames), fps=video.fps)
         for video in item.videos

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from rl_core.data.images import ImageStore, ImageStoreWriter, image_uid
+from rl_core.data.images import ImageStore, ImageStoreWriter, image_uid, source_uid
 from tests.rl_core.data.samples import png_bytes
 
 RED, BLUE = png_bytes(colour=(250, 0, 0)), png_bytes(colour=(0, 0, 250))
@@ -30,6 +30,18 @@ def test_the_same_image_is_stored_once(tmp_path):
     assert len(store) == 2
     assert first in store
     assert "0" * 16 not in store
+
+
+def test_pictures_with_equal_small_copies_keep_their_own_sources(tmp_path):
+    """A small copy of a page of text is grey whatever the page says."""
+    pages = [png_bytes((9, 9), colour=(n, 0, 0)) for n in range(2)]
+    with ImageStoreWriter(tmp_path / "images.arrow") as writer:
+        uids = [writer.add(RED, source=page) for page in (*pages, pages[0])]
+        alone = writer.add(RED)
+    assert uids[0] == uids[2] != uids[1] and alone == image_uid(RED)
+    store = ImageStore(tmp_path / "images.arrow")
+    assert [store.encoded(uid) for uid in uids] == [RED] * 3
+    assert [store.encoded(source_uid(uid)) for uid in uids] == [*pages, pages[0]]
 
 
 def test_many_batches_read_like_one(tmp_path, monkeypatch):

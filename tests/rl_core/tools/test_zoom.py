@@ -45,8 +45,7 @@ def test_the_part_that_the_model_names_is_shown(tmp_path: Path, coordinates: Coo
     large = scene(2016, (1200, 400, 1400, 600))
     small = encode_png(large.resize((504, 504)))
     with ImageStoreWriter(tmp_path / "images") as writer:
-        uid = writer.add(small)
-        writer.add_source(uid, encode_png(large))
+        uid = writer.add(small, source=encode_png(large))
     store = pickle.loads(pickle.dumps(ImageStore(tmp_path / "images")))
     zoom = Tool(zoom_tool(coordinates, min_pixels=1, max_pixels=504 * 504))
     whole = Picture(uid, (504, 504), (504, 504), uid, (0, 0, 1, 1), (2016, 2016))
