@@ -239,7 +239,7 @@ def open_steps(work: Path, *, longest: int | None) -> Callable[[int], None]:
         ]
         return TrainGroup(prompt=group.prompt, samples=samples)
 
-    made_up = None if longest is None else made_up_groups(run, longest=longest)
+    made_up = None if longest is None else made_up_groups(config, run)
 
     def take_step(number: int) -> None:
         groups = made_up or [with_advantages(group) for group in sampled(number)]
