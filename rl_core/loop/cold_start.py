@@ -9,6 +9,7 @@ from rl_core.config.training import ColdStartConfig
 from rl_core.data.loader import PromptLoader
 from rl_core.planning.model_tokens import ModelTokens
 from rl_core.progress import Progress
+from rl_core.stop import StopRequest
 from rl_core.templates import target_template
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.types import Prompt, SupervisedExample
@@ -38,13 +39,19 @@ def run_cold_start(
     workers: WorkerGroup,
     max_nonfinite_steps: int,
     progress: Progress,
+    stop: StopRequest,
 ) -> dict[str, float]:
     """Take `config.steps` supervised steps. Returns the metrics of the last step, and the mean loss of the last ten.
-    Raises NonFiniteGradients if `max_nonfinite_steps` steps in a row were skipped."""
+    Raises NonFiniteGradients if `max_nonfinite_steps` steps in a row were skipped, and Interrupted after the step in
+    which a stop was requested."""
     losses: list[float] = []
     metrics: dict[str, float] = {}
-    with progress.bar("cold start", config.steps) as advance:
+    with (
+        stop.taking_effect(lambda: "after this step of the cold start, which is made again"),
+        progress.bar("cold start", config.steps) as advance,
+    ):
         for _ in range(config.steps):
+            stop.raise_if_requested()
             metrics = dict(workers.imitate([targets.example(prompt) for prompt in loader.next_batch()]))
             losses.append(metrics["cold_start/loss"])
             if metrics["cold_start/nonfinite_streak"] >= max_nonfinite_steps:

@@ -135,7 +135,8 @@ class Session:
         return base_model(self.config, self.run)
 
     def run_cold_start(self) -> Mapping[str, float]:
-        """Fine-tune the initial model on rendered answers, and write it as the run's base model."""
+        """Fine-tune the initial model on rendered answers, and write it as the run's base model. Raises Interrupted if
+        a stop was requested: what was learned is lost then."""
         config = self.config.cold_start
         assert config is not None, "else RL starts from the initial model"
         self.workers.load("policy", self.run.initial_model)
@@ -146,6 +147,7 @@ class Session:
             workers=self.workers,
             max_nonfinite_steps=self.config.trainer.max_nonfinite_steps,
             progress=self._progress,
+            stop=self._stop,
         )
         with committed_folder(self.run.base_model) as folder:
             self.workers.export(folder)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import pytest
 
@@ -12,6 +13,7 @@ from rl_core.loop.cold_start import TargetRenderer, run_cold_start
 from rl_core.models.loading import stop_token_ids
 from rl_core.progress import SilentProgress
 from rl_core.run_directory import RunDirectory
+from rl_core.stop import Interrupted, StopRequest
 from rl_core.training.optimizer import NonFiniteGradients
 from rl_core.workers.local_worker import LocalWorker
 
@@ -20,11 +22,17 @@ COLD_START = ColdStartConfig(
 )
 
 
-def start(worker: LocalWorker, run: RunDirectory) -> dict[str, float]:
+def start(worker: LocalWorker, run: RunDirectory, *, stop: StopRequest | None = None) -> dict[str, float]:
     loader = PromptLoader(PreparedDataset.open(run.data, "train"), batch_size=4, seed=1, shuffle=True)
     targets = TargetRenderer(COLD_START.target_template, model_folder=run.initial_model)
     return run_cold_start(
-        COLD_START, loader=loader, targets=targets, workers=worker, max_nonfinite_steps=3, progress=SilentProgress()
+        COLD_START,
+        loader=loader,
+        targets=targets,
+        workers=worker,
+        max_nonfinite_steps=3,
+        progress=SilentProgress(),
+        stop=stop or StopRequest(),
     )
 
 
@@ -38,6 +46,21 @@ def test_it_says_what_the_last_step_was(cold_worker, prepared_run):
     metrics = start(cold_worker, prepared_run)
     assert metrics["cold_start/nonfinite_streak"] == 0.0
     assert metrics["cold_start/final_loss"] > 0.0
+
+
+def test_a_stop_ends_it_after_the_step(cold_worker, prepared_run, monkeypatch):
+    stop, taken = StopRequest(), []
+    imitate = cold_worker.imitate
+
+    def imitated(examples):
+        taken.append(imitate(examples))
+        stop.signum = signal.SIGTERM
+        return taken[-1]
+
+    monkeypatch.setattr(cold_worker, "imitate", imitated)
+    with pytest.raises(Interrupted):
+        start(cold_worker, prepared_run, stop=stop)
+    assert len(taken) == 1
 
 
 def test_gradients_that_are_never_finite_end_it(cold_worker, prepared_run):
