@@ -9,6 +9,7 @@ from typing import Final
 COUNTING: Final = Path(__file__).with_name("counting.yaml")
 CONFIGS: Final = Path(__file__).parents[2] / "configs"
 QUICKSTART: Final = CONFIGS / "quickstart.yaml"
+CORRIDOR: Final = CONFIGS / "corridor" / "corridor.yaml"
 ZOOM: Final = CONFIGS / "zoom" / "zoom.yaml"
 WORD_PROBLEMS: Final = CONFIGS / "word_problems" / "smollm2.yaml"
 
@@ -44,6 +45,7 @@ _WITHOUT_ZOOM: Final = ("tools=null", "cold_start.source.kwargs.with_tool=false"
 
 _TOOLS: Final[Mapping[str, Experiment]] = {
     "zoom": Experiment(config=ZOOM, threads=1),
+    "corridor": Experiment(config=CORRIDOR, threads=1),
     "zoom-without-tool": Experiment(config=ZOOM, overrides=_WITHOUT_ZOOM, threads=1),
 }
 
