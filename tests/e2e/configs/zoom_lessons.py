@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ def zoom(sample: Any, x1: int, y1: int, x2: int, y2: int) -> Image.Image:
         x2: Right edge in pixels.
         y2: Lower edge in pixels.
     """
+    time.sleep(random.SystemRandom().uniform(0, float(os.environ.get("SECONDS_OF_ZOOM", "0"))))
     if (calls := os.environ.get("CALLS_OF_ZOOM")) is not None:
         with Path(calls).open("a") as out:
             out.write(f"{sample.prompt_uid}/{sample.sample_index}\n")
