@@ -32,8 +32,6 @@ class IsolatedTools:
         """Starts nothing that lasts. `log_event` is called for every call that failed. Raises ValueError where a
         function is not found, or as `listed`, and OSError where its file cannot be read."""
         found = {written: find_function(written) for written in config.user_code}
-        names = [found[written].name if written in found else written for written in config.isolated]
-        self._places = {name: place for place, name in enumerate(names)}
         self._code = {written: dict(one.code) for written, one in found.items()}
         self._config = config
         self._listed = listed(config, data)
@@ -49,6 +47,13 @@ class IsolatedTools:
 
         self._pool = pool(self._order, config.workers if config.isolated else 0)
         self._servers = {name: pool(server_order({name: one}, self._order), 1) for name, one in config.mcp.items()}
+        names = [found[written].name if written in found else written for written in config.isolated]
+        self._functions = {name: place for place, name in enumerate(names)}
+        self._server_of = {
+            schema["function"]["name"]: self._servers[server]
+            for server, schemas in self._listed.items()
+            for schema in schemas
+        }
         self._environments = [pool(self._environment_order, 1) for _ in environments for _ in range(config.workers)]
         self._running = ExitStack()
 
@@ -64,22 +69,20 @@ class IsolatedTools:
         """End all processes, even in the middle of a call."""
         self._running.close()
 
-    def call(self, name: str, request: ToolRequest, *, version: int, server: str | None = None) -> "Future[ToolResult]":
+    def call(self, name: str, request: ToolRequest, *, version: int) -> "Future[ToolResult]":
         """Have a function called, or a tool of an MCP server, for what the weights of this version have sampled; what
         was answered before an interruption is not asked again."""
         arguments = json.dumps(dict(request.arguments), sort_keys=True)
-        if server is None:
-            place = self._places[name]
-            pool, code = self._pool, self._code.get(self._config.isolated[place])
+        if (pool := self._server_of.get(name)) is not None:
+            place, code, sent = 0, None, replace(request, arguments={name: dict(request.arguments)})
         else:
-            place, pool, code = 0, self._servers[server], None
+            pool, place, sent = self._pool, self._functions[name], request
+            code = self._code.get(self._config.isolated[place])
         call = digest_of([name, arguments, *request.key, *self._sight(request.sample), code])
-        if server is not None:
-            request = replace(request, arguments={name: dict(request.arguments)})
         return self._journal.ask(
             self._order,
             call,
-            lambda: pool.add(place, request),
+            lambda: pool.add(place, sent),
             version=version,
             heard=lambda result: self._failed(name, request.sample, result.error),
         )

@@ -162,10 +162,8 @@ class Toolbox:
         self._data = data
         self._vision = vision
         self._builtin = builtin_tools(config, data)
-        self._in_processes = [function.rpartition(":")[2] for function in config.isolated]
-        self._servers = {
-            _name(schema): server for server, schemas in listed(config, data).items() for schema in schemas
-        }
+        of_servers = [_name(schema) for schemas in listed(config, data).values() for schema in schemas]
+        self._in_processes = [*(function.rpartition(":")[2] for function in config.isolated), *of_servers]
         methods = environment_schemas(config, data)
         self._methods = [*map(_name, methods or [])]
         self.has_environment = config.environment is not None
@@ -233,7 +231,7 @@ class Toolbox:
             elif waiting is not None and self._is_of_environment(call):
                 begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
                 answered += 1
-            elif call.name in self._in_processes or call.name in self._servers:
+            elif call.name in self._in_processes:
                 begun.append(Begun(call, True, self._called(turn, call, place)))
             else:
                 begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
@@ -273,7 +271,7 @@ class Toolbox:
             return f"only {self._config.max_calls_per_turn} calls of a turn are carried out"
         if call.mistake is not None or self.takes_turns:
             return call.mistake
-        known = dict.fromkeys([*self._builtin, *self._in_processes, *self._servers, *self._methods])
+        known = dict.fromkeys([*self._builtin, *self._in_processes, *self._methods])
         return None if call.name in known else f"there is no tool {call.name!r}; there is {', '.join(known)}"
 
     def _is_of_environment(self, call: WrittenCall) -> bool:
@@ -293,8 +291,7 @@ class Toolbox:
 
     def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
         request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
-        server = self._servers.get(call.name)
-        waiting = self._separate.call(call.name, request, version=turn.version, server=server)
+        waiting = self._separate.call(call.name, request, version=turn.version)
         return lambda: self._shown(waiting.result())
 
     @property

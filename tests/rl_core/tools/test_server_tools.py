@@ -38,7 +38,7 @@ class Asked:
     def __call__(self, name: str, **arguments: Any) -> ToolResult:
         self.calls += 1
         request = ToolRequest(sample=ToolSample(()), arguments=arguments, seed=1, place=self.calls)
-        return self.tools.call(name, request, version=0, server="served").result()
+        return self.tools.call(name, request, version=0).result()
 
 
 def asked_of(home: Path, config: ToolsConfig) -> Iterator[Asked]:
