@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from rl_core.families.family import Family
 from rl_core.families.gemma3_text import FAMILY as TEXT
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -88,16 +88,13 @@ class Squares(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = {
-            "model_type": "siglip_vision_model",
-            "hidden_size": source.vision_hidden_size,
-            "intermediate_size": 2 * source.vision_hidden_size,
-            "num_hidden_layers": source.vision_depth,
-            "num_attention_heads": source.num_heads,
-            "image_size": _TINY_SIDE,
-            "patch_size": self.patch_size,
-            "vision_use_head": False,
-        }
+        tower = tiny_tower(
+            source,
+            model_type="siglip_vision_model",
+            image_size=_TINY_SIDE,
+            patch_size=self.patch_size,
+            vision_use_head=False,
+        )
         return {"vision_config": tower, "mm_tokens_per_image": _TOKENS_OF_A_TINY_IMAGE}
 
     @override

@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from rl_core.families.family import Family
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -96,14 +96,7 @@ class NamedTiles(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = {
-            "hidden_size": source.vision_hidden_size,
-            "intermediate_size": 2 * source.vision_hidden_size,
-            "num_hidden_layers": source.vision_depth,
-            "num_attention_heads": source.num_heads,
-            "image_size": _TINY_TILE,
-            "patch_size": self.patch_size,
-        }
+        tower = tiny_tower(source, image_size=_TINY_TILE, patch_size=self.patch_size)
         return {"vision_config": tower, "scale_factor": 2, "pad_token_id": None}
 
     @override

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from rl_core.families.family import Family
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -65,14 +65,7 @@ class Tiles(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = {
-            "hidden_size": source.vision_hidden_size,
-            "intermediate_size": 2 * source.vision_hidden_size,
-            "num_hidden_layers": source.vision_depth,
-            "num_attention_heads": source.num_heads,
-            "image_size": [_TINY_TILE, _TINY_TILE],
-            "patch_size": [self.patch_size, self.patch_size],
-        }
+        tower = tiny_tower(source, image_size=[_TINY_TILE, _TINY_TILE], patch_size=[self.patch_size, self.patch_size])
         return {"vision_config": tower, "image_seq_length": _TOKENS_OF_A_TINY_TILE}
 
     @override

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from rl_core.families.family import EngineNeeds, Family
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -78,16 +78,13 @@ class Grids(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = {
-            "model_type": "siglip_vision_model",
-            "hidden_size": source.vision_hidden_size,
-            "intermediate_size": 2 * source.vision_hidden_size,
-            "num_hidden_layers": source.vision_depth,
-            "num_attention_heads": source.num_heads,
-            "image_size": _TINY_TILE,
-            "patch_size": self.patch_size,
-            "vision_use_head": False,
-        }
+        tower = tiny_tower(
+            source,
+            model_type="siglip_vision_model",
+            image_size=_TINY_TILE,
+            patch_size=self.patch_size,
+            vision_use_head=False,
+        )
         return {
             "vision_config": tower,
             "vision_feature_layer": -1,

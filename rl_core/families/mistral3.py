@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from rl_core.families.family import Family
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, moved
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, moved, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
@@ -94,15 +94,7 @@ class Rows(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = {
-            "model_type": "pixtral",
-            "hidden_size": source.vision_hidden_size,
-            "intermediate_size": 2 * source.vision_hidden_size,
-            "num_hidden_layers": source.vision_depth,
-            "num_attention_heads": source.num_heads,
-            "image_size": _TINY_SIDE,
-            "patch_size": self.patch_size,
-        }
+        tower = tiny_tower(source, model_type="pixtral", image_size=_TINY_SIDE, patch_size=self.patch_size)
         return {"vision_config": tower, "spatial_merge_size": _MERGED}
 
     @override

@@ -226,3 +226,14 @@ class Vision:
 def moved(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
     """A tensor of the host on the device. The host does not wait for a GPU: the copy starts from pinned memory."""
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
+def tiny_tower(source: TinySizes, **own: Any) -> dict[str, Any]:
+    """Fields of a tiny tower by their usual names, and those that a family's tower has besides."""
+    return {
+        "hidden_size": source.vision_hidden_size,
+        "intermediate_size": 2 * source.vision_hidden_size,
+        "num_hidden_layers": source.vision_depth,
+        "num_attention_heads": source.num_heads,
+        **own,
+    }
