@@ -26,8 +26,8 @@ IMAGE, AROUND, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
 PLACES: Final = tuple(f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7))
 END_OF_TURN: Final = "<end_of_utterance>"
 
-_TINY_TILE: Final = 56
-_TOKENS_OF_A_TINY_TILE: Final = 4  # its 16 patches, of which four become one token
+TINY_TILE: Final = 56
+TOKENS_OF_A_TINY_TILE: Final = 4  # its 16 patches, of which four become one token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class NamedTiles(Vision):
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
-        tower = tiny_tower(source, image_size=_TINY_TILE, patch_size=self.patch_size)
+        tower = tiny_tower(source, image_size=TINY_TILE, patch_size=self.patch_size)
         return {"vision_config": tower, "scale_factor": 2, "pad_token_id": None}
 
     @override
@@ -104,12 +104,12 @@ class NamedTiles(Vision):
         from transformers import Idefics3ImageProcessor, Idefics3Processor
 
         images = Idefics3ImageProcessor(
-            size={"longest_edge": 2 * _TINY_TILE}, max_image_size={"longest_edge": _TINY_TILE}
+            size={"longest_edge": 2 * TINY_TILE}, max_image_size={"longest_edge": TINY_TILE}
         )
         return Idefics3Processor(
             image_processor=images,
             tokenizer=tokenizer,
-            image_seq_len=_TOKENS_OF_A_TINY_TILE,
+            image_seq_len=TOKENS_OF_A_TINY_TILE,
             chat_template=tokenizer.chat_template,
         )
 
@@ -137,9 +137,9 @@ def _grid(image_processor: Any, size: ImageSize) -> tuple[int, int]:
     return columns, rows
 
 
-FAMILY: Final = Family(
-    name="idefics3",
-    model_type="idefics3",
-    vision=NamedTiles(),
-    tiny_text=lambda head_size: {"model_type": "llama", "head_dim": head_size},
-)
+def tiny_text(head_size: int) -> dict[str, Any]:
+    """Further fields of the text config of its tiny models."""
+    return {"model_type": "llama", "head_dim": head_size}
+
+
+FAMILY: Final = Family(name="idefics3", model_type="idefics3", vision=NamedTiles(), tiny_text=tiny_text)

@@ -14,8 +14,6 @@ REASONS: Final = {
     "the same model whose name ends in -HF",
     "mllama": "vLLM serves Llama 3.2 Vision no more since its version 0.10.2",
     "phi4_multimodal": "vLLM serves this layout no more since its version 0.12",
-    "smolvlm": "the processor of SmolVLM2 needs the package num2words, which is none of the dependencies; that of the "
-    "first SmolVLM, whose family is idefics3, does without",
     "phi4mm": _OWN_CODE,
     "deepseek_vl_v2": _OWN_CODE,
     "kimi_vl": _OWN_CODE,

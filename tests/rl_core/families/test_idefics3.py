@@ -1,4 +1,4 @@
-"""What Idefics3 has that no other family has."""
+"""What Idefics3 and SmolVLM2 have that no other family has."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ from rl_core.models.tiny import build_tiny_model
 VISION = FAMILIES["idefics3"].vision
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("idefics3")
-    source = TinyModel(type="tiny", family="idefics3", num_layers=1, vision_depth=1)
+@pytest.fixture(scope="module", params=["idefics3", "smolvlm"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp(request.param)
+    source = TinyModel(type="tiny", family=request.param, num_layers=1, vision_depth=1)
     build_tiny_model(source, made, corpus=["How many?"] * 4, seed=1)
     return made
 
