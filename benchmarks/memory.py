@@ -31,7 +31,7 @@ from rl_core.data.prepared import PreparedDataset
 from rl_core.planning.memory import RUN_LIBRARIES, memory_forecast
 from rl_core.planning.memory_rows import GIB, Phase
 from rl_core.planning.model_sizes import model_sizes, read_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.run_directory import RunDirectory
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.types import GenerationRequest, Prompt, Sampling, TrainGroup
@@ -195,7 +195,7 @@ def forecast_of_run(overrides: Sequence[str]) -> dict[str, float]:
     config = load_config(QUICKSTART, overrides)
     sizes = model_sizes(config.model.source)
     assert sizes is not None, "a tiny model can be built"
-    forecast = memory_forecast(settle(config, sizes, None).config, sizes)
+    forecast = memory_forecast(resolve_auto(config, sizes, None).config, sizes)
     return {phase: forecast.phase_gib(phase) for phase in get_args(Phase)}
 
 

@@ -12,7 +12,7 @@ from rl_core.config.run import RunConfig
 from rl_core.planning.gpu import find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.problem import Problem, raise_if_fatal
 from rl_core.records.metrics_log import DOUBT_EVENT, RunLogs
 from rl_core.run_directory import RunDirectory
@@ -82,8 +82,8 @@ def _needed_memory(config: RunConfig) -> tuple[float | None, float | None]:
     sizes, gpu = model_sizes(config.model.source), find_gpu(config.cluster.device)
     if sizes is None:
         return None, None
-    settled = settle(config, sizes, gpu).config
+    resolved = resolve_auto(config, sizes, gpu).config
     if gpu is None:
-        return memory_forecast(settled, sizes).machine_gib, None
-    forecast = memory_forecast(settled, sizes, gpu_gib=gpu.memory_gib or 0.0)
+        return memory_forecast(resolved, sizes).machine_gib, None
+    forecast = memory_forecast(resolved, sizes, gpu_gib=gpu.memory_gib or 0.0)
     return forecast.machine_gib, forecast.peak_gib

@@ -25,7 +25,7 @@ from rl_core.planning.hub import SECONDS_OF_PLAN, ask_hub, no_waiting
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast, MemoryRow, Phase
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.settings import Settled, as_yaml, settle
+from rl_core.planning.settings import ResolvedSettings, as_yaml, resolve_auto
 from rl_core.planning.training_state import disk_bytes
 from rl_core.problem import Problem
 from rl_core.run_directory import RunDirectory
@@ -125,7 +125,7 @@ def _print_stages(
     except (ValueError, OSError) as error:
         return [Problem(where="data", what=str(error), fix="correct what it names")]
     rows = known_rows(config, run, digests, train)
-    plan = rows.plan(settle(config, model_sizes(config.model.source), gpu).config) if rows else None
+    plan = rows.plan(resolve_auto(config, model_sizes(config.model.source), gpu).config) if rows else None
     statuses = stage_statuses(config, run, digests, reuse=resolved.reuse, plan=plan, files=files)
     table = table_of("stage", "status", title="Stages")
     for status in statuses:
@@ -160,11 +160,11 @@ def print_forecast(
         sizes = model_sizes(config.model.source)
     except (ValueError, OSError):
         return  # it is among the problems
-    settled = settle(config, sizes, gpu)
+    settings = resolve_auto(config, sizes, gpu)
     precision = _precision_words(config.model, config.actor.optim)
     engine = _engine_words(config.rollout, on_gpu=gpu is not None)
     console.print(f"trained: {_trained_words(config.model)}; precision: {precision}; engine: {engine}", highlight=False)
-    console.print(f"settings: {_settings_words(settled)}", highlight=False)
+    console.print(f"settings: {_settings_words(settings)}", highlight=False)
     if config.tools is not None:
         console.print(f"longest conversation: {conversation_words(config, config.tools)}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
@@ -174,7 +174,7 @@ def print_forecast(
     if sizes is None:
         console.print("memory and disk: not known: the model is not here yet, or its parameters could not be counted")
         return
-    memory = memory_forecast(settled.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
+    memory = memory_forecast(settings.config, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None)
     disk = disk_bytes(config, sizes) / GIB
     console.print(
         f"{sizes.parameters / 1e6:,.1f} M parameters; about {_needed(memory, gpu)}, up to {disk:.1f} GiB of disk",
@@ -234,11 +234,11 @@ def conversation_words(config: RunConfig, tools: ToolsConfig) -> str:
     )
 
 
-def _settings_words(settled: Settled) -> str:
-    if not settled.values:
+def _settings_words(settings: ResolvedSettings) -> str:
+    if not settings.values:
         return "as configured"
-    chosen = ", ".join(f"{key} {as_yaml(value)}" for key, value in settled.values.items())
-    return f"{chosen} (auto: {settled.why})"
+    chosen = ", ".join(f"{key} {as_yaml(value)}" for key, value in settings.values.items())
+    return f"{chosen} (auto: {settings.why})"
 
 
 def _needed(memory: MemoryForecast, gpu: Gpu | None) -> str:

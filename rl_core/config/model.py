@@ -154,5 +154,5 @@ class ModelConfig(Section):
 
     @property
     def recomputes_activations(self) -> bool:
-        """Whether activations are computed again in the backward pass; `auto` that no plan has settled is false."""
+        """Whether activations are computed again in the backward pass; `auto` counts as false until it is resolved."""
         return self.gradient_checkpointing is True

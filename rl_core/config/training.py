@@ -147,7 +147,7 @@ class RolloutConfig(Section):
 
     @property
     def gpu_share(self) -> float:
-        """The share of the GPU's memory for vLLM; `auto` that no plan has settled is `CPU_GPU_SHARE`."""
+        """The share of the GPU's memory for vLLM; `auto` counts as `CPU_GPU_SHARE` until it is resolved."""
         return CPU_GPU_SHARE if self.gpu_memory_utilization == "auto" else self.gpu_memory_utilization
 
 
@@ -171,7 +171,7 @@ class UpdateConfig(Section):
 
     @property
     def update_sequences(self) -> int:
-        """Longest sequences of a pass with a gradient; `auto` that no plan has settled is the CPU's number."""
+        """Longest sequences of a pass with a gradient; `auto` counts as the CPU's number until it is resolved."""
         chosen = self.micro_batch_size_per_device_for_update
         return CPU_SEQUENCES["update"] if chosen == "auto" else chosen
 
@@ -302,7 +302,7 @@ class TrainerConfig(Section):
 
     @property
     def offloads(self) -> Offload:
-        """What is kept in the host's memory; `auto` that no plan has settled is nothing."""
+        """What is kept in the host's memory; `auto` counts as nothing until it is resolved."""
         return "none" if self.offload == "auto" else self.offload
 
     def validates_at(self, step: int) -> bool:

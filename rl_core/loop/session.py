@@ -22,7 +22,7 @@ from rl_core.evaluation.items import EvaluationItem, Mode
 from rl_core.evaluation.response_file import ResponseFile
 from rl_core.files import committed_folder
 from rl_core.loop.cold_start import TargetRenderer, run_cold_start
-from rl_core.loop.machine_settings import settled_for_this_machine
+from rl_core.loop.machine_settings import resolve_for_this_machine
 from rl_core.loop.step_recorder import StepRecorder
 from rl_core.loop.training_loop import EpochResult, LoopParts, TrainingLoop
 from rl_core.loop.validation import Validator
@@ -106,7 +106,7 @@ class Session:
         if self._workers is None:
             _ = self.rewards, self.tools
             plan = batch_plan(self.config, len(self._datasets["train"]), since=self._since)
-            config = settled_for_this_machine(self.config, self.run)
+            config = resolve_for_this_machine(self.config, self.run)
             opening = Opening(
                 config=config,
                 folders=WorkerFolders.of_run(self.config, self.run, self._datasets),

@@ -103,7 +103,7 @@ def memory_forecast(
     """The forecast for a worker; with `cluster.placement: split`, for a worker of either kind.
 
     Args:
-        config: A config in which every `auto` is settled (rl_core.planning.settings).
+        config: A config in which every `auto` is resolved (rl_core.planning.settings).
         gpu_gib: Memory of the GPU; 0 leaves out the KV cache. None for a worker on the CPU.
         response: Tokens of each response; None for the worst of all lengths (`update_pass`).
     """

@@ -12,7 +12,7 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rows import GIB, MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.settings import Change, auto_keys, configured, settle, with_changes
+from rl_core.planning.settings import Change, auto_keys, configured, resolve_auto, with_changes
 from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.problem import Problem
 
@@ -49,13 +49,13 @@ class MemoryLimit:
         """What a forecast may fill."""
         return USABLE * self.gib if self.on_gpu else self.gib
 
-    def settled(self, config: RunConfig, sizes: ModelSizes) -> RunConfig:
+    def resolved(self, config: RunConfig, sizes: ModelSizes) -> RunConfig:
         """The config in which no setting is `auto`."""
-        return settle(config, sizes, Gpu(memory_gib=self.gib) if self.on_gpu else None).config
+        return resolve_auto(config, sizes, Gpu(memory_gib=self.gib) if self.on_gpu else None).config
 
     def forecast(self, config: RunConfig, sizes: ModelSizes) -> MemoryForecast:
         """What a run takes, with the settings that suit it best."""
-        return memory_forecast(self.settled(config, sizes), sizes, gpu_gib=self.gib if self.on_gpu else None)
+        return memory_forecast(self.resolved(config, sizes), sizes, gpu_gib=self.gib if self.on_gpu else None)
 
     def needed_gib(self, forecast: MemoryForecast) -> float:
         """The part of a forecast that has to fit."""
@@ -236,9 +236,9 @@ def _needed(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: S
 
 
 def _shown(config: RunConfig, sizes: ModelSizes, limit: MemoryLimit, changes: Sequence[Change]) -> list[Change]:
-    settled = limit.settled(with_changes(config, changes), sizes)
+    resolved = limit.resolved(with_changes(config, changes), sizes)
     return [
-        Change.of(change.key, configured(settled, change.key)) if change.value == "auto" else change
+        Change.of(change.key, configured(resolved, change.key)) if change.value == "auto" else change
         for change in changes
     ]
 

@@ -80,7 +80,7 @@ def with_changes(section: AnySection, changes: Sequence[Change]) -> AnySection:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class ResolvedSettings:
     """A config in which no setting is `auto`, what was chosen for those that were, and why."""
 
     config: RunConfig
@@ -89,8 +89,8 @@ class Settled:
     why: str
 
 
-def settle(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> Settled:
-    """Settle every setting that is `auto`, for a GPU or for a CPU (None); `sizes` are None where they are not known."""
+def resolve_auto(config: RunConfig, sizes: ModelSizes | None, gpu: Gpu | None) -> ResolvedSettings:
+    """Resolve every setting that is `auto`, for a GPU or a CPU (None); `sizes` are None where they are not known."""
     if gpu is None:
         own = {key: value for key, value in _usual(config).items() if key != _GPU_SHARE}
         return _with_choices(config, own, why="on a CPU")
@@ -113,7 +113,7 @@ def _usual(config: RunConfig) -> dict[str, Any]:
     return {"model.gradient_checkpointing": False, **passes, **shared}
 
 
-def _fitted(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> Settled:
+def _fitted(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> ResolvedSettings:
     """The first candidate that fits with a cache that keeps the generator busy; else the one with the largest cache;
     else the last one, which takes the least."""
     best, cached = None, 0
@@ -176,9 +176,9 @@ def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConf
     return _with_autos(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
 
 
-def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> Settled:
+def _with_choices(config: RunConfig, values: Mapping[str, Any], *, why: str) -> ResolvedSettings:
     chosen = {key: value for key, value in values.items() if configured(config, key) == "auto"}
-    return Settled(config=_with_autos(config, chosen), values=chosen, why=why)
+    return ResolvedSettings(config=_with_autos(config, chosen), values=chosen, why=why)
 
 
 def _with_autos(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:

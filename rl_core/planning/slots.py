@@ -11,7 +11,7 @@ from rl_core.planning.gpu import Gpu, find_gpu, visible_gpus
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import GIB
 from rl_core.planning.model_sizes import model_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,8 +145,8 @@ def _memory_gib(config: RunConfig, gpu: Gpu | None) -> float | None:
         return None  # the run itself says so
     if sizes is None:
         return None
-    settled = settle(config, sizes, gpu).config
-    return memory_forecast(settled, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None).machine_gib
+    resolved = resolve_auto(config, sizes, gpu).config
+    return memory_forecast(resolved, sizes, gpu_gib=(gpu.memory_gib or 0.0) if gpu else None).machine_gib
 
 
 def at_once_words(needs: Sequence[Need], machine: Machine) -> str:

@@ -80,7 +80,7 @@ class StepTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardTime:
-    """The seconds that are assumed of a kind of GPU, for a config in which every `auto` is settled. Not counted are
+    """The seconds that are assumed of a kind of GPU, for a config in which every `auto` is resolved. Not counted are
     attention's own arithmetic, offloading, rewards, the network between machines, and what group filtering draws beyond
     a batch."""
 

@@ -13,7 +13,7 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rules import FEWEST_SEQUENCES
 from rl_core.planning.model_sizes import sizes_of_config
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 
 MODELS: Final = {
     "1.5B": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -74,8 +74,8 @@ def _cell(method: Method, model: str, number: int, card: int) -> str:
     found = gpus_needed(method, model, card)
     if found is None:
         return f"more than {MOST_GPUS} x {card} GB; EasyR1 {number}"
-    gpus, settled = found
-    offload = settled.trainer.offloads
+    gpus, resolved = found
+    offload = resolved.trainer.offloads
     kept = "" if offload == "none" else f" (offload {offload})"
     return f"**{gpus} x {card} GB**{kept}; EasyR1 {number}"
 
@@ -92,10 +92,10 @@ def gpus_needed(method: Method, model: str, card: int) -> tuple[int, RunConfig] 
     gib = CARD_GIB[card]
     gpus = 1
     while gpus <= MOST_GPUS:
-        settled = settle(_config(method, model, gpus), sizes, Gpu(memory_gib=gib)).config
-        forecast = memory_forecast(settled, sizes, gpu_gib=gib)
+        resolved = resolve_auto(_config(method, model, gpus), sizes, Gpu(memory_gib=gib)).config
+        forecast = memory_forecast(resolved, sizes, gpu_gib=gib)
         if forecast.peak_gib <= USABLE * gib and forecast.cached_sequences >= FEWEST_SEQUENCES:
-            return gpus, settled
+            return gpus, resolved
         gpus *= 2
     return None
 

@@ -27,7 +27,7 @@ from rl_core.planning.gpu import Card, Gpu, card_named, find_gpu
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import MemoryForecast
 from rl_core.planning.model_sizes import ModelSizes, config_fields, read_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.planning.step_time import Lengths
 from rl_core.planning.update_memory import PATCHES_A_TOKEN
 from rl_core.progress import SilentProgress
@@ -84,7 +84,7 @@ class Geometry(Trial):
 
 
 def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geometry:
-    """Write the model and rows of `setting.config` into the check's folder, and settle every setting that is `auto`.
+    """Write the model and rows of `setting.config` into the check's folder, and resolve every setting that is `auto`.
     With `response`, the prompts of an update with responses of this length fill its passes; without, prompts are only
     answered. Raises ValueError where nothing is known of the model's sizes, or no model can be built of them."""
     assert setting.config is not None, "a check of the configured model without a config"
@@ -98,14 +98,14 @@ def prepare_geometry(setting: Setting, *, response: int | None = None) -> Geomet
     if sizes is None:
         raise ValueError(f"{run.initial_model}: the model was not built in time; try again")
     gpu = find_gpu(config.cluster.device)
-    settled = settle(config, sizes, gpu).config
-    answered = _with_prompts(settled, _ANSWERED)
+    resolved = resolve_auto(config, sizes, gpu).config
+    answered = _with_prompts(resolved, _ANSWERED)
     trial = Geometry(config=answered, run=run, in_process=True, sizes=sizes, gpu=gpu, response=response)
     _prepare_rows(trial)
     if response is None:
         return trial
     length = float(np.mean([len(prompt.token_ids) for prompt in trial.prompts]))
-    trial = replace(trial, config=_with_prompts(settled, _prompts_of_passes(settled, length, response)))
+    trial = replace(trial, config=_with_prompts(resolved, _prompts_of_passes(resolved, length, response)))
     _prepare_rows(trial)
     return trial
 

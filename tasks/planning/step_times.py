@@ -13,7 +13,7 @@ from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rules import MemoryLimit, is_possible
 from rl_core.planning.model_sizes import ModelSizes
 from rl_core.planning.rules import value_problems
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, CardTime, Lengths, StepTime
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
@@ -46,13 +46,13 @@ class Forecaster:
         return replace(found, generate=generate, update=update, is_overlapped=time.is_overlapped)
 
     def _assumed(self, config: RunConfig, lengths: Lengths) -> StepTime:
-        settled = settle(config, self.sizes, self.gpu).config
-        in_flight = settled.rollout.max_num_seqs
+        resolved = resolve_auto(config, self.sizes, self.gpu).config
+        in_flight = resolved.rollout.max_num_seqs
         if self.gpu is not None and self.gpu.memory_gib is not None:
-            cached = memory_forecast(settled, self.sizes, gpu_gib=self.gpu.memory_gib).cached_sequences
+            cached = memory_forecast(resolved, self.sizes, gpu_gib=self.gpu.memory_gib).cached_sequences
             usual = lengths.prompt / config.rollout.n + lengths.response  # the responses of a group share its prompt
             in_flight = max(1, min(in_flight, int(cached * longest_sequence(config) / usual)))
-        return CardTime(config=settled, sizes=self.sizes, card=self.card, lengths=lengths).step(in_flight)
+        return CardTime(config=resolved, sizes=self.sizes, card=self.card, lengths=lengths).step(in_flight)
 
     def placements(self, config: RunConfig) -> Iterator[RunConfig]:
         """Colocated, split in turn, and split one step off, as far as config and memory allow them. A split has the

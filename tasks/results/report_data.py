@@ -17,7 +17,7 @@ from rl_core.planning.certificates import certificate_words
 from rl_core.planning.memory import memory_forecast
 from rl_core.planning.memory_rows import Phase
 from rl_core.planning.model_sizes import ModelSizes, read_sizes
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.run_directory import RunDirectory
 from rl_core.wording import duration
 from tasks.cache.manifests import StageManifest, reached_target
@@ -226,8 +226,8 @@ def _phase_memory(facts: RunFacts) -> list[PhaseMemory]:
     sizes = _sizes(facts)
     forecast = None
     if sizes is not None and is_known:
-        settled = settle(facts.config, sizes, gpu).config
-        forecast = memory_forecast(settled, sizes, gpu_gib=gpu.memory_gib if gpu else None)
+        resolved = resolve_auto(facts.config, sizes, gpu).config
+        forecast = memory_forecast(resolved, sizes, gpu_gib=gpu.memory_gib if gpu else None)
     return [
         PhaseMemory(
             name=phase, forecast=None if forecast is None else forecast.phase_gib(phase), measured=measured.get(phase)

@@ -55,7 +55,7 @@ def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric, val_fre
 
 
 @pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])
-def test_auto_that_nothing_has_settled_is_what_a_cpu_has_always_had(owner):
+def test_auto_counts_as_the_value_of_a_cpu_until_it_is_resolved(owner):
     """Digests of runs before `auto` was there rest on these numbers."""
     assert (owner().update_sequences, owner().experience_sequences) == (4, 16)
     given = owner(micro_batch_size_per_device_for_update=3, micro_batch_size_per_device_for_experience=5)

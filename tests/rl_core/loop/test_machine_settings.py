@@ -9,7 +9,7 @@ import pytest
 from rl_core.config.loading import load_config
 from rl_core.config.run import RunConfig
 from rl_core.loop import machine_settings
-from rl_core.loop.machine_settings import last_choices, settled_for_this_machine
+from rl_core.loop.machine_settings import last_choices, resolve_for_this_machine
 from rl_core.planning.gpu import Gpu
 from rl_core.records.metrics_log import read
 from rl_core.run_directory import RunDirectory
@@ -46,22 +46,22 @@ def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, o
     on_machine(None)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            settled = settled_for_this_machine(config(), run)
+            resolved = resolve_for_this_machine(config(), run)
     (event,) = events(run)
     assert event["chosen"]["trainer.offload"] == "none" and event["why"] == "on a CPU" and event["changed"] == {}
-    assert settled.trainer.offload == "none"
+    assert resolved.trainer.offload == "none"
     assert not caplog.records
 
 
 def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, caplog):
     on_machine(79.6)
-    settled_for_this_machine(config(), run)
+    resolve_for_this_machine(config(), run)
     before = last_choices(run)
     on_machine(200.0)
     with caplog.at_level(logging.WARNING):
-        settled = settled_for_this_machine(config(), run)
+        resolved = resolve_for_this_machine(config(), run)
     event = events(run)[-1]
-    assert event["changed"]["trainer.offload"] == before["trainer.offload"] != settled.trainer.offload
+    assert event["changed"]["trainer.offload"] == before["trainer.offload"] != resolved.trainer.offload
     assert any(
         f"trainer.offload was chosen as {before['trainer.offload']}" in record.message for record in caplog.records
     )
@@ -73,5 +73,5 @@ def test_a_setting_that_the_config_names_is_no_choice(run, on_machine):
     given = ["model.gradient_checkpointing=true", "trainer.offload=all", "rollout.gpu_memory_utilization=0.5"]
     micro = "actor.micro_batch_size_per_device_for_experience=2"
     fixed = config(*given, micro)
-    assert settled_for_this_machine(fixed, run) == fixed
+    assert resolve_for_this_machine(fixed, run) == fixed
     assert events(run) == []

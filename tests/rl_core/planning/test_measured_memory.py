@@ -10,7 +10,7 @@ from benchmarks.gpu_memory_cases import BASE, CHOSEN, GPU_GIB, PHASES, case_of, 
 from rl_core.config.loading import load_config
 from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import CONTEXT, DRIVER, GRAPHS, memory_forecast
-from rl_core.planning.settings import configured, settle
+from rl_core.planning.settings import configured, resolve_auto
 from tests.rl_core.planning.published import sizes_of
 
 ROOT = Path(__file__).parents[3]
@@ -41,10 +41,10 @@ def test_what_is_chosen_for_an_h100_fits_as_it_was_measured():
     autos = ("model.gradient_checkpointing", "actor.micro_batch_size_per_device_for_update", "trainer.offload")
     config = load_config(BASE, [*CHOSEN.overrides, *(f"{key}=auto" for key in autos)])
     sizes = sizes_of(config)
-    settled = settle(config, sizes, Gpu(memory_gib=GPU_GIB)).config
-    assert [configured(settled, key) for key in autos] == [True, CHOSEN.sequences, CHOSEN.offload]
+    resolved = resolve_auto(config, sizes, Gpu(memory_gib=GPU_GIB)).config
+    assert [configured(resolved, key) for key in autos] == [True, CHOSEN.sequences, CHOSEN.offload]
     (row,) = (row for row in ROWS if case_of(row) == CHOSEN)
-    found = memory_forecast(settled, sizes, gpu_gib=GPU_GIB)
+    found = memory_forecast(resolved, sizes, gpu_gib=GPU_GIB)
     beside = sum(row.gib for row in found.rows_of("always") if row.name in (DRIVER, CONTEXT, GRAPHS))
     assert max(row["gib"][phase] for phase in PHASES) + beside < GPU_GIB
 
@@ -53,5 +53,5 @@ def test_what_is_chosen_for_an_h100_fits_as_it_was_measured():
 def test_a_run_on_a_cpu_takes_what_is_forecast(run):
     config = load_config(ROOT / "configs" / "quickstart.yaml", run["overrides"])
     sizes = sizes_of(config)
-    expected = memory_forecast(settle(config, sizes, None).config, sizes).peak_gib
+    expected = memory_forecast(resolve_auto(config, sizes, None).config, sizes).peak_gib
     assert expected == pytest.approx(max(run["measured"].values()), rel=WITHIN)

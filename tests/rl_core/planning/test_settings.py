@@ -12,7 +12,7 @@ from rl_core.planning.gpu import Gpu
 from rl_core.planning.memory import USABLE, memory_forecast
 from rl_core.planning.memory_rules import memory_problems
 from rl_core.planning.model_sizes import ModelSizes
-from rl_core.planning.settings import FEWEST_TOKENS, MOST_TOKENS, Settled, settle
+from rl_core.planning.settings import FEWEST_TOKENS, MOST_TOKENS, ResolvedSettings, resolve_auto
 from tests.rl_core.planning.published import Configure, published, sizes_of
 
 EASYR1S = (
@@ -32,19 +32,19 @@ def example(configure: Configure, size: str, *overrides: str) -> tuple[RunConfig
     return published(configure, size, *EASYR1S, *overrides)
 
 
-def on_card(configure: Configure, size: str, card: int, *overrides: str) -> tuple[Settled, list[str]]:
+def on_card(configure: Configure, size: str, card: int, *overrides: str) -> tuple[ResolvedSettings, list[str]]:
     """What is chosen, and the problems that are left."""
     config, sizes = example(configure, size, *overrides)
-    settled = settle(config, sizes, Gpu(memory_gib=CARDS[card]))
-    problems = memory_problems(settled.config, sizes, available_gib=CARDS[card], on_gpu=True)
-    return settled, [problem.where for problem in problems]
+    resolved = resolve_auto(config, sizes, Gpu(memory_gib=CARDS[card]))
+    problems = memory_problems(resolved.config, sizes, available_gib=CARDS[card], on_gpu=True)
+    return resolved, [problem.where for problem in problems]
 
 
 def test_on_a_cpu_auto_is_what_the_defaults_were(configure):
     config, sizes = example(configure, "3B", "algorithm.advantage.type=gae", "critic={}")
     for known in (sizes, None):
-        settled = settle(config, known, None)
-        assert settled.values == {
+        resolved = resolve_auto(config, known, None)
+        assert resolved.values == {
             "model.gradient_checkpointing": False,
             "actor.micro_batch_size_per_device_for_update": 4,
             "actor.micro_batch_size_per_device_for_experience": 16,
@@ -52,17 +52,17 @@ def test_on_a_cpu_auto_is_what_the_defaults_were(configure):
             "critic.micro_batch_size_per_device_for_experience": 16,
             "trainer.offload": "none",
         }
-        assert settled.why == "on a CPU"
-        assert "auto" not in settled.values.values()
+        assert resolved.why == "on a CPU"
+        assert "auto" not in resolved.values.values()
 
 
 def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configure):
     config, sizes = example(configure, "3B")
     for known, gpu, why in ((sizes, Gpu(memory_gib=None), "the GPU's memory"), (None, Gpu(80.0), "the model's size")):
-        settled = settle(config, known, gpu)
-        on_cpu = settle(config, sizes, None).values
-        assert settled.values == {**on_cpu, "rollout.gpu_memory_utilization": 0.6}
-        assert settled.why == f"{why} is not known"
+        resolved = resolve_auto(config, known, gpu)
+        on_cpu = resolve_auto(config, sizes, None).values
+        assert resolved.values == {**on_cpu, "rollout.gpu_memory_utilization": 0.6}
+        assert resolved.why == f"{why} is not known"
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_gpu_whose_memory_is_not_known_is_treated_as_a_cpu_and_says_so(configu
     ],
 )
 def test_published_models_fit_one_card(configure, size, card, overrides):
-    settled, problems = on_card(configure, size, card, *overrides)
+    resolved, problems = on_card(configure, size, card, *overrides)
     assert problems == []
-    assert "auto" not in settled.config.model_dump_json(
+    assert "auto" not in resolved.config.model_dump_json(
         include={"model": {"gradient_checkpointing"}, "trainer": {"offload"}}
     )
 
@@ -93,9 +93,9 @@ def test_a_number_in_the_config_is_obeyed(configure):
     written = [f"{key}={str(value).lower()}" for key, value in given.items()]
     config, sizes = example(configure, "3B", *written)
     for gpu in (None, Gpu(memory_gib=80.0)):
-        settled = settle(config, sizes, gpu)
-        assert settled.config == config and settled.values == {}
-    one = settle(example(configure, "3B", written[1])[0], sizes, Gpu(memory_gib=80.0))
+        resolved = resolve_auto(config, sizes, gpu)
+        assert resolved.config == config and resolved.values == {}
+    one = resolve_auto(example(configure, "3B", written[1])[0], sizes, Gpu(memory_gib=80.0))
     assert one.config.actor.micro_batch_size_per_device_for_update == 3
     assert "actor.micro_batch_size_per_device_for_update" not in one.values
 
@@ -103,17 +103,17 @@ def test_a_number_in_the_config_is_obeyed(configure):
 @given(gpu_gib=st.floats(4.0, 300.0), size=st.sampled_from(["3B", "7B"]), longest=st.integers(64, 20_000))
 def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib, size, longest):
     config, sizes = drawn(size, longest)
-    settled = settle(config, sizes, Gpu(memory_gib=gpu_gib))
-    forecast = memory_forecast(settled.config, sizes, gpu_gib=gpu_gib)
+    resolved = resolve_auto(config, sizes, Gpu(memory_gib=gpu_gib))
+    forecast = memory_forecast(resolved.config, sizes, gpu_gib=gpu_gib)
     fits = forecast.peak_gib <= USABLE * gpu_gib and forecast.cached_sequences > 0
-    assert fits != settled.why.startswith("takes the least")
-    sequences = settled.config.actor.micro_batch_size_per_device_for_update
+    assert fits != resolved.why.startswith("takes the least")
+    sequences = resolved.config.actor.micro_batch_size_per_device_for_update
     assert isinstance(sequences, int)
     assert sequences == 1 or sequences * 2 * longest <= MOST_TOKENS
-    if not settled.config.model.recomputes_activations:
+    if not resolved.config.model.recomputes_activations:
         assert sequences * 2 * longest >= FEWEST_TOKENS or sequences == 1
-    assert 0.0 < settled.config.rollout.gpu_share <= 0.9
-    assert settle(settled.config, sizes, Gpu(memory_gib=gpu_gib)).values == {}
+    assert 0.0 < resolved.config.rollout.gpu_share <= 0.9
+    assert resolve_auto(resolved.config, sizes, Gpu(memory_gib=gpu_gib)).values == {}
 
 
 def drawn(size: str, longest: int) -> tuple[RunConfig, ModelSizes]:
@@ -134,7 +134,7 @@ def test_a_generator_beside_workers_that_train_gets_nearly_all_of_its_gpu(config
     caches, shares = [], []
     for placement in ("colocated", "split"):
         config, sizes = example(configure, "7B", f"cluster={{devices: 8, placement: {placement}}}")
-        settled = settle(config, sizes, Gpu(memory_gib=CARDS[80])).config
-        shares.append(settled.rollout.gpu_share)
-        caches.append(memory_forecast(settled, sizes, gpu_gib=CARDS[80]).cached_sequences)
+        resolved = resolve_auto(config, sizes, Gpu(memory_gib=CARDS[80])).config
+        shares.append(resolved.rollout.gpu_share)
+        caches.append(memory_forecast(resolved, sizes, gpu_gib=CARDS[80]).cached_sequences)
     assert shares[0] < shares[1] == 0.89 and caches[0] < caches[1]

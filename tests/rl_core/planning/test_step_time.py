@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rl_core.config.loading import load_config
 from rl_core.planning.gpu import CARDS, Gpu
-from rl_core.planning.settings import settle
+from rl_core.planning.settings import resolve_auto
 from rl_core.planning.step_time import ARITHMETIC, BANDWIDTH, DECODE_OVERHEAD, CardTime, Lengths
 from tests.rl_core.planning.published import sizes_of
 
@@ -22,7 +22,7 @@ def card_time(card: str, lengths: Lengths, *overrides: str) -> CardTime:
     config, gib = load_config(CONFIG, overrides), CARDS[card].memory_gib
     sizes = sizes_of(config)
     return CardTime(
-        config=settle(config, sizes, Gpu(memory_gib=gib)).config, sizes=sizes, card=CARDS[card], lengths=lengths
+        config=resolve_auto(config, sizes, Gpu(memory_gib=gib)).config, sizes=sizes, card=CARDS[card], lengths=lengths
     )
 
 
