@@ -58,7 +58,7 @@ def clean(
         "bytes": found.num_bytes,
     }
     if len(found.removed) < len(planned.removed):
-        return Failed(message=f"{title}; the page tells which runs could not be removed", data=figures)
+        return Failed(message=f"{title}; the page names the runs that could not be removed", data=figures)
     return Completed(message=title, data=figures)
 
 

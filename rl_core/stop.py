@@ -38,7 +38,7 @@ class StopRequest:
         self._breaks_off = False
         self._stops: Callable[[], str] = lambda: SOON
         self._is_delayed = False
-        self._must_be_said = threading.Event()
+        self._answer_is_due = threading.Event()
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """A signal handler for SIGINT and SIGTERM. Raises KeyboardInterrupt within `breaking_off`."""
@@ -48,7 +48,7 @@ class StopRequest:
         if self._breaks_off:
             raise KeyboardInterrupt
         self._is_delayed = True
-        self._must_be_said.set()
+        self._answer_is_due.set()
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
@@ -86,17 +86,17 @@ class StopRequest:
         """Inside the block, a request that does not take effect at once is answered, in the log, with when it does and
         what is being done until then. A thread says it, because a signal may interrupt the writing of another record.
         """
-        self._must_be_said.clear()
+        self._answer_is_due.clear()
         thread = threading.Thread(target=copy_context().run, args=(self._answer,), name="stop", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._must_be_said.set()
+            self._answer_is_due.set()
             thread.join()
 
     def _answer(self) -> None:
-        self._must_be_said.wait()
+        self._answer_is_due.wait()
         if self._is_delayed and self.signum is not None:
             name, doing = signal.Signals(self.signum).name, self.doing()
             logger.warning("%s: stops %s%s; %s", name, self._stops(), doing and f", now {doing}", _SECOND)

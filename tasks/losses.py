@@ -1,4 +1,4 @@
-"""Tells at once that workers or a machine of a run were lost."""
+"""Reports at once that workers or a machine of a run were lost."""
 
 import logging
 import time
@@ -25,14 +25,14 @@ _WINDOW_SECONDS: Final = 3600.0
 
 
 @contextmanager
-def losses_told(context: RunContext, stage: str) -> Iterator[None]:
+def losses_reported(context: RunContext, stage: str) -> Iterator[None]:
     """If the block ends because workers were lost: a warning, and an event."""
     begun = time.time()
     try:
         yield
     except Exception as error:
         if (lost := lost_with(error)) is not None:
-            _tell(context, stage, lost, f"{error}", begun=begun)
+            _report(context, stage, lost, f"{error}", begun=begun)
         raise
 
 
@@ -47,7 +47,7 @@ def lost_with(error: BaseException | None) -> "LostWorkers | None":
     return None
 
 
-def _tell(context: RunContext, stage: str, lost: "LostWorkers", message: str, *, begun: float) -> None:
+def _report(context: RunContext, stage: str, lost: "LostWorkers", message: str, *, begun: float) -> None:
     """`begun`: when this attempt at the stage began, in seconds since the epoch."""
     run = context.run
     recorded, is_training = max(readable_steps(run.metrics), default=0), stage.startswith("train")

@@ -21,7 +21,7 @@ from tasks.cache.reuse import find_complete, set_aside, why_made_again
 from tasks.cache.software import Software, changes_since, continued, in_words, with_workers
 from tasks.cache.stages import OWN_STAGES
 from tasks.context import RunContext, current_context
-from tasks.losses import losses_told
+from tasks.losses import losses_reported
 from tasks.pages.markdown import stage_page
 from tasks.run_pages import show_stage
 from tasks.tracking.run_tracking import Show
@@ -61,7 +61,7 @@ def run_stage(run_name: str, stage: str, *, make: Make, show: Show) -> StageMani
     set_aside(context.run, stage)
     with context.tracking.stage_running(stage), context.stop.taking_effect(lambda: f"after the stage {stage}"):
         started = time.monotonic()
-        with losses_told(context, stage):
+        with losses_reported(context, stage):
             outcome = make(context)
         made = replace(wanted, software=context.wanted(stage).software)  # on the workers that there were
         manifest = record(context, made, outcome, seconds=time.monotonic() - started)

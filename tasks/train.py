@@ -29,7 +29,7 @@ from tasks.cache.manifests import StageManifest, finite
 from tasks.cache.reuse import find_complete
 from tasks.cache.stages import epoch_stage
 from tasks.context import RunContext, current_context, named
-from tasks.losses import losses_told, lost_with
+from tasks.losses import losses_reported, lost_with
 from tasks.planning.problems import prepared_column_problems, prepared_problems
 from tasks.results.run_facts import environment_facts
 from tasks.results.worker_rows import devices_words, worker_rows
@@ -140,7 +140,7 @@ def is_tried_again(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -
     if not is_worth_retrying(error):
         return False
     again = "training is tried again from its last checkpoint"
-    if isinstance(error, BaseException) and lost_with(error) is not None:  # of which a warning has told
+    if isinstance(error, BaseException) and lost_with(error) is not None:  # which a warning has named
         logger.info("%s", again)
     else:
         logger.warning("%s, after this (%s): %s", again, type(error).__name__, error)
@@ -169,7 +169,7 @@ def train_epoch(run: str, epoch: int) -> StageManifest | State[StageManifest]:
             return recognised(context, finished, show=_show)
     with context.tracking.stage_running(tracked_stage(stage)):
         started = time.monotonic()
-        with _closed_on_failure(context), losses_told(context, stage):
+        with _closed_on_failure(context), losses_reported(context, stage):
             note_new_workers(context)
         wanted = _wanted_training(context).epoch(epoch, made_by=context.trained_by)
         mark_started(context.run, wanted)
@@ -192,7 +192,7 @@ def _train(context: RunContext, epoch: int) -> "EpochResult":
 
         # Only before the first step the model is the base model.
         base = None if context.session.store.complete() else _base_answers(context)
-        with losses_told(context, epoch_stage(epoch)):
+        with losses_reported(context, epoch_stage(epoch)):
             return context.session.train_epoch(
                 epoch, because=context.continues_because, base=base, after_step=after_step
             )

@@ -130,17 +130,17 @@ def _print_prompt(prompt: str, image_uids: Sequence[str], answer: str, run: RunD
 
 
 def _conversation(
-    said: RolloutRecord | EvaluationItem, run: RunDirectory, environment: Mapping[str, float] | None = None
+    record: RolloutRecord | EvaluationItem, run: RunDirectory, environment: Mapping[str, float] | None = None
 ) -> str:
     """What the model has said, below each turn with calls their results and the paths of their images, and at the end
     the numbers of the environment."""
     lines = []
-    for turn in said.turns[:-1]:
+    for turn in record.turns[:-1]:
         lines += [turn["content"]] if "content" in turn else [f"-> {call['result']}" for call in turn["calls"]]
         lines += [f"-> image {path}" for path in _image_files(run, turn.get("image_uids", ()))]
-    cut = " …(cut)" if said.finish_reason == "length" else ""
+    cut = " …(cut)" if record.finish_reason == "length" else ""
     numbers = [f"=> {_parts(environment)}"] if environment else []
-    return "\n".join([*lines, said.response + cut, *numbers])
+    return "\n".join([*lines, record.response + cut, *numbers])
 
 
 def _reward(components: Mapping[str, float], error: str | None) -> str:

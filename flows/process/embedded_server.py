@@ -1,8 +1,8 @@
 """Prefect's server for a flow at a terminal: the configured server, or one that Prefect embeds in the command.
 
 Prefect starts its embedded server as a child process and ends it when the interpreter exits. Three things are added
-here. Ctrl-C, which a terminal sends to every process of a command, does not end the server before the flow has told it
-how it ended. The server does not stay behind when this process is killed. And a run whose server is gone does not wait
+here. Ctrl-C, which a terminal sends to every process of a command, does not end the server before the flow has reported
+its end. The server does not stay behind when this process is killed. And a run whose server is gone does not wait
 minutes for each event at its end.
 """
 

@@ -58,22 +58,23 @@ def explain(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
         logger.warning("flow run %s: %s", flow_run.id, error)
         run = None
     command = _command_of(run)
-    keep_told(flow_run.id, state, command)
+    keep_resume_command(flow_run.id, state, command)
     if run is not None and has_noted_end(run, str(flow_run.id)):
         return
-    show_ending(flow_run.id, last_word(state), command=command, run=run)
+    show_ending(flow_run.id, state_message(state), command=command, run=run)
 
 
-def keep_told(flow_run_id: UUID, state: State[Any], command: str | None) -> None:
+def keep_resume_command(flow_run_id: UUID, state: State[Any], command: str | None) -> None:
     """Keep how to continue in the state of a flow run that is being cancelled: after its hooks a worker forces a state
-    with words of its own ("Flow run was cancelled successfully."), also over one in which the flow has said it."""
+    with a message of its own ("Flow run was cancelled successfully."), also over one in which the flow has given the
+    command."""
     if command is None or not state.is_cancelling():
         return
     final: State[Any] = Cancelled(message=f"{_CANCELLED}; to continue: {command}")
-    Thread(target=copy_context().run, args=(_tell_last, flow_run_id, final), name="cancelled").start()
+    Thread(target=copy_context().run, args=(_set_after_the_worker, flow_run_id, final), name="cancelled").start()
 
 
-def _tell_last(flow_run_id: UUID, final: State[Any]) -> None:
+def _set_after_the_worker(flow_run_id: UUID, final: State[Any]) -> None:
     """Give a flow run this state once the worker has given it one, which it does within moments."""
     until = time.monotonic() + _WORKER_SECONDS
     with suppress(ObjectNotFound, *UNREACHABLE), get_client(sync_client=True) as client:
@@ -89,7 +90,7 @@ ENDINGS: Final[Mapping[str, Any]] = {"on_crashed": [explain], "on_cancellation":
 """Hooks of every flow that works on one run."""
 
 
-def last_word(state: State[Any]) -> str:
+def state_message(state: State[Any]) -> str:
     """What Prefect says about a flow run whose process could not report its end."""
     return state.message or state.name or "it ended early"
 

@@ -1,4 +1,4 @@
-"""Tells Prefect how a flow run has ended whose end came while the server was away.
+"""Reports the end of a flow run to Prefect if it came while the server was away.
 
 A process stays behind for it, unless a worker has started the flow's own process: that one waits itself. A worker that
 cannot ask what became of a process that has ended would end too, or call the flow run Crashed.
@@ -25,30 +25,30 @@ logger = getLogger(__name__)
 
 _LOOK_SECONDS: Final = 3.0
 _PATIENCE_SECONDS: Final = 24 * 3600.0
-"""How long a server is waited for. After it, `sightline doctor` tells the end."""
+"""How long a server is waited for. After it, `sightline doctor` reports the end."""
 
 
 @contextmanager
-def end_told_later(flow_run_id: UUID, *, is_of_worker: bool) -> Iterator[None]:
-    """If the server is away when the block ends, have it told how the block ended, when it is back."""
+def end_reported_later(flow_run_id: UUID, *, is_of_worker: bool) -> Iterator[None]:
+    """If the server is away when the block ends, report to it how the block ended when it is back."""
     try:
         yield
     except Interrupted:
-        _tell_later(flow_run_id, "interrupted")
+        _report_later(flow_run_id, "interrupted")
         raise
     except Exception:
-        _tell_later(flow_run_id, "failed", waits_here=is_of_worker)
+        _report_later(flow_run_id, "failed", waits_here=is_of_worker)
         raise
-    _tell_later(flow_run_id, "completed", waits_here=is_of_worker)
+    _report_later(flow_run_id, "completed", waits_here=is_of_worker)
 
 
-def _tell_later(flow_run_id: UUID, end: str, *, waits_here: bool = False) -> None:
+def _report_later(flow_run_id: UUID, end: str, *, waits_here: bool = False) -> None:
     address = get_current_settings().api.url
     if address is None or _answers():  # an embedded server ends with this process
         return
     away = f"Prefect's server at {address} does not answer"
     if waits_here:
-        logger.warning("%s: this process waits for it, to tell it how the run has ended", away)
+        logger.warning("%s: this process waits for it, to report how the run has ended", away)
         _wait()
         return
     # Without what Prefect sets in the process of a flow run, and without the folder of this process's files.
@@ -61,7 +61,7 @@ def _tell_later(flow_run_id: UUID, end: str, *, waits_here: bool = False) -> Non
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    logger.warning("%s: a process stays behind for up to a day, which tells it how the run has ended", away)
+    logger.warning("%s: a process stays behind for up to a day, which reports how the run has ended", away)
 
 
 def _answers() -> bool:

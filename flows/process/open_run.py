@@ -15,7 +15,7 @@ from prefect.context import FlowRunContext
 
 from flows.process.failed_flows import ended_early
 from flows.process.flow_runs import flow_run_name, mark_abandoned, planned_start, remembered
-from flows.process.late_end import end_told_later
+from flows.process.late_end import end_reported_later
 from flows.process.temporary_folder import own_temporary_folder
 from flows.process.watcher import Watcher, current_watcher
 from flows.process.worker_output import outlive_the_reader
@@ -67,11 +67,11 @@ def in_run(
     the files that the config names are not read again; the run is taken as it was.
 
     Returns the result of `body`. An exception becomes the final state to return from the flow, so that the flow run's
-    page tells its cause and how to continue: ConfigError (the config is refused), RunLocked (another process writes
+    page shows its cause and how to continue: ConfigError (the config is refused), RunLocked (another process writes
     this run), ValueError (a file that the config names cannot be read), and others.
     """
     watcher = current_watcher()
-    with watcher, end_told_later(flow_run_id(), is_of_worker=outlive_the_worker()):
+    with watcher, end_reported_later(flow_run_id(), is_of_worker=outlive_the_worker()):
         resolved = request.resolved(start(), is_frozen=is_frozen)
         watcher.run = resolved.run
         with ExitStack() as stack:
@@ -174,7 +174,7 @@ def _record_changes(run: RunDirectory, config: RunConfig, logs: RunLogs) -> None
 
 
 class _RunLog(logging.FileHandler):
-    """A file that drops what it cannot write: of a full disk the run tells once, and not a traceback for each line."""
+    """A file that drops what it cannot write: a full disk is reported once, and not by a traceback for each line."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exception(), OSError):

@@ -16,9 +16,9 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.states import Completed, Failed
 from prefect.utilities.callables import get_parameter_defaults
 
-from flows.process.failed_flows import ended_early, keep_told, last_word, show_ending
+from flows.process.failed_flows import ended_early, keep_resume_command, show_ending, state_message
 from flows.process.flow_runs import flow_run_name, planned_start
-from flows.process.late_end import end_told_later
+from flows.process.late_end import end_reported_later
 from flows.process.open_run import flow_run_id, outlive_the_worker, start
 from flows.process.own_process import run_alone
 from flows.process.watcher import current_watcher, watched_by
@@ -171,7 +171,7 @@ def in_set(
     watcher = current_watcher()
     with (
         watcher,
-        end_told_later(flow_run_id(), is_of_worker=outlive_the_worker()),
+        end_reported_later(flow_run_id(), is_of_worker=outlive_the_worker()),
         watched_by(watcher),
         watcher.stop.taking_effect(lambda: "when the runs that were begun have stopped, each after its step"),
         stopped_by_signals(watcher.stop),
@@ -210,8 +210,8 @@ def explain_end(kind: type[RunSet]) -> FlowStateHook[..., Any]:
         # A deployment's run has the parameters that were given.
         parameters = get_parameter_defaults(flow.fn) | flow_run.parameters
         command = _command(kind, parameters, flow_run)
-        show_ending(flow_run.id, last_word(state), command=command)
-        keep_told(flow_run.id, state, command)
+        show_ending(flow_run.id, state_message(state), command=command)
+        keep_resume_command(flow_run.id, state, command)
 
     return explain
 

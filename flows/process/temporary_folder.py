@@ -1,6 +1,6 @@
 """A folder of its own for the temporary files of a process that trains or evaluates.
 
-vLLM, torch and the rewards' processes write temporary files whose names do not tell their owner, and a process that is
+vLLM, torch and the rewards' processes write temporary files whose names do not show their owner, and a process that is
 killed leaves them behind. In a folder with a known owner, the next start can remove them.
 """
 

@@ -29,7 +29,7 @@ class EvaluationConfig(Section):
     """Reward component that is 0.5 or more for a right response."""
     tools: Literal["same", "none"] = "same"
     """How held-out rows are answered where the run has `tools`, in validations too: with these, or in one turn of a
-    model that is told of none."""
+    model that is offered none."""
     limit: int | None = Field(default=None, ge=1)
     """Evaluate only the first items."""
     categories: tuple[str, ...] = ()

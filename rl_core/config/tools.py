@@ -31,7 +31,7 @@ class McpServer(Section):
     url: str | None = None
     """Address of a server that is there (streamable HTTP)."""
     tools: tuple[str, ...] = ()
-    """The tools that the model is told of; without any, all."""
+    """The tools that the model is offered; without any, all."""
     variables: tuple[str, ...] = ()
     """Names of the environment variables that `command` gets besides PATH, HOME and the like: those with its keys."""
 
@@ -86,8 +86,8 @@ class ToolsConfig(Section):
     max_pixels: int | None = Field(default=None, ge=1)
     """Images that `zoom` and functions of your own show have at most this area, in pixels; null: `data.max_pixels`."""
     coordinates: Coordinates = "pixels"
-    """How `zoom` is told places: in pixels of the picture as the model sees it (Qwen2.5-VL), or in thousandths of its
-    sides (Qwen3-VL)."""
+    """How the model names places to `zoom`: in pixels of the picture as it sees it (Qwen2.5-VL), or in thousandths of
+    its sides (Qwen3-VL)."""
     result_role: Literal["tool", "user"] = "tool"
     """The role of a turn of results in the chat template; `user` for templates that show no images of a tool."""
 

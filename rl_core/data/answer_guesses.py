@@ -116,11 +116,11 @@ def guess_answers(
         answers = [None if one is None else find_answer(pattern, answer_text(one)) for one in answers]
     if class_names:
         _check_classes(columns.answer_key, answers, class_names)
-        doubts.append(told_classes(columns.answer_key, class_names))
+        doubts.append(classes_sentence(columns.answer_key, class_names))
         return _changed(columns, answer_pattern=pattern, class_names=class_names), doubts
     if options_key != "":
-        found, told = guess_options(names, sample, answers, options_key)
-        doubts += told
+        found, sentences = guess_options(names, sample, answers, options_key)
+        doubts += sentences
         if found is not None:
             return _changed(columns, answer_pattern=pattern, options_key=found.key, answer_as=found.answer_as), doubts
     given = [one for one in answers if one is not None]
@@ -131,14 +131,14 @@ def guess_answers(
         longest = max(len(one) for one in given if isinstance(one, list))
         key = f"{columns.answer_key}.0"
         doubts.append(f"answer_key: {columns.answer_key!r} holds lists of up to {longest}; the first is read ({key!r})")
-        first, told = guess_answers(
+        first, sentences = guess_answers(
             _changed(columns, answer_key=key), names, sample, pattern=pattern, options_key="", class_names=None
         )
-        return first, doubts + told
+        return first, doubts + sentences
     return _changed(columns, answer_pattern=pattern), doubts
 
 
-def told_classes(answer_key: str, class_names: Sequence[str]) -> str:
+def classes_sentence(answer_key: str, class_names: Sequence[str]) -> str:
     """A sentence about the names of class numbers."""
     return f"class_names: the numbers in {answer_key!r} are classes; 0 is {class_names[0]!r:.60}"
 

@@ -9,7 +9,7 @@ from PIL import Image
 from rl_core.families.vision import ImageSize
 
 PARTS: Final = 10_000
-"""Parts of a side in which the edges of a crop are told: fine enough for each pixel of a large photograph."""
+"""Parts of a side in which the edges of a crop are written: fine enough for each pixel of a large photograph."""
 
 _UID: Final = re.compile(r"crop-(.+)-(\d+)-(\d+)-(\d+)-(\d+)-(\d+)x(\d+)")
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from rl_core.data.answer_guesses import told_classes
+from rl_core.data.answer_guesses import classes_sentence
 from rl_core.data.column_guesses import ANSWER_NAMES, VIDEO_NAMES, NamedColumns, Values, guess_columns
 from rl_core.data.pixels import read_image
 from rl_core.files import is_regular, lies_below
@@ -221,7 +221,7 @@ def _inspect_table(
     names_of = table.class_names().get(columns.answer_key)
     if names_of and not (named.class_names or columns.options_key or columns.answer_pattern):
         columns = columns.model_copy(update={"class_names": tuple(names_of)})
-        doubts.append(told_classes(columns.answer_key, names_of))
+        doubts.append(classes_sentence(columns.answer_key, names_of))
     source = source.model_copy(update={"columns": columns})
     if isinstance(source, LocalSource) and isinstance(table, FileTable) and source.media_dir is None:
         folder, doubt = find_media_folder(table, sample, source.columns, folder_of_rows=table.files[0].parent)

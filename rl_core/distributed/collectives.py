@@ -25,7 +25,7 @@ def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks: Ranks) -> None:
-    """Set every weight, or this rank's part of it, to what the first rank has read; what the others have `read` tells
+    """Set every weight, or this rank's part of it, to what the first rank has read; what the others have `read` gives
     only shapes and number formats. Every rank calls it."""
     if ranks.objects is None:
         return

@@ -101,8 +101,8 @@ def _check_running(
                 status = process.wait()
                 if not result_file.exists():
                     end = errors.read_text(errors="replace")[-_KEPT_CHARACTERS:]
-                    said = last_statement(end) or "it wrote nothing"
-                    failed = MergeNotVerified(f"{engine} cannot load or run {folder} ({exit_words(status)}): {said}")
+                    printed = last_statement(end) or "it wrote nothing"
+                    failed = MergeNotVerified(f"{engine} cannot load or run {folder} ({exit_words(status)}): {printed}")
                     failed.add_note(end)  # for a log with its traceback
                     raise failed
                 found: dict[str, Any] = json.loads(result_file.read_text())

@@ -12,7 +12,7 @@ from rl_core.records.metrics_log import NO_SIGNAL_EVENT, RANGE_EVENT
 
 logger = logging.getLogger(__name__)
 
-_SAID_AFTER = 2
+_WARNS_AFTER = 2
 _NEARLY_ALL = 0.9
 
 _DETERMINED = 0.1
@@ -43,7 +43,7 @@ class SignalWatch:
         self._has_parser = has_parser
         self._log_event = log_event
         self._steps = 0
-        self._said = ""
+        self._warned_of = ""
         self._first_entropy: float | None = None
         self._range_steps: dict[str, int] = {}
 
@@ -52,17 +52,17 @@ class SignalWatch:
         self._see_range(record)
         why = missing_signal(record, self._config, has_parser=self._has_parser)
         if why is None:
-            self._steps, self._said = 0, ""
+            self._steps, self._warned_of = 0, ""
             return
         self._steps += 1
         what = (
             f"{self._steps} steps in a row taught nothing: {why}; look with `sightline show RUN --step {record.step}`"
         )
         most = self._config.trainer.stop_without_signal
-        if self._steps >= _SAID_AFTER and why != self._said:
+        if self._steps >= _WARNS_AFTER and why != self._warned_of:
             logger.warning("step %d: %s", record.step, what)
             self._log_event(NO_SIGNAL_EVENT, step=record.step, steps=self._steps, why=why)
-            self._said = why
+            self._warned_of = why
         if most is not None and self._steps >= most:
             raise NoSignal(f"step {record.step}: {what} (trainer.stop_without_signal: {most})")
 
@@ -72,7 +72,7 @@ class SignalWatch:
         whys = out_of_range(record.metrics, first_entropy=self._first_entropy)
         self._range_steps = {why: self._range_steps.get(why, 0) + 1 for why in whys}
         for why, steps in self._range_steps.items():
-            if steps == _SAID_AFTER:
+            if steps == _WARNS_AFTER:
                 logger.warning("step %d: %s", record.step, why)
                 self._log_event(RANGE_EVENT, step=record.step, steps=steps, why=why)
 

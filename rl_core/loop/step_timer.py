@@ -29,7 +29,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "save": "saving",
     }
 )
-"""The phases of a step in their order, and what a person is told of each."""
+"""The phases of a step in their order, and what a person is shown for each."""
 
 _GENERATING: Final = ("generate", "generate_wait")
 

@@ -19,7 +19,7 @@ class Gpu(NamedTuple):
     """One GPU: of this machine, or of another one that is planned for."""
 
     memory_gib: float | None
-    """Its memory in GiB; None where the driver does not tell, as for one that is divided (MIG)."""
+    """Its memory in GiB; None where the driver does not report it, as for one that is divided (MIG)."""
     is_elsewhere: bool = False
     """Whether it is planned for and not here; then nothing is known of the memory and the disk of its machine."""
     name: str = ""
@@ -31,7 +31,7 @@ def find_gpu(device: WorkerDevice = "auto") -> Gpu | None:
     used, or `device` (cluster.device) is the CPU."""
     if device == "cpu" or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return None
-    first = next(iter(_driver_says("memory.total,name,mig.mode.current")), "")
+    first = next(iter(_query_driver("memory.total,name,mig.mode.current")), "")
     memory, name, mig, *_ = (*(field.strip() for field in first.split(",")), "", "")
     # [N/A] or [Insufficient Permissions] is a GPU whose memory is not known. If it is divided, torch sees one of its
     # parts, and the driver gives the memory of the whole.
@@ -46,7 +46,7 @@ def visible_gpus() -> tuple[str, ...]:
     """The NVIDIA GPUs that this process may use, each as CUDA_VISIBLE_DEVICES names it: by the numbers or names in this
     variable, else by the numbers of all. A process uses one part of divided GPUs (MIG), so all of them count as one
     unless the variable names their parts."""
-    modes = [mode.strip() for mode in _driver_says("mig.mode.current") if not mode.startswith("No devices")]
+    modes = [mode.strip() for mode in _query_driver("mig.mode.current") if not mode.startswith("No devices")]
     asked = os.environ.get("CUDA_VISIBLE_DEVICES")
     named = list(map(str, range(len(modes)))) if asked is None else [name.strip() for name in asked.split(",")]
     # As in CUDA, nothing counts from the first name on that is none.
@@ -63,16 +63,16 @@ def _is_there(name: str, there: int) -> bool:
 
 def driver_version() -> str | None:
     """The version of the NVIDIA driver, such as 580.95.05; None where there is none."""
-    version = next(iter(_driver_says("driver_version")), "").strip()
+    version = next(iter(_query_driver("driver_version")), "").strip()
     return version if version.partition(".")[0].isdecimal() else None
 
 
 def free_gpu_memory() -> list[float]:
     """GiB that are free now on each NVIDIA GPU of this machine, visible or not, as far as the driver knows."""
-    return [float(memory) / 1024 for memory in _driver_says("memory.free") if memory.strip().isdecimal()]
+    return [float(memory) / 1024 for memory in _query_driver("memory.free") if memory.strip().isdecimal()]
 
 
-def _driver_says(query: str) -> list[str]:
+def _query_driver(query: str) -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]

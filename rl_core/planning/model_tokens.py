@@ -19,8 +19,8 @@ TURN_END_TOKEN: Final = "<|im_end|>"
 TEXT_SPECIAL_TOKENS: Final = (PAD_TOKEN, TURN_START_TOKEN, TURN_END_TOKEN)
 
 _NAMED = ("bos_token", "eos_token", "pad_token")
-_SAID = "Sightline"
-_TRIED_CHAT = [{"role": "user", "content": "Who asks?"}, {"role": "assistant", "content": _SAID}]
+_REPLY = "Sightline"
+_TRIED_CHAT = [{"role": "user", "content": "Who asks?"}, {"role": "assistant", "content": _REPLY}]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,15 +118,15 @@ class ModelTokens:
             "the end of a turn in the chat template": self._ids_of(turn_end),
         }
         ids = tuple(dict.fromkeys(number for named in sources.values() for number in named if self._is_end(number)))
-        said = ", ".join(f"{source} is {self._words(named)}" for source, named in sources.items() if named)
+        by_source = ", ".join(f"{source} is {self._words(named)}" for source, named in sources.items() if named)
         if not ids:
-            raise ValueError(f"no token that can be sampled ends a response ({said or 'no file of it names one'})")
+            raise ValueError(f"no token that can be sampled ends a response ({by_source or 'no file of it names one'})")
         (stated, *_) = [*self.stated_ends.values(), ()]
         own = [number for number in self._ids_of(eos) if number in ids]
         return ResponseEnds(
             ids=ids,
             of_targets=own[0] if own else ids[0],
-            difference=None if set(stated) == set(ids) else f"its files differ in what ends a response: {said}",
+            difference=None if set(stated) == set(ids) else f"its files differ in what ends a response: {by_source}",
         )
 
     def _words(self, ids: tuple[int, ...]) -> str:
@@ -153,9 +153,9 @@ class ModelTokens:
             chat = render_chat(self.chat_template, _TRIED_CHAT, self.named)
         except ValueError:
             return None
-        _, said, after = chat.rpartition(_SAID)
+        _, reply, after = chat.rpartition(_REPLY)
         ends = (token for token in (*self.special, *self.named.values()) if after.lstrip().startswith(token))
-        return max(ends, key=len, default=None) if said else None
+        return max(ends, key=len, default=None) if reply else None
 
 
 def _fields(path: Path) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _memory_problems(config: RunConfig, sizes: ModelSizes, gpu: Gpu | None) -> l
     return [
         Problem(
             "memory of the GPU",
-            "the driver does not tell how much there is, so it is not known whether the run fits",
+            "the driver does not report how much there is, so it is not known whether the run fits",
             "compare it with the forecast of `sightline plan`",
             fatal=False,
         )

@@ -19,8 +19,8 @@ from rl_core.run_directory import RunDirectory
 from rl_core.run_lock import ensure_held
 
 SETTINGS_EVENT: Final = "settings"
-"""The kind of the event that tells what `auto` became: `chosen` and `why`, in `changed` what was different before, and
-the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
+"""The kind of the event that records what `auto` became: `chosen` and `why`, in `changed` what was different before,
+and the machine: `on_gpu`, and `gpu_gib`, which is null where it is not known."""
 
 LOST_EVENT: Final = "workers-lost"
 """The kind of the event that workers or a machine were lost: their names (`workers`, `machines`), `cause`, `stage`, the

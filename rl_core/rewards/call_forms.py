@@ -24,7 +24,7 @@ _SCORE = "score"
 
 
 def accepted_names(function: Callable[..., object]) -> frozenset[str] | None:
-    """The keywords that a function accepts; None if it accepts any, or does not tell."""
+    """The keywords that a function accepts; None if it accepts any, or has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:

@@ -21,7 +21,7 @@ _GRADER = "grader"
 _EASYR1_TYPE, _EASYR1_NAME = "REWARD_TYPE", "REWARD_NAME"
 _EASYR1_DEFAULT_TYPE: Style = "batch"
 
-_TOLD_BY: dict[str, Style] = {"completions": "trl", "solution_str": "verl", "solution_strs": "verl_batch"}
+_STYLE_OF_PARAMETER: dict[str, Style] = {"completions": "trl", "solution_str": "verl", "solution_strs": "verl_batch"}
 """[parameter that a function of this form has] -> the form."""
 
 _CONTENT = "content"
@@ -149,11 +149,11 @@ def _of_the_trainer(definition: ast.FunctionDef | ast.AsyncFunctionDef, term: Re
 
 def _style(term: RewardTerm, source: SourceText, function: str) -> Style:
     parameters = source.parameters(function)
-    told = next((style for name, style in _TOLD_BY.items() if name in parameters), None)
+    recognised = next((style for name, style in _STYLE_OF_PARAMETER.items() if name in parameters), None)
     if term.reward_type is not None:
-        return "verl_batch" if (term.reward_type, told) == ("verl", "verl_batch") else term.reward_type
+        return "verl_batch" if (term.reward_type, recognised) == ("verl", "verl_batch") else term.reward_type
     if _EASYR1_TYPE not in source.names:
-        return told or (_EASYR1_DEFAULT_TYPE if _EASYR1_NAME in source.names else "sample")
+        return recognised or (_EASYR1_DEFAULT_TYPE if _EASYR1_NAME in source.names else "sample")
     declared = source.constants.get(_EASYR1_TYPE)
     if declared not in ("batch", "sequential"):
         raise ValueError(

@@ -102,7 +102,7 @@ def doubtful_answers(config: RewardConfig, prompts: Sequence[Prompt], *, is_trie
     the reward `is_tried` too, its scores say whether it finds a short answer inside a longer text. Runs no code of the
     user. Raises ValueError where a reward cannot be found."""
     routing = resolve_rewards(config)
-    scores_tell = is_tried or config.grader not in (None, "mathruler")
+    scores_decide = is_tried or config.grader not in (None, "mathruler")
     compared: dict[str, int] = {}
     found: dict[str, list[str]] = {}
     for prompt in prompts:
@@ -110,7 +110,7 @@ def doubtful_answers(config: RewardConfig, prompts: Sequence[Prompt], *, is_trie
         if builtin not in _COMPARING or (is_tried and _fields(prompt, builtin)):
             continue
         compared[reward] = compared.get(reward, 0) + 1
-        why = _why_doubtful(prompt.answer_text, may_hold_short=scores_tell or builtin not in _WHOLE)
+        why = _why_doubtful(prompt.answer_text, may_hold_short=scores_decide or builtin not in _WHOLE)
         if why is not None:
             found.setdefault(reward, []).append(f"the answer of row {prompt.uid} {why} ({prompt.answer_text!r:.100})")
     return [

@@ -57,7 +57,7 @@ class PolicyObjective:
         policy = self._config.loss.loss(tokens)
         per_token = policy.per_token * concatenated(map(_importance_weights, samples), like=weights)
         logged = {"pg_loss": per_token, "approx_kl": -tokens.log_ratio}
-        logged |= {_told_apart(name): values for name, values in policy.logged.items()}
+        logged |= {_distinct_name(name): values for name, values in policy.logged.items()}
         if self._kl_coef is not None:
             kl = self._kl(output, samples)
             logged["kl_loss"] = kl
@@ -76,7 +76,7 @@ class PolicyObjective:
         return KL_ESTIMATORS[self._config.kl.penalty](output.log_probs, reference)
 
 
-def _told_apart(name: str) -> str:
+def _distinct_name(name: str) -> str:
     """The name of a value that a policy loss logs, with a prefix if it would be, or could be taken for, another metric
     of the update."""
     return f"{_OF_THE_LOSS}{name}" if name in _OWN_VALUES or name.startswith(_OF_THE_LOSS) else name

@@ -25,7 +25,7 @@ _INTRODUCTION = """\
 The tests make the certificate of each family on a CPU. `sightline doctor --model MODEL` makes that of any model, from a
 folder or from the hub, which gives its config, tokenizer and processor alone. It takes the model's widths and flags,
 one period of its kinds of layers and one layer more, two blocks of its vision tower, and random weights, so that a
-model of 27 billion is checked on a laptop. The first failure is told with its number, weight or token. Checked are:
+model of 27 billion is checked on a laptop. The first failure is reported with its number, weight or token. Checked are:
 
 - packed trees against single sequences in transformers: log-probs, gradients with recomputed activations, equal passes;
 - the generator: every number of every weight arrives, norms have the trainer's epsilons, nothing in the trainer changes
@@ -44,7 +44,7 @@ its certificate is there, which is kept on the machine by the digest of its conf
 {experts}
 
 In Gemma 3 the tokens of an image see each other, the later ones too. vLLM's attention for a CPU lets them see only
-those before them, without a word, which the certificate tells; Sightline's generator adds what is missing
+those before them, without a word, which the certificate shows; Sightline's generator adds what is missing
 (`rl_core/rollout/cpu/image_blocks.py`). vLLM without Sightline does not have it on a CPU, so there a merged model of
 this family is verified in transformers alone. On a GPU it needs `model.attention: sdpa`.
 

@@ -111,7 +111,7 @@ def peak_against_plan(check: str, phase: Phase, *, peaks: Mapping[str, float], f
     on_gpu = bool(forecast.host_rows)
     name = f"{phase}_gpu_used_gib" if on_gpu else f"{phase}_peak_gib"
     if name not in peaks:
-        return Finding(check=check, verdict="not checked", measured="this system does not tell a process its peak")
+        return Finding(check=check, verdict="not checked", measured="this system does not report the peak of a process")
     rows = {row.name: row.gib for row in (*forecast.rows_of("always"), *forecast.rows_of(phase))}
     figures: dict[str, float | str] = {f"forecast: {row}, GiB": gib for row, gib in rows.items()}
     figures |= {f"peak: {key}": gib for key, gib in peaks.items()}

@@ -26,7 +26,7 @@ _SMALL_PROMPTS: Final = 2
 _RESPONSE: Final = 128
 """Most tokens of a response where the speed is measured."""
 
-_NOT_PLANNED: Final = "the driver does not tell the memory of this GPU (MIG?), so the plan has no cache"
+_NOT_PLANNED: Final = "the driver does not report the memory of this GPU (MIG?), so the plan has no cache"
 
 
 def generator_findings(setting: Setting) -> Iterator[Finding]:

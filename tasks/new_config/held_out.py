@@ -152,18 +152,18 @@ def take_pair(
         choices = {choice: _without_shared(choice, ours, theirs) for choice in _CHOICES}
         if shared is None and 2 * len(common) <= len(ours.outlines):
             shared = "drop"
-        told = {
+        effects = {
             choice: f"--shared {choice} {does}: {_size(choices[choice], 'train')} row(s) to train on, "
             f"{_size(choices[choice], 'validation')} held out"
             for choice, does in _CHOICES.items()
         }
         if shared is None:
-            raise ValueError(f"{what}; held-out rows must be unseen: {'; '.join(told.values())}")
+            raise ValueError(f"{what}; held-out rows must be unseen: {'; '.join(effects.values())}")
         sides = choices[shared]
-        others = "; ".join(words for choice, words in told.items() if choice != shared)
+        others = "; ".join(words for choice, words in effects.items() if choice != shared)
         if not all(_size(sides, name) for name in sides):
-            raise ValueError(f"{what}; {told[shared]}; {others}; --validation names other held-out rows")
-        origin += f"; {what}; {told[shared]} (instead, {others})"
+            raise ValueError(f"{what}; {effects[shared]}; {others}; --validation names other held-out rows")
+        origin += f"; {what}; {effects[shared]} (instead, {others})"
     sources: dict[str, LocalSource | HubSource] = {"train": train, "validation": validation}
     written = {
         name: _write(parts, folder / f"{name}.parquet")

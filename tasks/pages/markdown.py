@@ -17,8 +17,8 @@ from tasks.cache.manifests import StageManifest
 from tasks.results.report_page import image_uri, markdown_table
 from tasks.results.run_facts import (
     StepAnswers,
+    learning_doubts,
     losses_in_words,
-    silent_steps,
     spread,
     validated_steps,
     validation_history,
@@ -75,7 +75,7 @@ def steps_page(run: RunDirectory) -> str:
         ]
         for record in reversed(records)
     ]
-    news = filter(None, [*silent_steps(run), losses_in_words(run)])
+    news = filter(None, [*learning_doubts(run), losses_in_words(run)])
     doubts = "".join(f"**{sentence}**\n\n" for sentence in news)
     return (
         f"# Steps\n\n{doubts}{_curves(run, shown)}{markdown_table(('step', *shown, 'time'), rows)}{_workers(timings)}"
@@ -187,13 +187,13 @@ def _asked(image_uids: Sequence[str], question: str, answer: str, images: ImageS
     return f"{_pictures(image_uids, images)}\n\n{_escaped(question)}\n\nAnswer: {_escaped(answer)}"
 
 
-def _conversation(said: RolloutRecord | EvaluationItem, images: ImageStore) -> str:
+def _conversation(record: RolloutRecord | EvaluationItem, images: ImageStore) -> str:
     """A cell with what the model has said, below each turn with calls their results and images."""
     parts = []
-    for turn in said.turns[:-1]:
+    for turn in record.turns[:-1]:
         lines = [turn["content"]] if "content" in turn else [f"→ {call['result']}" for call in turn["calls"]]
         parts += [*map(_escaped, lines), _pictures(turn.get("image_uids", ()), images)]
-    return "<br>".join(filter(None, [*parts, _escaped(said.response)]))
+    return "<br>".join(filter(None, [*parts, _escaped(record.response)]))
 
 
 def _pictures(uids: Sequence[str], images: ImageStore) -> str:

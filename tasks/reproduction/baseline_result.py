@@ -118,8 +118,8 @@ def _against_published(found: Reproduction) -> Iterator[str]:
         words = "reproduces" if found.outcome == "reproduced" else "is below" if found.is_below else "is above"
         band = f"{words} the published {found.published:.2f} ({low:.3f} to {high:.3f}"
         one_seed = "; one seed" if len(found.seeds) == 1 else ""
-        untold = ", but the seeds do not tell whether that is luck" if found.outcome == "undecided" else ""
-        yield f"{_mean(found)} {band}{one_seed}){untold}"
+        luck = ", but the seeds do not tell whether that is luck" if found.outcome == "undecided" else ""
+        yield f"{_mean(found)} {band}{one_seed}){luck}"
 
 
 def _mean(found: Reproduction) -> str:

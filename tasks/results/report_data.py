@@ -255,8 +255,8 @@ def gallery_items(facts: RunFacts) -> list[GalleryItem]:
     found = []
     for base, trained in rows:
         while_training = history.get(base.uid, ())
-        said = [base, trained, *(item for _, item in while_training)]
-        shown = {uid: uri(uid) for item in said for turn in item.turns for uid in turn.get("image_uids", ())}
+        answers = [base, trained, *(item for _, item in while_training)]
+        shown = {uid: uri(uid) for item in answers for turn in item.turns for uid in turn.get("image_uids", ())}
         uris = [uri(uid) for uid in base.image_uids]
         found.append(GalleryItem(images=uris, shown=shown, base=base, trained=trained, while_training=while_training))
     return found

@@ -63,7 +63,7 @@ class RunFacts:
     @cached_property
     def doubts(self) -> list[str]:
         """Why the run may have learned nothing, in sentences; empty for most runs."""
-        found = silent_steps(self.run)
+        found = learning_doubts(self.run)
         if self.is_evaluated and self.headline("base").accuracy == self.headline("trained").accuracy == 0.0:
             found.append("No held-out answer is right, before the training and after it.")
         return found
@@ -116,7 +116,7 @@ class RunFacts:
         return compare_items(*pair) if pair else None
 
 
-def silent_steps(run: RunDirectory) -> list[str]:
+def learning_doubts(run: RunDirectory) -> list[str]:
     """Why a run may have learned nothing, by its data; from which step on it learned nothing, or entropy or KL was out
     of range, and why, as it was said while it happened; a sentence for a cause."""
     words = {NO_SIGNAL_EVENT: "nothing was learned: ", RANGE_EVENT: ""}
@@ -126,8 +126,8 @@ def silent_steps(run: RunDirectory) -> list[str]:
     for event in events:
         if event["kind"] in words:
             first.setdefault((event["kind"], event["why"]), event["step"] - event["steps"] + 1)
-    told = [f"From step {step} on {words[kind]}{why}." for (kind, why), step in first.items()]
-    return [*(f"{why[:1].upper()}{why[1:]}." for why in doubts), *told]
+    sentences = [f"From step {step} on {words[kind]}{why}." for (kind, why), step in first.items()]
+    return [*(f"{why[:1].upper()}{why[1:]}." for why in doubts), *sentences]
 
 
 def losses_in_words(run: RunDirectory) -> str:

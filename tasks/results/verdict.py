@@ -95,6 +95,6 @@ def _failed_rewards(facts: RunFacts) -> Iterator[str]:
 
 
 def groups_without_spread(metrics: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share of groups with equal rewards in the last tenth of the steps; None where no step tells it."""
+    """The share of groups with equal rewards in the last tenth of the steps; None where no step has it."""
     values = [record["reward/zero_std_groups"] for record in metrics if "reward/zero_std_groups" in record]
     return fmean(values[-max(1, round(_LAST * len(values))) :]) if values else None

@@ -16,7 +16,7 @@ from rl_core.records.metrics_log import LOST_EVENT, JsonLines, RunLogs, read
 from rl_core.run_directory import RunDirectory
 from rl_core.workers.protocol import LostWorkers, WorkerDied
 from tasks.context import RunContext
-from tasks.losses import losses_told
+from tasks.losses import losses_reported
 from tasks.results.run_facts import losses_in_words
 
 
@@ -35,7 +35,7 @@ def death(machine: str, cause: str = "SIGKILL", stacks: str = "") -> WorkerDied:
 def lose(context: RunContext, error: BaseException, stage: str = "train-epoch-001", *, steps: int = 0) -> None:
     """Train some steps of 100 seconds each, and end with the error."""
     logs = RunLogs(context.run)
-    with suppress(type(error)), losses_told(context, stage):
+    with suppress(type(error)), losses_reported(context, stage):
         first = 1 + max((line["step"] for line in read(context.run.metrics)), default=0)
         for step in range(first, first + steps):
             logs.log_timing(step, {"total_s": 100.0})

@@ -68,7 +68,7 @@ def test_a_plan_for_a_gpu_of_unknown_memory_says_so_and_that_torch_cannot_use_it
     code, text = plan("--runs-dir", str(tmp_path))
     text = " ".join(text.split())
     assert code == 1 and "problem GPU: this machine has one" in text and "was built without CUDA" in text
-    assert text.count("problem ") == 1 and "the driver does not tell how much" in text, text
+    assert text.count("problem ") == 1 and "the driver does not report how much" in text, text
     assert "GiB of the GPU, whose size is not known, without a KV cache" in text
     assert "engine: compiled, with graphs (auto, on a GPU)" in text
     _, text = plan("--runs-dir", str(tmp_path), "--set", "rollout.enforce_eager=true")
