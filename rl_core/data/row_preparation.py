@@ -25,6 +25,7 @@ from rl_core.types import Prompt, VideoClip
 _CHUNK_ROWS = 64
 _NAMED_ROWS = 5
 _LETTERS_PER_TOKEN = 100  # more than any tokenizer reaches on any text
+_CALL = "<tool_call>"  # what a call of a tool begins with in a row's turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,10 +165,16 @@ def _load(row: Row | BadRow, renderer: ChatRenderer, limits: Limits) -> _LoadedR
 
 
 def _images_of_results(row: Row) -> set[int]:
-    """Which of the row's images a tool has shown."""
+    """Which of the row's images a tool has shown: those of its turns, and of a user's turn after calls
+    (`tools.result_role: user`)."""
     turns = (*row.history, Turn(row.asks, row.question))
-    roles = [turn.role for turn in turns for _ in range(turn.content.count(IMAGE_PLACE))]
-    return {place for place, role in enumerate(roles) if role == "tool"}
+    calls = [False, *(turn.role == "assistant" and _CALL in turn.content for turn in turns)]
+    are_results = [
+        turn.role == "tool" or (turn.role == "user" and follows_calls)
+        for turn, follows_calls in zip(turns, calls, strict=False)
+        for _ in range(turn.content.count(IMAGE_PLACE))
+    ]
+    return {place for place, is_result in enumerate(are_results) if is_result}
 
 
 def _hopeless_length(row: Row, limits: Limits) -> str | None:

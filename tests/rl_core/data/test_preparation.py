@@ -102,6 +102,16 @@ TALKS = {
         [("user", "<image>?"), ("assistant", "look"), ("tool", "so: <image><image>"), ("user", "And <image>?")],
         [False, True, True, False],
     ),
+    "as a user's": (
+        [
+            ("user", "<image>?"),
+            ("assistant", "<tool_call>\n{}\n</tool_call>"),
+            ("user", "<image>"),
+            ("assistant", "so"),
+            ("user", "And <image>?"),
+        ],
+        [False, True, False],
+    ),
     "nowhere": ([("user", "<image>?")], [False]),
 }
 
