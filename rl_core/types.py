@@ -274,7 +274,26 @@ RolloutStream = Generator[Rollout, None, None]
 """Rollouts in the order in which they are finished. Closing it ends the generation, and drops what is not finished."""
 
 Generate = Callable[[Sequence["GenerationRequest"], "Sampling"], RolloutStream]
-"""WorkerGroup.generate, or any other function that yields one rollout for each request, in any order."""
+"""A function that yields one rollout for each request, in any order."""
+
+Further = Callable[[], "Sequence[GenerationRequest] | None"]
+"""Gives, without waiting, the requests that have come since it was asked last; None when no more will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFeed:
+    """Requests of which some come while others are answered: `further` is asked for them in the middle of the
+    generation, and gives those of the groups of `first`."""
+
+    first: Sequence["GenerationRequest"]
+    further: Further
+
+
+Requests = Sequence["GenerationRequest"] | RequestFeed
+"""What is generated in one go."""
+
+GenerateTurns = Callable[[Requests, "Sampling"], RolloutStream]
+"""WorkerGroup.generate, or another `Generate` that takes a feed too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

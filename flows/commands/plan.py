@@ -167,6 +167,8 @@ def print_forecast(
     console.print(f"settings: {_settings_words(settings)}", highlight=False)
     if config.tools is not None:
         console.print(f"longest conversation: {conversation_words(config, config.tools)}", highlight=False)
+        if config.tools.schedule == "continuous":
+            console.print(f"schedule: {CONTINUOUS_WORDS}", highlight=False)
     attention = attention_choice(config.model, has_gpu=gpu is not None)
     console.print(f"attention: {attention.backend} ({attention.why})", highlight=False)
     if gpu is None:
@@ -220,6 +222,12 @@ def threads_words(cluster: ClusterConfig) -> str:
     else:
         why = "its share of the cores here; cluster.threads would keep it on every machine"
     return f"{threads_of_a_worker(cluster.devices, fixed=cluster.threads)} for each worker ({why})"
+
+
+CONTINUOUS_WORDS: Final = (
+    "continuous (tools.schedule): the run does not repeat to the bit, because the time that tools take decides which "
+    "turns are computed together; rounds do"
+)
 
 
 def conversation_words(config: RunConfig, tools: ToolsConfig) -> str:

@@ -20,7 +20,7 @@ LAST_BITS: Final = frozenset(
         *(f"{owner}.micro_batch_size_per_device_for_experience" for owner in ("actor", "critic")),
         *("model.log_prob_chunk_tokens", "model.gradient_checkpointing"),
         *("rollout.gpu_memory_utilization", "rollout.cpu_kv_cache_gib", "rollout.max_num_seqs"),
-        *("rollout.enforce_eager", "cluster"),
+        *("rollout.enforce_eager", "tools.schedule", "cluster"),
     }
 )
 """Operations with another order of sums: they change the last bits of the numbers."""

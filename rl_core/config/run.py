@@ -122,8 +122,10 @@ class RunConfig(Section):
 
     @property
     def held_out_tools(self) -> ToolsConfig | None:
-        """The tools with which held-out rows are answered."""
-        return self.tools if self.evaluation.tools == "same" else None
+        """The tools with which held-out rows are answered: in rounds, so that the answers repeat."""
+        if self.tools is None or self.evaluation.tools == "none":
+            return None
+        return self.tools.model_copy(update={"schedule": "rounds"})
 
     @property
     def answer_names(self) -> list[str]:

@@ -19,6 +19,9 @@ BUILTIN: Final = ("calculator", PYTHON, "zoom")
 _LETTERS_PER_TOKEN: Final = 64
 """No text has so many characters for each of its tokens: what is longer is cut before it is tokenised."""
 
+Schedule = Literal["rounds", "continuous"]
+"""When a conversation goes on."""
+
 Coordinates = Literal["pixels", "relative_1000"]
 """How a model names places in a picture."""
 
@@ -73,6 +76,10 @@ class ToolsConfig(Section):
     environment: str | None = None
     """A class of your own (`path/to/file.py:Class`) with the state of a conversation: its methods are tools, or its
     `step` answers each turn of the model."""
+    schedule: Schedule = "rounds"
+    """When the conversations of a step go on: in `rounds`, in which all calls are answered before the next turns are
+    sampled, so that a step repeats; or `continuous`, each as soon as its calls are answered, so that slow tools are not
+    waited for, and a step repeats up to rounding alone. Held-out rows are answered in rounds."""
     max_turns: int = Field(default=4, ge=2, le=64)
     """Most turns of the model in a conversation, each of at most `rollout.max_response_length` tokens; calls in the
     last one are not answered."""

@@ -40,13 +40,13 @@ class GeneratorRanks:
         """Whether this rank is the one that gives the rollouts away; all of them have sampled the same."""
         return self.place.rank % self.size == 0
 
-    def all_say(self, yes: bool) -> bool:
-        """Whether all ranks of the generator say yes; all of them ask equally often."""
+    def least(self, number: int) -> int:
+        """The least number that a rank of the generator says; all of them ask equally often."""
         if self.group is None:
-            return yes
-        agreed = torch.tensor([int(yes)])
+            return number
+        agreed = torch.tensor([number])
         dist.all_reduce(agreed, op=dist.ReduceOp.MIN, group=self.group)
-        return bool(agreed)
+        return int(agreed)
 
 
 @dataclass(kw_only=True, eq=False, slots=True)

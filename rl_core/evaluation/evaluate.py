@@ -14,7 +14,17 @@ from rl_core.randomness import keyed_seed
 from rl_core.rewards.pool import RewardPool
 from rl_core.rewards.sample import RewardSample, turns_of
 from rl_core.stop import StopRequest
-from rl_core.types import Generate, GenerationRequest, Prompt, Rollout, RolloutStream, Sampling, Score
+from rl_core.types import (
+    Generate,
+    GenerateTurns,
+    GenerationRequest,
+    Prompt,
+    Requests,
+    Rollout,
+    RolloutStream,
+    Sampling,
+    Score,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,10 +93,10 @@ def evaluate_prompts(
     return items
 
 
-def until_stopped(generate: Generate, stop: StopRequest) -> Generate:
+def until_stopped(generate: GenerateTurns, stop: StopRequest) -> GenerateTurns:
     """As `generate`, but a requested stop ends it, by Interrupted, before the first response and after each."""
 
-    def generated(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def generated(requests: Requests, sampling: Sampling) -> RolloutStream:
         stop.raise_if_requested()
         for rollout in generate(requests, sampling):
             yield rollout

@@ -37,7 +37,7 @@ from rl_core.stop import StopRequest
 from rl_core.tools.conversations import Conversing, conversing
 from rl_core.tools.isolated_tools import IsolatedTools
 from rl_core.tools.journal import Journal
-from rl_core.types import EvaluatedModel, GenerationRequest, RolloutStream, Sampling
+from rl_core.types import EvaluatedModel, Requests, RolloutStream, Sampling
 from rl_core.workers.folders import Opening, WorkerFolders, base_model
 from rl_core.workers.opening import open_workers
 from rl_core.workers.protocol import WorkerGroup, awake_generator
@@ -203,7 +203,7 @@ class Session:
                     max_failed_share=self.config.reward.max_failed_share,
                 )
 
-    def _generate_locked(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def _generate_locked(self, requests: Requests, sampling: Sampling) -> RolloutStream:
         for rollout in self.workers.generate(requests, sampling):
             ensure_held(self.run.lock)
             yield rollout

@@ -1,10 +1,10 @@
 """vLLM in this process: one request for each rollout, and rollouts are yielded as they finish."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from rl_core.models.loading import stop_token_ids
 from rl_core.models.pixels import PixelCache
 from rl_core.rollout.adapter_loading import AdapterLoader
 from rl_core.rollout.engine_spec import EngineSpec
+from rl_core.rollout.inflow import Inflow
 from rl_core.rollout.prompt_positions import share_prompt_positions
 from rl_core.rollout.unnamed_memory import UnnamedMemory, unmapped_bytes, unnamed_memory
 from rl_core.rollout.vllm_arguments import engine_arguments
@@ -25,13 +26,13 @@ from rl_core.rollout.vllm_process import contained_start, prepare_process
 from rl_core.rollout.vllm_prompts import PromptRenderer
 from rl_core.rollout.vllm_requests import RunningRequests, Sample
 from rl_core.rollout.weight_loading import WeightLoader, expected_adapter_names, expected_weights
-from rl_core.types import FinishReason, GenerationRequest, Rollout, RolloutStream, Sampling
+from rl_core.types import FinishReason, Requests, Rollout, RolloutStream, Sampling
 
 if TYPE_CHECKING:
     from vllm import EngineArgs, LLMEngine
 
-# Images are prepared for this many requests in advance, and for no more, because they need memory.
-_REQUESTS_AHEAD = 128
+_SECONDS_BETWEEN_LOOKS: Final = 0.005
+"""How often it is asked for further requests while none is running."""
 
 _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
@@ -117,13 +118,14 @@ class VllmEngine:
         self._running.adapter = self._adapters.request
         self.policy_version = policy_version
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def generate(self, requests: Requests, sampling: Sampling) -> RolloutStream:
         """Yield one rollout for each request, in the order in which they finish. Leaving early aborts the others. Of
         ranks that hold the engine together only the first one yields; where it leaves early, the others end too.
 
         Log-probs belong to the distribution that is sampled from. Vision and padding tokens are never sampled. Rollouts
-        depend on the weights and on the requests (on a CPU to the bit), and not on earlier calls. Other requests and
-        their order change a rollout by no more than rounding (docs/architecture.md, "What equal means").
+        depend on the weights and on the requests (on a CPU to the bit), and not on earlier calls. Other requests, their
+        order, and when those of a feed come, change a rollout by no more than rounding (docs/architecture.md, "What
+        equal means").
 
         Raises:
             RuntimeError: an earlier generation was neither finished nor closed.
@@ -133,10 +135,14 @@ class VllmEngine:
         version = self.policy_version
         assert version is not None, "weights are loaded"
         self._drop_caches()
-        waiting = _with_images_ahead(requests, self._pixels)
+        inflow = Inflow(requests, self._pixels)
         running, lockstep = self._running, Lockstep(self._ranks)
         try:
-            while lockstep.goes_on(wanted=self._add(waiting, sampling)):
+            while lockstep.goes_on(wanted=self._add(inflow, sampling), offered=inflow.offered()):
+                inflow.accept(lockstep.accepted)
+                if not running:
+                    time.sleep(_SECONDS_BETWEEN_LOOKS)
+                    continue
                 with lockstep.step():
                     ended = self._step()
                 if self._ranks.is_first:
@@ -174,11 +180,11 @@ class VllmEngine:
                 self._engine.renderer.shutdown()
                 self._engine.engine_core.shutdown()
 
-    def _add(self, waiting: Iterator[GenerationRequest], sampling: Sampling) -> bool:
+    def _add(self, inflow: Inflow, sampling: Sampling) -> bool:
         """Add as many requests as are decoded at a time, so that not all pixels are in memory at once. Returns whether
-        any are running."""
-        self._running.add(islice(waiting, self._config.max_num_seqs - len(self._running)), sampling)
-        return bool(self._running)
+        any are running, or may come."""
+        self._running.add(inflow.take(self._config.max_num_seqs - len(self._running)), sampling)
+        return bool(self._running) or inflow.is_open
 
     def _step(self) -> list[tuple[Sample, str]]:
         """With an eager engine all compilation is forbidden, even in the sampler, because it needs a C++ compiler."""
@@ -223,15 +229,21 @@ class Lockstep:
 
     An engine step is one computation of all ranks, so each would wait for ever for a rank that has left. Therefore all
     of them say before every step whether they go on, and a rank that leaves early says once more that it does not.
+
+    Attributes:
+        accepted: How many further requests all of them had before the step.
     """
 
     def __init__(self, ranks: GeneratorRanks) -> None:
         self._ranks = ranks
         self._is_left = False
+        self.accepted = 0
 
-    def goes_on(self, *, wanted: bool) -> bool:
-        """Whether the ranks take another step: if all want it. Otherwise the generation has ended."""
-        self._is_left = not self._ranks.all_say(wanted)
+    def goes_on(self, *, wanted: bool, offered: int = 0) -> bool:
+        """Whether the ranks take another step: if all want it. Otherwise the generation has ended. This one has
+        `offered` so many further requests."""
+        agreed = self._ranks.least(1 + offered if wanted else 0)
+        self._is_left, self.accepted = agreed == 0, max(0, agreed - 1)
         return not self._is_left
 
     @contextmanager
@@ -261,11 +273,3 @@ def _started(arguments: "EngineArgs") -> tuple["LLMEngine", type[WeightLoader]]:
     from vllm import LLMEngine
 
     return LLMEngine.from_engine_args(arguments), WeightLoader
-
-
-def _with_images_ahead(requests: Sequence[GenerationRequest], pixels: PixelCache) -> Iterator[GenerationRequest]:
-    """The requests, while the images of the next ones are prepared in the background."""
-    for start in range(0, len(requests), _REQUESTS_AHEAD):
-        ahead = requests[start : start + 2 * _REQUESTS_AHEAD]
-        pixels.prepare(uid for request in ahead if not request.prompt.videos for uid in request.prompt.image_uids)
-        yield from requests[start : start + _REQUESTS_AHEAD]

@@ -1,118 +1,36 @@
-"""Conversations: the model's calls are answered, and it goes on, in rounds.
+"""Conversations: the model's calls are answered, and it goes on.
 
 A round is one list of requests in the order of their keys; the calls of its turns are answered, and the next round
-begins. So what is generated does not depend on which turn was finished first.
+begins. So what is generated does not depend on which turn was finished first. Continuously, each conversation goes on
+when its calls are answered, beside others that are being generated: which these are decides how a token is rounded.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from rl_core.config.data import DataConfig
 from rl_core.config.tools import ToolsConfig
-from rl_core.data.chat import ChatRenderer, RenderedPrompt
+from rl_core.data.chat import ChatRenderer
 from rl_core.data.images import ImageStore
 from rl_core.progress import TALLY
-from rl_core.randomness import keyed_seed
+from rl_core.tools.conversation import Conversation
 from rl_core.tools.isolated_tools import IsolatedTools
-from rl_core.tools.messages import EnvironmentTurn, mark_of
-from rl_core.tools.tool import Picture, ToolSample
-from rl_core.tools.toolbox import Answer, BegunTurn, ModelTurn, Toolbox, tool_schemas
+from rl_core.tools.messages import mark_of
+from rl_core.tools.open_conversations import OpenConversations
+from rl_core.tools.toolbox import Answer, Toolbox, tool_schemas
 from rl_core.tools.turns import TurnRenderer
-from rl_core.types import FinishReason, Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
+from rl_core.types import Generate, GenerateTurns, GenerationRequest, RequestFeed, Rollout, RolloutStream, Sampling
 
-Conversing = Callable[[Generate, int], Generate]
+Conversing = Callable[[GenerateTurns, int], Generate]
 """Makes of a function that generates single turns one that generates whole responses, by weights of a version."""
 
 
-def single_turn(generate: Generate, version: int) -> Generate:
+def single_turn(generate: GenerateTurns, version: int) -> Generate:
     """Without tools a response is one turn, whatever the version."""
     return generate
-
-
-@dataclass(slots=True)
-class _Conversation:
-    """What has been said in answer to a request.
-
-    Attributes:
-        asked: The request of the next turn, or of the last one if there is no next.
-        pictures: Those of the prompt and of all results.
-        begun: What the last turn asks for; None if it asks for nothing.
-        opening: The mark of what the environment showed at the end of the prompt.
-        past, environment: The turns with calls to the environment, and its numbers after them.
-        end: How the conversation has ended; None while it goes on.
-    """
-
-    request: GenerationRequest
-    asked: GenerationRequest
-    pictures: list[Picture]
-    opening: str | None
-    turns: list[Rollout] = field(default_factory=list)
-    insertions: list[Insertion] = field(default_factory=list)
-    begun: BegunTurn | None = None
-    past: list[EnvironmentTurn] = field(default_factory=list)
-    environment: Mapping[str, float] = field(default_factory=dict)
-    end: FinishReason | None = None
-
-    def response(self) -> Rollout:
-        """The whole response, when the conversation has ended."""
-        assert self.end is not None, "it has ended"
-        return replace(
-            self.turns[-1],
-            prompt_uid=self.request.prompt.uid,
-            sample_index=self.request.sample_index,
-            response_ids=np.concatenate([turn.response_ids for turn in self.turns]),
-            log_probs=np.concatenate([turn.log_probs for turn in self.turns]),
-            finish_reason=self.end,
-            insertions=tuple(self.insertions),
-            environment=self.environment,
-            opening=self.request.prompt.opening,
-        )
-
-    @property
-    def last_turn(self) -> ModelTurn:
-        """The turn that was sampled last, for the tools."""
-        said, request = self.turns[-1], self.request
-        return ModelTurn(
-            text=said.text,
-            sample=ToolSample.of(request.prompt, request.sample_index, tuple(self.pictures)),
-            version=said.policy_version,
-            seed=self.asked.seed,
-            conversation=request.seed,
-            group=request.group_seed,
-            past=tuple(self.past),
-            row_pictures=request.prompt.row_images,
-            opening=self.opening,
-        )
-
-    def add_results(self, answers: Sequence[Answer], rendered: RenderedPrompt) -> None:
-        """Let the results follow the last turn, and ask for the next one."""
-        shown = [picture for answer in answers for picture in answer.pictures]
-        said, before, number = self.turns[-1], self.asked.prompt, len(self.turns)
-        uids = tuple(picture.uid for picture in shown)
-        self.pictures += shown
-        self.insertions.append(
-            Insertion(
-                after=sum(len(turn.response_ids) for turn in self.turns),
-                token_ids=rendered.token_ids,
-                engine_token_ids=rendered.engine_token_ids,
-                turn=said.text,
-                image_uids=uids,
-                calls=tuple(answer.call for answer in answers),
-            )
-        )
-        longer = replace(
-            before,
-            uid=f"{self.request.prompt.uid}/{self.request.sample_index}/{number}",
-            token_ids=np.concatenate([before.token_ids, said.response_ids, rendered.token_ids]),
-            engine_token_ids=np.concatenate([before.engine_token_ids, said.response_ids, rendered.engine_token_ids]),
-            image_uids=(*before.image_uids, *uids),
-        )
-        self.asked = replace(self.asked, prompt=longer, seed=keyed_seed(self.request.seed, "turn", number))
 
 
 class Conversations:
@@ -137,7 +55,7 @@ class Conversations:
         """What a person should know of the chat template before the run."""
         self._turn_end = self._renderer.turn_end
 
-    def __call__(self, generate: Generate, version: int) -> Generate:
+    def __call__(self, generate: GenerateTurns, version: int) -> Generate:
         """A function that generates whole responses with one that generates single turns by weights of this version."""
 
         def conversed(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
@@ -148,28 +66,48 @@ class Conversations:
                 requests = self._opened(requests, version, answered, marks)
                 TALLY.waited += time.perf_counter() - began
             waiting = [
-                _Conversation(one, one, self._toolbox.pictures_of(one.prompt), marks.get(one.prompt.uid))
+                Conversation(one, one, self._toolbox.pictures_of(one.prompt), marks.get(one.prompt.uid))
                 for one in requests
             ]
-            while waiting:
-                by_key = {(one.asked.prompt.uid, one.asked.sample_index): one for one in waiting}
-                with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
-                    for rollout in rollouts:
-                        conversation = by_key[rollout.key]
-                        self._take(conversation, rollout)
-                        if conversation.begun is None:
-                            yield conversation.response()
-                asked, began = [one for one in waiting if one.begun is not None], time.perf_counter()
-                for conversation in asked:
-                    while conversation.begun is not None:
-                        answered += self._answer(conversation)
-                TALLY.waited += time.perf_counter() - began
-                self._toolbox.check_failures(answered)
-                waiting = [one for one in asked if one.end is None]
-                TALLY.responses -= len(waiting)  # what was counted is a turn
-                yield from (one.response() for one in asked if one.end is not None)
+            converse = self._continuously if self._tools.schedule == "continuous" else self._in_rounds
+            yield from converse(waiting, generate, sampling, answered)
 
         return conversed
+
+    def _in_rounds(
+        self, waiting: list[Conversation], generate: Generate, sampling: Sampling, answered: list[Answer]
+    ) -> RolloutStream:
+        """The responses, while the answers to calls are added to those of the openings."""
+        while waiting:
+            by_key = {one.key: one for one in waiting}
+            with closing(generate([one.asked for one in waiting], sampling)) as rollouts:
+                for rollout in rollouts:
+                    conversation = by_key[rollout.key]
+                    self._take(conversation, rollout)
+                    if conversation.begun is None:
+                        yield conversation.response()
+            asked, began = [one for one in waiting if one.begun is not None], time.perf_counter()
+            for conversation in asked:
+                while conversation.begun is not None:
+                    answered += self._answer(conversation)
+            TALLY.waited += time.perf_counter() - began
+            self._toolbox.check_failures(answered)
+            waiting = [one for one in asked if one.end is None]
+            TALLY.responses -= len(waiting)  # what was counted is a turn
+            yield from (one.response() for one in asked if one.end is not None)
+
+    def _continuously(
+        self, waiting: list[Conversation], generate: GenerateTurns, sampling: Sampling, answered: list[Answer]
+    ) -> RolloutStream:
+        """As `_in_rounds`, but each next turn is asked for as soon as the last one is answered."""
+        conversations = OpenConversations(waiting, self._answer)
+        feed = RequestFeed([one.asked for one in waiting], conversations.further)
+        with closing(generate(feed, sampling)) as rollouts:
+            for rollout in rollouts:
+                self._take(conversations.generated(rollout.key), rollout)
+                yield from conversations.ended()
+        self._toolbox.check_failures([*answered, *conversations.answered])
+        yield from conversations.ended()
 
     def _opened(
         self,
@@ -190,7 +128,7 @@ class Conversations:
             marks[one.prompt.uid] = mark
         return [replace(one, prompt=opened.get(one.prompt.uid, one.prompt)) for one in requests]
 
-    def _take(self, conversation: _Conversation, turn: Rollout) -> None:
+    def _take(self, conversation: Conversation, turn: Rollout) -> None:
         """Begin what a turn of the model asks for, or end the conversation."""
         conversation.turns.append(turn)
         is_whole = turn.response_ids[-1] == self._turn_end
@@ -203,7 +141,7 @@ class Conversations:
         if conversation.begun is None:
             conversation.begun = self._toolbox.leave(conversation.last_turn)
 
-    def _answer(self, conversation: _Conversation) -> list[Answer]:
+    def _answer(self, conversation: Conversation) -> list[Answer]:
         """Wait for what the last turn has asked for, and let it follow, unless the conversation has ended."""
         begun, conversation.begun = conversation.begun, None
         assert begun is not None, "only conversations that wait for something are answered"

@@ -85,11 +85,11 @@ class ModelTurn:
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A call that is under way; `finish` waits for what it shows, and raises ValueError where the call is the model's
-    mistake, and ToolFailed."""
+    mistake, and ToolFailed. A separate process was `asked`, if it is not answered here."""
 
     call: WrittenCall
-    is_isolated: bool
     finish: Callable[[], list[Shown]]
+    asked: "Future[Any] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,12 @@ class BegunTurn:
     calls: Sequence[Begun]
     of_environment: EnvironmentTurn | None = None
     environment: "Future[TurnResult] | None" = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing of it has to be waited for."""
+        asked = [self.environment, *(one.asked for one in self.calls)]
+        return all(one is None or one.done() for one in asked)
 
 
 class ToolFailed(Exception):
@@ -190,7 +196,7 @@ class Toolbox:
         to a call of its `reset`, and the mark of that, unless it failed. Raises ValueError where that is more images
         than a conversation may have."""
         waiting = [self._reset(request, version) for request in requests]
-        begun = [Begun(WrittenCall(RESET, {}), True, partial(self._of_environment, one, 0)) for one in waiting]
+        begun = [Begun(WrittenCall(RESET, {}), partial(self._of_environment, one, 0), one) for one in waiting]
         found = [self._answer(one, images_left=self._config.max_images) for one in begun]
         if wrong := next((answer.call.result for answer in found if answer.call.outcome == "invalid"), None):
             raise ValueError(f"tools.max_images: what `reset` of the environment returned is not shown: {wrong}")
@@ -227,14 +233,14 @@ class Toolbox:
         answered = 0  # so many of the calls to the environment
         for place, (call, mistake) in enumerate(zip(calls, mistakes, strict=True)):
             if mistake is not None:
-                begun.append(Begun(call, False, partial(_raise, mistake)))
+                begun.append(Begun(call, partial(_raise, mistake)))
             elif waiting is not None and self._is_of_environment(call):
-                begun.append(Begun(call, True, partial(self._of_environment, waiting, answered)))
+                begun.append(Begun(call, partial(self._of_environment, waiting, answered), waiting))
                 answered += 1
             elif call.name in self._in_processes:
-                begun.append(Begun(call, True, self._called(turn, call, place)))
+                begun.append(self._called(turn, call, place))
             else:
-                begun.append(Begun(call, False, partial(self._of_builtin, turn, call)))
+                begun.append(Begun(call, partial(self._of_builtin, turn, call)))
         return BegunTurn(begun, of_environment, waiting)
 
     def leave(self, turn: ModelTurn) -> BegunTurn | None:
@@ -289,10 +295,10 @@ class Toolbox:
         )
         return self._separate.turn(request, version=turn.version)
 
-    def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Callable[[], list[Shown]]:
+    def _called(self, turn: ModelTurn, call: WrittenCall, place: int) -> Begun:
         request = ToolRequest(sample=turn.sample, arguments=call.arguments, seed=turn.seed, place=place)
         waiting = self._separate.call(call.name, request, version=turn.version)
-        return lambda: self._shown(waiting.result())
+        return Begun(call, lambda: self._shown(waiting.result()), waiting)
 
     @property
     def _separate(self) -> IsolatedTools:
@@ -335,7 +341,7 @@ class Toolbox:
         name = plain_text(begun.call.name)
         arguments = plain_text(json.dumps(begun.call.arguments, ensure_ascii=False))
         call = ToolCall(name=name, arguments=arguments, result=plain_text(text), outcome=outcome)
-        return Answer(shown, call, begun.is_isolated, reason)
+        return Answer(shown, call, begun.asked is not None, reason)
 
     def _within(self, shown: list[Shown], images_left: int) -> list[Shown]:
         """With the sizes to which the model's processor scales images. Raises ValueError where it takes no such image,

@@ -23,6 +23,9 @@ SECONDS_AFTER_ERROR: Final = 5.0
 """How long the other ranks have to end their call after one of them has raised an error. Those that do not meet it
 wait for ever in an operation of all ranks that the first one has left."""
 
+_FEED_SECONDS: Final = 0.05
+"""How often what is done meanwhile is done."""
+
 _START: Final = "start"
 
 _HANG_LIMIT: Final = "cluster.hang_timeout_seconds: raise it if such a call may take so long"
@@ -144,6 +147,12 @@ class ActorGroup:
         """The reference of what a generation has finished, as soon as there is something."""
         return self._actors[rank].take.options(concurrency_group="rollouts").remote(number)
 
+    def feed(self, ranks: Sequence[int], number: int, place: int, requests: object) -> None:
+        """Give a generation further requests, or None after the last ones."""
+        message = self._packed(requests)
+        for rank in ranks:
+            self._actors[rank].feed.options(concurrency_group="requests").remote(number, place, message)
+
     def stop(self, rank: int, number: int) -> None:
         """End a generation early."""
         self._actors[rank].stop.options(concurrency_group="watch").remote(number)
@@ -158,16 +167,24 @@ class ActorGroup:
         """Wait for the ends of calls, [reference] -> rank. Raises the first error."""
         self._gathered(dict(pending), method, seconds=seconds)
 
-    def ready(self, pending: Mapping[Any, int], method: str, *, seconds: float | None = None) -> list[Any]:
+    def ready(
+        self,
+        pending: Mapping[Any, int],
+        method: str,
+        *,
+        seconds: float | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[Any]:
         """Those references of [reference] -> rank that are ready, at least one. Raises WorkerDied if a rank has died,
-        or none has made progress for too long, or after `seconds`."""
+        or none has made progress for too long, or after `seconds`. What is to be done `meanwhile` is called many times
+        a second."""
         if self.is_broken:
             why = f" ({self._problem})" if self._problem else ""
             raise WorkerDied(f"the workers of this run have been ended{why}: open new ones", self._lost)
         deadline = None if seconds is None else time.monotonic() + seconds
         self._watch.begin()
         try:
-            while not (found := ray.wait([*pending], num_returns=1, timeout=_LOOK_SECONDS)[0]):
+            while not (found := _first([*pending], meanwhile)):
                 if death := self._watch.look(method):
                     self._end(death.message, death.lost)
                 if deadline is None and (since := self._watch.hangs_since):
@@ -184,7 +201,7 @@ class ActorGroup:
         except BaseException:
             self.is_broken = True  # nobody takes the answers of an interrupted call
             raise
-        return [*found]
+        return found
 
     def close(self) -> None:
         """End the workers and their processes."""
@@ -339,6 +356,17 @@ class ActorGroup:
             if rank == 0 or record.level >= logging.WARNING:
                 prefix = "" if len(self) == 1 else f"{self._member} {rank}: "
                 logging.getLogger(record.name).log(record.level, "%s%s", prefix, record.text)
+
+
+def _first(pending: list[Any], meanwhile: Callable[[], None] | None) -> list[Any]:
+    """Those that are ready before the next look at the ranks."""
+    if meanwhile is None:
+        return [*ray.wait(pending, num_returns=1, timeout=_LOOK_SECONDS)[0]]
+    until, found = time.monotonic() + _LOOK_SECONDS, list[Any]()
+    while not found and time.monotonic() < until:
+        meanwhile()
+        found = ray.wait(pending, num_returns=1, timeout=_FEED_SECONDS)[0]
+    return found
 
 
 def _raised(answers: Mapping[int, RankAnswer]) -> dict[int, BaseException]:

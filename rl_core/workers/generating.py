@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final, Literal
 
-from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.types import Further, GenerationRequest, RequestFeed, Requests, Rollout, Sampling
 from rl_core.workers.actor_group import SECONDS_AFTER_ERROR, ActorGroup
 from rl_core.workers.dealing import equal_blocks, shrinking_blocks
 
@@ -19,25 +19,31 @@ class Generation:
 
     The responses of a block depend on the block and the weights alone (`VllmEngine.generate`), so it does not matter
     which generator answers which block, nor when. All ranks of a generator get its blocks, and the first of them gives
-    the rollouts.
+    the rollouts. Further requests go to the generator of their group, which has computed the turns before.
     """
 
     def __init__(
         self,
         group: ActorGroup,
-        requests: Sequence[GenerationRequest],
+        requests: Requests,
         sampling: Sampling,
         *,
         dealing: Literal["static", "dynamic"],
         ranks_per_generator: int = 1,
     ) -> None:
-        """Nothing begins before `rollouts`. With `static` dealing each generator gets an equal block at once; with
-        `dynamic` one that is done takes more."""
+        """Nothing begins before `rollouts`. With `static` dealing, or where some requests come later, each generator
+        gets an equal block at once; with `dynamic` one that is done takes more."""
+        self._further: Further | None = None
         blocks = equal_blocks if dealing == "static" else shrinking_blocks
+        if isinstance(requests, RequestFeed):
+            self._further, blocks = requests.further, equal_blocks
+            requests = requests.first
         self._actors = group
         self._sampling = sampling
         self._ranks_per_generator = ranks_per_generator
         self._blocks = deque(block for block in blocks(requests, len(group) // ranks_per_generator) if block)
+        self._fed: dict[int, int] = {}
+        self._generator_of: dict[int, int] = {}
         self._answers: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}
         self._taking: dict[Any, int] = {}
@@ -50,7 +56,8 @@ class Generation:
             for first in range(0, len(self._actors), self._ranks_per_generator):
                 self._begin_block(first)
             while self._taking:
-                for ref in self._actors.ready(self._taking | self._of_others, "generate"):
+                waiting = self._taking | self._of_others
+                for ref in self._actors.ready(waiting, "generate", meanwhile=self._further and self._feed):
                     if ref not in self._taking:
                         self._finish({ref: self._answers[ref]})
                         continue
@@ -75,6 +82,7 @@ class Generation:
         workers that take longer are ended."""
         self.is_running = False
         self._taking = {}
+        self._end_feed()
         answers, self._answers = self._answers, {}
         if not answers or self._actors.is_broken:
             return  # the error that broke it is the one to report
@@ -95,10 +103,43 @@ class Generation:
         if not self._blocks:
             return
         self._numbers[first] = next(_NUMBERS)
-        ranks = range(first, first + self._ranks_per_generator)
-        answers = self._actors.generate(ranks, self._numbers[first], (self._blocks.popleft(), self._sampling))
+        block, is_fed = self._blocks.popleft(), self._further is not None
+        if is_fed:
+            self._fed[first] = 0
+            self._generator_of |= {request.group_seed: first for request in block}
+        ranks = self._ranks_of(first)
+        answers = self._actors.generate(ranks, self._numbers[first], (block, self._sampling, is_fed))
         self._answers |= dict(zip(answers, ranks, strict=True))
         self._take(first)
+
+    def _feed(self) -> None:
+        """Give the generators what has come."""
+        if self._further is None:
+            return
+        came = self._further()
+        if came is None:
+            self._end_feed()
+            return
+        of_generators: dict[int, list[GenerationRequest]] = {}
+        for request in came:
+            of_generators.setdefault(self._generator_of[request.group_seed], []).append(request)
+        for first, requests in of_generators.items():
+            self._send(first, requests)
+
+    def _end_feed(self) -> None:
+        """Tell the generators that nothing more comes, for which they would wait."""
+        if self._further is not None:
+            self._further = None
+            for first in self._fed:
+                self._send(first, None)
+
+    def _send(self, first: int, requests: Sequence[GenerationRequest] | None) -> None:
+        self._actors.feed(self._ranks_of(first), self._numbers[first], self._fed[first], requests)
+        self._fed[first] += 1
+
+    def _ranks_of(self, first: int) -> range:
+        """Those of the generator of a first rank."""
+        return range(first, first + self._ranks_per_generator)
 
     def _take(self, first: int) -> None:
         self._taking[self._actors.take(first, self._numbers[first])] = first

@@ -24,7 +24,7 @@ from rl_core.training.batches import UpdateBatch, UpdateResult
 from rl_core.training.freed_memory import FREED
 from rl_core.training.trainer import Trainer
 from rl_core.training.trainer_state import TrainerSnapshot, TrainerState
-from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
+from rl_core.types import Float32Array, Group, Requests, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.folders import Opening
 from rl_core.workers.protocol import Loaded, Pass, WorkerGroup
 from rl_core.workers.usage import Usage, UsageMeter
@@ -94,7 +94,7 @@ class LocalWorker(WorkerGroup):
             self.generator.sleep()
 
     @override
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def generate(self, requests: Requests, sampling: Sampling) -> RolloutStream:
         """Of the ranks that hold a generator together only the first one yields rollouts; the others iterate too, since
         they sample with it."""
         return self._meter.time.spent_on("generate", self.generator.engine.generate(requests, sampling))

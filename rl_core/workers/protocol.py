@@ -10,7 +10,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.digests import FileRecord
 from rl_core.timing import PhaseTimer
 from rl_core.training.batches import UpdateBatch, UpdateResult
-from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
+from rl_core.types import Float32Array, Group, Requests, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.usage import Usage
 
 Pass = Literal["old_log_probs", "reference_log_probs", "full_kl", "values"]
@@ -49,7 +49,7 @@ class Generates(Protocol):
     def sleep(self) -> None:
         """Give the devices back to the trainer."""
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def generate(self, requests: Requests, sampling: Sampling) -> RolloutStream:
         """Yield rollouts as they finish. With `cluster.placement: split` this may run in one thread while methods of
         the trainer run in another."""
 

@@ -21,7 +21,8 @@ from rl_core.environment import disable_telemetry, share_cores, threads_of_a_wor
 from rl_core.families.own import keep_own_family
 from rl_core.progress import TALLY
 from rl_core.redaction import redact_logs
-from rl_core.types import GenerationRequest, Sampling
+from rl_core.types import GenerationRequest, RequestFeed, Sampling
+from rl_core.workers.inbox import Inbox
 from rl_core.workers.messages import Logged, Process, Pulse, RankAnswer, RankOpening, WorkerCall
 from rl_core.workers.outbox import Outbox
 from rl_core.workers.versions import versions
@@ -48,6 +49,7 @@ class RankActor:
     def __init__(self) -> None:
         self._worker: LocalWorker | GeneratingWorker | None = None
         self._outbox = Outbox()
+        self._inbox = Inbox()
         self._logs = _KeptLogs()
         self._finished = 0
         _hide_working_directory()
@@ -77,9 +79,13 @@ class RankActor:
         return self._answer(lambda: self._call(pickle.loads(message)))  # noqa: S301 - our own
 
     def generate(self, number: int, message: bytes) -> bytes:
-        """Generate until the end, or until `stop`; `take` gives the rollouts meanwhile. `message` is the requests and
-        the sampling."""
+        """Generate until the end, or until `stop`; `take` gives the rollouts meanwhile. `message` is the requests, the
+        sampling, and whether `feed` brings further requests."""
         return self._answer(lambda: self._generate(number, message))
+
+    def feed(self, number: int, place: int, message: bytes) -> None:
+        """Further requests of generation `number`, or None after the last ones; `place` counts these messages."""
+        self._inbox.put(number, place, pickle.loads(message))  # noqa: S301 - our own
 
     def take(self, number: int) -> bytes:
         """The rollouts of generation `number` since the last call; waits until there is one."""
@@ -135,9 +141,12 @@ class RankActor:
     def _generate(self, number: int, message: bytes) -> None:
         assert self._worker is not None, "opened first"
         self._outbox.begin(number)
+        self._inbox.begin(number)
         try:
-            arguments: tuple[Sequence[GenerationRequest], Sampling] = pickle.loads(message)  # noqa: S301 - our own
-            rollouts = self._worker.generate(*arguments)
+            arguments: tuple[Sequence[GenerationRequest], Sampling, bool] = pickle.loads(message)  # noqa: S301 - our own
+            first, sampling, is_fed = arguments
+            requests = RequestFeed(first, self._inbox.further) if is_fed else first
+            rollouts = self._worker.generate(requests, sampling)
             with closing(rollouts) if isinstance(rollouts, Generator) else nullcontext():
                 for rollout in rollouts:
                     if not self._outbox.put(rollout):

@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 0.5
 _TAKE_SECONDS: Final = 60.0
 """How long places may take that are known to be free."""
 
-_BESIDE: Final = {"snapshots": 1, "rollouts": 1, "watch": 2}
+_BESIDE: Final = {"snapshots": 1, "rollouts": 1, "requests": 1, "watch": 2}
 """Groups of methods of an actor that run beside its calls, with their numbers of threads."""
 
 

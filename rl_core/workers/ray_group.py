@@ -15,7 +15,7 @@ from rl_core.environment import asked_threads
 from rl_core.problem import raise_if_fatal
 from rl_core.progress import Progress
 from rl_core.training.batches import UpdateBatch, UpdateResult
-from rl_core.types import Float32Array, GenerationRequest, Group, RolloutStream, Sampling, SupervisedExample
+from rl_core.types import Float32Array, Group, Requests, RolloutStream, Sampling, SupervisedExample
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.dealing import all_files, deal, deal_update, dealt, merged_update, put_back
 from rl_core.workers.folders import Opening
@@ -132,7 +132,7 @@ class RayWorkerGroup(WorkerGroup):
         self._call("sleep")
 
     @override
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
+    def generate(self, requests: Requests, sampling: Sampling) -> RolloutStream:
         if self._generation is not None and self._generation.is_running:
             raise RuntimeError("cannot generate: finish or close the earlier generation")
         self._generation = Generation(

@@ -1,7 +1,7 @@
 """The two kinds of workers with `cluster.placement: split`: those that train send weights to those that generate."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from rl_core.data.images import ImageStore
@@ -13,7 +13,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.rollout.generator import Generator
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.training.freed_memory import FREED
-from rl_core.types import GenerationRequest, Rollout, Sampling
+from rl_core.types import Requests, Rollout, Sampling
 from rl_core.workers.folders import Opening
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.usage import Usage, UsageMeter
@@ -66,7 +66,7 @@ class GeneratingWorker:
         with self._meter.time.at("sync"):
             load(self._link.receive(), policy_version=policy_version)
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> Iterator[Rollout]:
+    def generate(self, requests: Requests, sampling: Sampling) -> Iterator[Rollout]:
         """Yield rollouts as they finish."""
         return self._meter.time.spent_on("generate", self._generator.engine.generate(requests, sampling))
 

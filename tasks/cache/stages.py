@@ -335,7 +335,8 @@ def _evaluation_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tre
 
 def _unequal_tools(config: RunConfig) -> Tree:
     """The key of the held-out rows' tools, where these are not those of the training."""
-    return {} if config.held_out_tools == config.tools else {"tools": config.evaluation.tools}
+    has_equal = config.tools is None or config.evaluation.tools == "same"
+    return {} if has_equal else {"tools": config.evaluation.tools}
 
 
 def _tool_parts(config: RunConfig, recipe: Tree, files: NamedFiles) -> Tree | None:

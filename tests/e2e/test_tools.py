@@ -109,6 +109,23 @@ def test_runs_are_equal_whatever_time_their_tools_take(
 
 @pytest.mark.slow
 @pytest.mark.e2e
+@pytest.mark.timeout(1200)
+def test_continuous_conversations_are_those_of_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit at a size at which a response depends on its request alone, with a tool that takes its time."""
+    monkeypatch.setenv("SECONDS_OF_ZOOM", "0.5")
+    monkeypatch.setenv("CALLS_OF_ZOOM", str(tmp_path / "calls"))
+    found = []
+    for schedule in ("rounds", "continuous"):
+        home = tmp_path / schedule
+        home.mkdir()
+        arguments = run_arguments(home, TOOLS, OWN, "trainer.max_steps=3", f"tools.schedule={schedule}")
+        sightline(*arguments, home=home, timeout=900)
+        found.append(hashes(the_run(home / "runs").root, RESULTS))
+    assert differences(*found) == []
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.timeout(3600)
 def test_twenty_kills_cost_no_bits_and_repeat_no_call_that_was_answered(tmp_path: Path) -> None:
     """Each kill comes a little after a drawn number of calls, so in the middle of a step's. Only calls whose answers

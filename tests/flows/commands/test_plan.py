@@ -189,13 +189,16 @@ def test_a_number_of_threads_says_where_it_comes_from(monkeypatch: pytest.Monkey
 
 
 def test_a_plan_counts_the_longest_conversation() -> None:
-    """In its words, in the batches of the update and in the engine; and says that zoom needs the pictures' own size."""
-    shown, output = plan("tools={use: [zoom], max_turns: 3, max_result_length: 100}", "data.max_prompt_length=64")
+    """In its words, in the batches of the update and in the engine; and says that zoom needs the pictures' own size.
+    A continuous schedule is said not to repeat."""
+    tools = "tools={use: [zoom], max_turns: 3, max_result_length: 100, schedule: continuous}"
+    shown, output = plan(tools, "data.max_prompt_length=64")
     assert shown == 0, output
     words = " ".join(output.split())
     assert "300 tokens = prompt 64 + 3 turns of 12" in words
     assert "2 results of 100" in words
     assert "data.max_source_pixels" in words
+    assert "does not repeat to the bit" in words
 
 
 def test_a_plan_counts_what_an_environment_shows_first() -> None:

@@ -24,7 +24,7 @@ from rl_core.models.tiny import build_tiny_model
 from rl_core.randomness import keyed_seed
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_engine import VllmEngine
-from rl_core.types import Float32Array, GenerationRequest, Prompt, Rollout, RolloutKey, Sampling
+from rl_core.types import Float32Array, GenerationRequest, Prompt, Requests, Rollout, RolloutKey, Sampling
 from tests.rl_core.matrix import MATRIX
 
 FAMILIES = tuple(name for name in MATRIX if "float32" in registry.FAMILIES[name].engine.cpu_dtypes)
@@ -250,5 +250,5 @@ class Running:
     def sync(self) -> None:
         self.engine.load_weights(named_hf_weights(self.policy.model), policy_version=1)
 
-    def generate(self, requests: Sequence[GenerationRequest], sampling: Sampling) -> dict[RolloutKey, Rollout]:
+    def generate(self, requests: Requests, sampling: Sampling) -> dict[RolloutKey, Rollout]:
         return by_key(self.engine.generate(requests, sampling))

@@ -20,6 +20,7 @@ from tests.rl_core.rollout.engines import (
     make_requests,
     training_sampling,
 )
+from tests.rl_core.rollout.feeds import dripping
 
 GREEDY = Sampling(temperature=0.0, max_tokens=MAX_RESPONSE_LENGTH)
 only_qwen2_5_vl = pytest.mark.parametrize("running", ["qwen2_5_vl"], indirect=True)
@@ -72,6 +73,16 @@ def test_a_rollout_depends_on_its_request_alone(synced):
         key: rollout for one in requests[::5] for key, rollout in synced.generate([one], training_sampling()).items()
     }
     assert_same_rollouts(alone, {key: together[key] for key in alone})
+
+
+@only_qwen2_5_vl
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+def test_requests_that_come_in_the_middle_are_answered_as_those_of_one_list(synced, pause):
+    """Also where none is left to be generated meanwhile."""
+    requests = make_requests(synced.policy.prompts(), 4)
+    together = synced.generate(requests, training_sampling())
+    feed = dripping(requests, at_first=3 if pause else 0, pause=pause)
+    assert_same_rollouts(synced.generate(feed, training_sampling()), together)
 
 
 @only_qwen2_5_vl

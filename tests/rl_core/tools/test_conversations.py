@@ -26,7 +26,19 @@ from rl_core.tools.journal import Journal
 from rl_core.tools.tool import Picture
 from rl_core.tools.toolbox import Answer, tool_schemas
 from rl_core.tools.turns import TurnRenderer
-from rl_core.types import GenerationRequest, Group, Opening, Prompt, Rollout, RolloutStream, Sampling, ToolCall
+from rl_core.types import (
+    Further,
+    GenerationRequest,
+    Group,
+    Opening,
+    Prompt,
+    RequestFeed,
+    Requests,
+    Rollout,
+    RolloutStream,
+    Sampling,
+    ToolCall,
+)
 from tests.rl_core.models.builders import write_small_model
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=99)
@@ -84,17 +96,31 @@ class Talk:
     def responses(self, scripts: Sequence[Sequence[str]], *, order: int = 0, cut: bool = False) -> list[Rollout]:
         """One response for each script, which has a text for each turn."""
 
-        def generate(requests: Sequence[GenerationRequest], sampling: Sampling) -> RolloutStream:
-            self.rounds.append(list(requests))
-            said = [(request, scripts[request.sample_index][len(self.rounds) - 1]) for request in requests]
-            random.Random(order).shuffle(said)
-            for request, text in said:
-                ids = self.ids(text, cut=cut)
-                yield Rollout(
-                    prompt_uid=request.prompt.uid, sample_index=request.sample_index, response_ids=ids, text=text,
-                    log_probs=np.full(len(ids), -len(self.rounds), np.float32), policy_version=3,
-                    finish_reason="length" if cut else "stop",
-                )  # fmt: skip
+        draw = random.Random(order)
+
+        def generate(requests: Requests, sampling: Sampling) -> RolloutStream:
+            further: Further | None = None
+            if isinstance(requests, RequestFeed):
+                requests, further = requests.first, requests.further
+            waiting = [*requests]
+            self.rounds.append([*requests])
+            while waiting or further is not None:
+                if further is not None and (came := further()) is not None:
+                    waiting += came
+                elif further is not None:
+                    further = None
+                if waiting:
+                    yield said(waiting.pop(draw.randrange(len(waiting))))
+
+        def said(request: GenerationRequest) -> Rollout:
+            before = int(request.prompt.uid.rpartition("/")[2]) if "/" in request.prompt.uid else 0
+            text = scripts[request.sample_index][before]
+            ids = self.ids(text, cut=cut)
+            return Rollout(
+                prompt_uid=request.prompt.uid, sample_index=request.sample_index, response_ids=ids, text=text,
+                log_probs=np.full(len(ids), -1 - before, np.float32), policy_version=3,
+                finish_reason="length" if cut else "stop",
+            )  # fmt: skip
 
         self.rounds = []
         prompt = self.prompt()
@@ -171,6 +197,10 @@ def test_the_order_in_which_turns_are_finished_changes_nothing(folder: Path, ord
     assert keys == [sorted(own) for own in keys]
     seeds = [request.seed for requests in talk.rounds for request in requests]
     assert len(set(seeds)) == len(seeds)
+    before = TALLY.copy()
+    flowing = Talk(folder, schedule="continuous").responses(scripts, order=order)
+    assert [repr(rollout) for rollout in flowing] == [repr(rollout) for rollout in one]
+    assert TALLY.since(before).responses == -sum(len(rollout.insertions) for rollout in one)
 
 
 def test_a_model_that_always_calls_ends_by_its_turns(folder: Path) -> None:
@@ -308,8 +338,8 @@ def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(f
     look = call("dawdled", file=str(file))
     scripts = [[look + ADD + look, look, "3"]] * 6
 
-    def responses(home: Path, *, order: int) -> list[str]:
-        own, settings = isolated_tools(home, "dawdled", workers=2)
+    def responses(home: Path, *, order: int, schedule: str = "rounds") -> list[str]:
+        own, settings = isolated_tools(home, "dawdled", workers=2, schedule=schedule)
         with own:
             found = Talk(folder, isolated=own, **settings).responses(scripts, order=order)
         assert [len(one.insertions) for one in found] == [2] * 6
@@ -328,18 +358,31 @@ def test_tools_that_answer_in_any_order_change_nothing_and_are_not_asked_twice(f
     kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:7]))
     assert responses(tmp_path / "first", order=3) == first
     assert len(file.read_text().split()) == made + 11, "only what the kill has lost is asked again"
+    before, made = TALLY.copy(), len(file.read_text().split())
+    assert responses(tmp_path / "flowing", order=5, schedule="continuous") == first
+    assert TALLY.since(before).waited > 0.0
+    assert responses(tmp_path / "flowing", order=6) == first
+    assert len(file.read_text().split()) == made + 18, "the answers are known to either schedule"
 
 
-def test_failures_are_told_in_fixed_words_and_stop_the_run_above_a_share(folder: Path, tmp_path: Path) -> None:
+SCHEDULES = pytest.mark.parametrize("schedule", ["rounds", "continuous"])
+
+
+@SCHEDULES
+def test_failures_are_told_in_fixed_words_and_stop_the_run_above_a_share(
+    folder: Path, tmp_path: Path, schedule: str
+) -> None:
     raises, fine = call("harmful", harm="raises"), call("multiplied", a=2, b=3)
     scripts = [[raises, "3"], [fine * 3, "3"]]
-    own, settings = isolated_tools(tmp_path / "few", "harmful", "multiplied", max_failed_share=0.25)
+    limits = {"schedule": schedule, "max_failed_share": 0.25}
+    own, settings = isolated_tools(tmp_path / "few", "harmful", "multiplied", **limits)
     with own:
         one, two = Talk(folder, isolated=own, **settings).responses(scripts)
         (told,) = one.insertions[0].calls
         assert (told.outcome, told.result) == ("failed", "Error: the tool failed")
         assert [made.result for made in two.insertions[0].calls] == ["6"] * 3
-    own, settings = isolated_tools(tmp_path / "many", "harmful", "multiplied", max_failed_share=0.24)
+    limits["max_failed_share"] = 0.24
+    own, settings = isolated_tools(tmp_path / "many", "harmful", "multiplied", **limits)
     with (
         own,
         pytest.raises(TooManyFailures, match=r"1 of 4 calls of tools .*tools.max_failed_share = 0.24(.|\n)*KeyError"),
@@ -351,11 +394,14 @@ def walking(home: Path, **settings: Any) -> tuple[IsolatedTools, dict[str, Any]]
     return isolated_tools(home, **{"environment": f"{GAMES}:Walk", "max_images": 9, "max_turns": 6} | settings)
 
 
-def test_an_environment_keeps_the_state_of_its_conversation_and_ends_it(folder: Path, tmp_path: Path) -> None:
+@SCHEDULES
+def test_an_environment_keeps_the_state_of_its_conversation_and_ends_it(
+    folder: Path, tmp_path: Path, schedule: str
+) -> None:
     """The seed of the group has its goal in the south-west."""
     south, west, up = (call("move", direction=way) for way in ("south", "west", "up"))
     scripts = [[south, west, "never said"], [south + west, "never"], [south + up + ADD, "I am there"], ["no"]]
-    own, settings = walking(tmp_path / "calls")
+    own, settings = walking(tmp_path / "calls", schedule=schedule)
     with own:
         found = Talk(folder, isolated=own, **settings).responses(scripts)
     assert [(one.finish_reason, dict(one.environment)) for one in found] == [

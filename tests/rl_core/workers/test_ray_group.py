@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from rl_core.rollout.requests import requests_for
 from rl_core.training.agreement import AgreementError
 from rl_core.training.batches import OptimizerBatch, UpdateBatch
 from rl_core.training.microbatches import response_tokens
-from rl_core.types import Float32Array, RolloutKey, Sampling, TrainGroup
+from rl_core.types import Float32Array, GenerationRequest, RequestFeed, RolloutKey, Sampling, TrainGroup
 from rl_core.workers.folders import Opening, WorkerFolders
 from rl_core.workers.local_ray import require_token
 from rl_core.workers.messages import WorkerCall
@@ -42,6 +42,7 @@ from rl_core.workers.ray_head import only_loopback
 from tests.machines import SOON
 from tests.processes import listening, pids_of
 from tests.rl_core.builders import groups_of
+from tests.rl_core.rollout.feeds import dripping
 from tests.rl_core.steps import changed, save_state
 from tests.servers import REPOSITORY
 
@@ -202,6 +203,26 @@ def test_a_generation_that_is_left_early_ends_and_the_next_one_is_whole(group, p
         next(group.generate(requests, sampling))
 
 
+def by_sample(requests: Sequence[GenerationRequest]) -> list[GenerationRequest]:
+    """The first ones of all groups before the second ones."""
+    return sorted(requests, key=lambda one: one.sample_index)
+
+
+def test_requests_that_come_in_the_middle_are_answered_and_the_generation_may_be_left_while_none_is_there(
+    group, prompts, sampling
+):
+    requests = requests_for(prompts, 3, run_seed=1, step=1)
+    with awake_generator(group):
+        together = {one.key: one.log_probs.tobytes() for one in group.generate(requests, sampling)}
+        feed = dripping(by_sample(requests), at_first=2 * len(prompts), pause=0.1)
+        assert {one.key: one.log_probs.tobytes() for one in group.generate(feed, sampling)} == together
+        left = group.generate(RequestFeed(requests[:2], list), sampling)
+        next(left)
+        next(left)
+        left.close()  # nothing is generated, and nothing says that there will be no more
+        assert len(list(group.generate(requests, sampling))) == len(requests)
+
+
 def test_an_error_beside_a_generation_is_the_one_that_is_raised(group, prompts, sampling):
     """The traceback keeps the generation alive while the generator is put to rest."""
 
@@ -335,9 +356,16 @@ def test_two_workers_train_the_model_that_one_trains(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(groups, alone, step):
+def test_two_that_compute_sequences_and_hold_a_generator_together_train_the_model_that_one_trains(
+    groups, alone, step, prompts, sampling
+):
     pair = groups.fresh(devices=2, threads=torch.get_num_threads(), sequence_parallel_size=2, tensor_parallel_size=2)
     together = step(pair)
+    requests = requests_for(prompts, 3, run_seed=1, step=2)
+    with awake_generator(pair):
+        listed = {one.key: one.log_probs.tobytes() for one in pair.generate(requests, sampling)}
+        feed = dripping(by_sample(requests), at_first=2 * len(prompts), pause=0.1)
+        assert {one.key: one.log_probs.tobytes() for one in pair.generate(feed, sampling)} == listed
     pair.close()
     assert_same_step(together, alone)
 
