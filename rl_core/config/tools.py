@@ -37,6 +37,9 @@ class McpServer(Section):
     """The tools that the model is offered; without any, all."""
     variables: tuple[str, ...] = ()
     """Names of the environment variables that `command` gets besides PATH, HOME and the like: those with its keys."""
+    headers: dict[str, str] = {}
+    """[HTTP header] -> the environment variable that has its value, such as `{Authorization: SEARCH_TOKEN}`, for `url`.
+    """
 
     @field_validator("command")
     @classmethod
@@ -59,9 +62,12 @@ class McpServer(Section):
             yield Problem("command", "there is either a command or a url", "name one of them")
         if self.variables and not self.command:
             yield Problem("variables", "only a command has variables", "leave it out")
-        for name in self.variables:
+        if self.headers and self.url is None:
+            yield Problem("headers", "only a url has headers", "leave them out")
+        named = [("variables", name) for name in self.variables] + [("headers", name) for name in self.headers.values()]
+        for key, name in named:
             if name not in os.environ:
-                yield Problem("variables", f"the variable {name} is not set", "set it, or leave it out")
+                yield Problem(key, f"the variable {shortened(name)} is not set", "set it, or leave it out")
 
 
 class ToolsConfig(Section):

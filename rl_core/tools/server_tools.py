@@ -5,9 +5,13 @@ import io
 import os
 from base64 import b64decode
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
+from httpx2 import AsyncClient
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client import Transport
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
@@ -93,7 +97,8 @@ class ServerTools:
 
     async def _hold(self, opened: "asyncio.Future[Client]") -> None:
         """A session is closed by the task that has opened it."""
-        async with Client(_place(self._server)) as client:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client(await _place(self._server, stack)))
             opened.set_result(client)
             await asyncio.Event().wait()
 
@@ -104,9 +109,12 @@ class ServerTools:
             self._session = None
 
 
-def _place(server: McpServer) -> StdioServerParameters | str:
+async def _place(server: McpServer, stack: AsyncExitStack) -> StdioServerParameters | Transport:
     if server.url is not None:
-        return server.url
+        headers = {name: os.environ[variable] for name, variable in server.headers.items()}
+        # A call ends at the time limit of tools, and not when a connection has been silent for a while.
+        http = await stack.enter_async_context(AsyncClient(headers=headers, timeout=None))
+        return streamable_http_client(server.url, http_client=http)
     command, *arguments = server.command
     given = {name: os.environ[name] for name in server.variables}
     return StdioServerParameters(command=command, args=arguments, env=given)

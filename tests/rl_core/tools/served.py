@@ -6,7 +6,7 @@ import sys
 import time
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Image
+from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
 from PIL import Image as Pictures
 
@@ -52,6 +52,12 @@ def die() -> str:
 def variable(key: str) -> str:
     """An environment variable."""
     return os.environ.get(key, "none")
+
+
+@server.tool()
+def header(key: str, context: Context) -> str:
+    """A header of the request."""
+    return (context.headers or {}).get(key, "none")
 
 
 if __name__ == "__main__":

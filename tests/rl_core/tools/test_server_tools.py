@@ -117,15 +117,18 @@ def test_a_server_that_does_not_start_is_named(server: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow  # starts three servers
-def test_a_server_that_is_there_is_called_by_its_address(tmp_path: Path) -> None:
+def test_a_server_that_is_there_is_called_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [*SERVER[:-1], "streamable-http", str(port)]
     server = subprocess.Popen(command)
     try:
         wait_for(port)
-        for asked in asked_of(tmp_path, config_of(command=[], url=f"http://127.0.0.1:{port}/mcp")):
+        monkeypatch.setenv("SERVED_TOKEN", "Bearer one")
+        config = config_of(command=[], url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": "SERVED_TOKEN"})
+        for asked in asked_of(tmp_path, config):
             assert asked("add", a=1, b=2).shown == ["3"]
+            assert asked("header", key="authorization").shown == ["Bearer one"]
             server.kill()
             server.wait()
             assert asked("add", a=1, b=2).error is not None
