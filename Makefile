@@ -99,7 +99,7 @@ chaos-cluster: $(STAMP)-dev ## kill workers and machines of a cluster at random 
 real: $(REAL_MODEL) ## a real language model of 135 M parameters learns word problems on this machine
 	$(BIN)/sightline run configs/word_problems/smollm2.yaml
 
-bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed beside TRL, on an otherwise idle machine (about 20 minutes)
+bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed compared with TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
 docs: $(STAMP) ## write docs/configuration.md, docs/migration.md, docs/models.md and the picture of the packages anew

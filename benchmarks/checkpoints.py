@@ -1,4 +1,4 @@
-"""What a checkpoint costs beside PyTorch's own ways to save: `python -m benchmarks.checkpoints`.
+"""What a checkpoint costs compared with PyTorch's own ways to save: `python -m benchmarks.checkpoints`.
 
 A model of random weights takes a step of AdamW, and its state is saved again and again, in turn: with torch.save, with
 torch.distributed.checkpoint, with the latter and a hash of each file, and as Sightline saves it, in the foreground and

@@ -1,6 +1,6 @@
 """What the commands cost that answer at once: `python -m benchmarks.commands`.
 
-Everything is measured in turn, round after round, beside a bare interpreter of the same environment. Prints the median
+Everything is measured in turn, round after round, as is a bare interpreter of the same environment. Prints the median
 of each, and writes them with `--output benchmarks/results/commands.json`.
 """
 
@@ -66,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measured() -> dict[str, float]:
-    """Name -> seconds of the processor, not of the clock: other programs may run beside this one."""
+    """Name -> seconds of the processor, not of the clock: other programs may run at the same time."""
     return {name: seconds_of_process(arguments) for name, arguments in PROCESSES.items()} | {
         name: seconds_of_call(call) for name, call in CALLS.items()
     }

@@ -1,4 +1,4 @@
-"""Generation beside bare vLLM: `python -m benchmarks.generation`.
+"""Generation compared with bare vLLM: `python -m benchmarks.generation`.
 
 The same prompts, sampling parameters and seeds go through vLLM's own class `LLM`, which gets decoded PIL images, and
 through our engine, which decodes them itself. Both sides wait in a process of their own and generate in turn; their

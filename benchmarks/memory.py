@@ -1,12 +1,12 @@
-"""The forecast of memory beside what runs take: `python -m benchmarks.memory --output benchmarks/results/memory.json`.
+"""The forecast of memory against what runs take: `python -m benchmarks.memory --output benchmarks/results/memory.json`.
 
 Each configuration is a process of its own: it prepares a tiny random model and its data, generates, updates with
 responses of the greatest length, saves, and does all of it again. Measured is the peak of the resident memory in each
-phase (rl_core.workers.usage); beside it stands what rl_core.planning.memory forecasts for that configuration.
-A configuration is not a run, so its forecast is without the libraries of one. Whole runs are measured beside them: the
-peaks that their steps record, in the process of `sightline run`, with cold start, validation and checkpoints.
-`in_use` is the most of the resident memory that was not in freed blocks which malloc kept: what an allocator without
-such blocks would have taken.
+phase (rl_core.workers.usage), together with what rl_core.planning.memory forecasts for that configuration. A
+configuration is not a run, so its forecast is without the libraries of one. Whole runs are measured too: the peaks that
+their steps record, in the process of `sightline run`, with cold start, validation and checkpoints. `in_use` is the most
+of the resident memory that was not in freed blocks which malloc kept: what an allocator without such blocks would have
+taken.
 """
 
 import argparse
@@ -103,7 +103,7 @@ WHOLE_RUNS = {
         "actor.optim.lr_warmup_steps=0",
     ],
 }
-"""[name] -> what is not as in the quickstart, beside the rows of text."""
+"""[name] -> what is not as in the quickstart, besides the rows of text."""
 
 _COMMON = (
     "cold_start=null",

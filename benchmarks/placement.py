@@ -4,7 +4,7 @@ Three arrangements train the quickstart's model from the same rows and cold-star
 same two processor cores: both workers generate and train in turn (`colocated`); one generates and the other trains
 (`split`), which take turns on-policy; and the same one step off-policy (`rollout.staleness: 1`), where they work at the
 same time. They run in turn, every run in a process of its own. What `sightline plan` would forecast of the split ones
-after the colocated steps of a round stands beside what was measured. Writes a file with `--output`, and with
+after the colocated steps of a round is compared with what was measured. Writes a file with `--output`, and with
 `--picture` what each worker did when.
 """
 
@@ -116,10 +116,10 @@ def forecasts(one: Round) -> dict[str, Any]:
     found = (config, measured(one[first], config))
     forecaster = Forecaster(sizes=sizes, gpu=None, card=UNLISTED, lengths=lengths, measured=found)
     pairs = {name: (forecaster.step_time(config_of(name)), measured(one[name], config_of(name))) for name in others}
-    return {name: beside(*pair) for name, pair in pairs.items()}
+    return {name: compared(*pair) for name, pair in pairs.items()}
 
 
-def beside(forecast: StepTime, found: StepTime) -> dict[str, Any]:
+def compared(forecast: StepTime, found: StepTime) -> dict[str, Any]:
     """Both, part by part, and the ratio of the whole."""
     sides = {"forecast": forecast, "measured": found}
     parts = {side: {part: round(getattr(time, part), 3) for part in PARTS} for side, time in sides.items()}
@@ -157,7 +157,7 @@ def reward_after(side: SideResult, seconds: float) -> float:
 
 
 def summary(rounds: Sequence[Round], steps: int) -> dict[str, Any]:
-    """For each arrangement, over the rounds: its speed beside the first one's, the busy share of each worker, and the
+    """For each arrangement, over the rounds: its speed over the first one's, the busy share of each worker, and the
     rewards after equal steps and after the time that the fastest arrangement took."""
     first, *_ = ARRANGEMENTS
     shortest = [min(one[name].seconds(PHASE_FIRST, steps) for name in ARRANGEMENTS) for one in rounds]

@@ -1,4 +1,4 @@
-"""Training speed beside TRL's GRPOTrainer: `python -m benchmarks.versus_trl`, or `make bench-trl`.
+"""Training speed compared with TRL's GRPOTrainer: `python -m benchmarks.versus_trl`, or `make bench-trl`.
 
 Prepares rows and cold-started weights once, then runs pairs of Sightline and TRL, the first of each pair in turn, every
 run in a process of its own on the same processor cores, and writes benchmarks/results/versus_trl.json and .md.

@@ -1,4 +1,4 @@
-"""A step of a real model beside TRL's: `python -m benchmarks.versus_trl_real`, after `make bench-trl` and `make real`.
+"""A step of a real model against TRL's: `python -m benchmarks.versus_trl_real`, after `make bench-trl` and `make real`.
 
 SmolLM2-135M on word problems: 16 prompts with 8 responses of up to 128 tokens. TRL is first tried in several
 settings, a step each: number format, samples of a micro-batch, and what generates (`generate` of transformers, its

@@ -1,10 +1,10 @@
-"""Two workers with one thread each beside one worker with one thread: `python -m benchmarks.workers` (fifteen minutes).
+"""Two workers with one thread each against one such worker: `python -m benchmarks.workers` (fifteen minutes).
 
 Both train the quickstart's model from the same rows and cold-started weights, with the same batch, on the same two
 processor cores: one worker in the process of the run, and two workers in a Ray cluster, each with a whole vLLM, which
 add up their gradients over gloo. A model so small is not worth spreading, so both have all weights; `--sharding full`
 spreads them (FSDP2). They run in turn, every run in a process of its own. `--set` trains another model, such as a
-larger one, whose arithmetic counts for more beside what a pass and a decode step take whatever their size.
+larger one, whose arithmetic counts for more against what a pass and a decode step take whatever their size.
 
 Two cores share caches, memory and clock, so each does less when the other works too. Therefore two runs of one worker,
 which have nothing to do with each other, are run side by side as well: what they do together is the most that two

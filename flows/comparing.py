@@ -25,7 +25,7 @@ def asked_groups(runs: Sequence[str], groups: Sequence[str], *, runs_dir: str) -
 def _runs_of_group(name: str, runs_dir: str) -> list[RunDirectory]:
     """The runs of a group of seeds that were started."""
     planned = [plan.resolved for plan in SeedGroup.saved(name, runs_dir).planned()]
-    runs = [resolved.beside or resolved.run for resolved in planned]  # whatever files the config names now
+    runs = [resolved.predecessor or resolved.run for resolved in planned]  # whatever files the config names now
     started = [run for run in runs if run.config.is_file()]
     if not started:
         raise ValueError(f"no run of the group {name} was started")

@@ -41,7 +41,7 @@ _CONFIGS: Final = ("*.yaml", "configs/**/*.yaml")
 
 
 class _Offering:
-    """Gives a text parameter a list of the configs that are there, beside a field that takes any file. The field comes
+    """Gives a text parameter a list of the configs that are there, besides a field that takes any file. The field comes
     first, because Prefect's form goes back to it with what was chosen, and the list has no type for the same reason."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -73,26 +73,28 @@ class ResolvedRun:
     """What a request leads to: a config and the folder of a run, which may not exist yet. `reuse` says whether finished
     stages of other runs may be taken over; never for a tagged run, which is to show what a run from nothing gives.
     `is_continued` says whether the request named a run and not a config file. `differs` says what is another than in
-    the run that is there: in `beside`, the run of this recipe that stays as it is; or in `run` itself, whose training
-    goes on with it (`keeps_training`)."""
+    the run that is there: in `predecessor`, the run of this recipe that stays as it is; or in `run` itself, whose
+    training goes on with it (`keeps_training`)."""
 
     config: RunConfig
     run: RunDirectory
     reuse: bool
     is_continued: bool = False
     differs: Sequence[str] = ()
-    beside: RunDirectory | None = None
+    predecessor: RunDirectory | None = None
 
     @property
     def keeps_training(self) -> bool:
         """Whether the run's training goes on with another recipe."""
-        return bool(self.differs) and self.beside is None
+        return bool(self.differs) and self.predecessor is None
 
     @property
-    def why_beside(self) -> str:
+    def why_new(self) -> str:
         """Why this is another run than the one that is there, in words; empty where there is none."""
         return (
-            f"{first_of(self.differs)} changed, so this is another run beside {self.beside.name}" if self.beside else ""
+            f"{first_of(self.differs)} changed, so this is another run beside {self.predecessor.name}"
+            if self.predecessor
+            else ""
         )
 
     def files(self, *, is_frozen: bool = False) -> NamedFiles:
@@ -258,7 +260,7 @@ def run_of_config(
     run = RunDirectory(Path(runs_dir) / run_name(config, tag=tag))
     found = ResolvedRun(config=config, run=run, reuse=tag is None)
     if is_frozen:
-        return dataclasses.replace(found, run=_newest_beside(run, config))
+        return dataclasses.replace(found, run=_newest_of(run, config))
     return _placed(found, keep_training=keep_training)
 
 
@@ -266,7 +268,7 @@ def _placed(asked: ResolvedRun, *, keep_training: bool) -> ResolvedRun:
     """The run in which a config is carried out: its own, or the first one beside it that has begun with the same files.
     Where each has begun with others, a new one; with `keep_training` the newest, which goes on with what differs."""
     newest = None
-    for run in _beside(asked.run, asked.config):
+    for run in _runs_from(asked.run, asked.config):
         if not run.config.is_file():
             break
         differs = what_differs(run, asked.config, dataclasses.replace(asked, run=run).files())
@@ -279,11 +281,11 @@ def _placed(asked: ResolvedRun, *, keep_training: bool) -> ResolvedRun:
         if (why := why_it_cannot_go_on(newest.run, newest.differs)) is not None:
             raise ConfigError(f"{newest.run.name} cannot go on ({first_of(newest.differs)} changed): {why}")
         return newest
-    return dataclasses.replace(asked, run=run, is_continued=False, differs=newest.differs, beside=newest.run)
+    return dataclasses.replace(asked, run=run, is_continued=False, differs=newest.differs, predecessor=newest.run)
 
 
-def _beside(run: RunDirectory, config: RunConfig) -> Iterator[RunDirectory]:
-    """A run of a config, and those beside it that come after it: `NAME`, `NAME-2`, `NAME-3`, ..."""
+def _runs_from(run: RunDirectory, config: RunConfig) -> Iterator[RunDirectory]:
+    """A run of a config, and those that come after it: `NAME`, `NAME-2`, `NAME-3`, ..."""
     match = re.fullmatch(rf"({run_name(config)}(?:{_TAG})?)(?:-(\d+))?", run.name)
     first, number = (match[1], match[2]) if match else (run.name, None)
     return map(RunDirectory, islice(numbered(run.root.with_name(first)), int(number or 1) - 1, None))
@@ -294,8 +296,8 @@ def newest_run(config: str, overrides: Sequence[str], runs_dir: str) -> RunDirec
     return resolve_run(config, overrides, runs_dir=runs_dir, is_frozen=True).run
 
 
-def _newest_beside(run: RunDirectory, config: RunConfig) -> RunDirectory:
-    there = [*takewhile(lambda beside: beside.config.is_file(), _beside(run, config))]
+def _newest_of(run: RunDirectory, config: RunConfig) -> RunDirectory:
+    there = [*takewhile(lambda other: other.config.is_file(), _runs_from(run, config))]
     return there[-1] if there else run
 
 

@@ -1,1 +1,1 @@
-"""Programs beside the pipeline, which nothing in it needs: an importer of configs, and the writers of documentation."""
+"""Programs that nothing in the pipeline needs: an importer of configs, and the writers of documentation."""

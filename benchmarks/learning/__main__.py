@@ -2,8 +2,8 @@
 
 Every NAME, of benchmarks/learning/experiments.py, is trained with every seed, one run after the other, and its file in
 the folder of results gets the held-out accuracies of each. A seed that is in the file is not trained again, so that the
-command can be repeated, and commands for other seeds can run beside it. The picture shows the mean over seeds of each
-name, and the range between the lowest and the highest seed.
+command can be repeated, and commands for other seeds can run at the same time. The picture shows the mean over seeds of
+each name, and the range between the lowest and the highest seed.
 """
 
 import argparse

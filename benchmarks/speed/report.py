@@ -74,7 +74,7 @@ def markdown(comparison: Comparison, facts: Mapping[str, Any]) -> str:
     """The page that is committed; every figure in it is computed from the runs."""
     verdict = f"{'at least' if comparison.ratio >= GOAL else 'below'} the aim of {GOAL:g}"
     sections = [
-        "# Training speed beside TRL's GRPOTrainer",
+        "# Training speed compared with TRL's GRPOTrainer",
         f"Sightline takes **{comparison.ratio:.2f} times** the samples per second of TRL (median of the pairs below; "
         f"{verdict}). Written by `benchmarks/versus_trl.py`; [docs/benchmarks.md](../../docs/benchmarks.md) says what "
         "is compared.",

@@ -80,8 +80,8 @@ def _print_plan(
 ) -> int:
     config, run = resolved.config, resolved.run
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
-    if resolved.beside is not None:
-        say(console, resolved.why_beside, label="[yellow]note[/yellow]")
+    if resolved.predecessor is not None:
+        say(console, resolved.why_new, label="[yellow]note[/yellow]")
     is_prepared = resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)

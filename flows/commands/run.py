@@ -44,12 +44,12 @@ of a set."""
 
 def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool = False, stretch: bool = False) -> int:
     """Run a flow ("baseline", "prepare", "train", "evaluate" or "merge") and print how it ended; where `brief`, without
-    the run's name and as one line, because others print beside it. With `stretch` the training of a run whose learning
-    rate follows its length goes on where nothing else has changed. Returns the exit code: 0, 1 for a failure, 130 after
-    Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused, and PlanError where a look at it
-    shows that the run cannot work."""
+    the run's name and as one line, because others print at the same time. With `stretch` the training of a run whose
+    learning rate follows its length goes on where nothing else has changed. Returns the exit code: 0, 1 for a failure,
+    130 after Ctrl-C and 143 after SIGTERM. Raises ConfigError where the config is refused, and PlanError where a look
+    at it shows that the run cannot work."""
     resolved = dataclasses.replace(request, fresh=False).resolved(datetime.now(UTC), is_frozen=flow in FROZEN)
-    if resolved.beside is not None and not request.fresh:
+    if resolved.predecessor is not None and not request.fresh:
         request, resolved = _decided(request, resolved, console, stretch=stretch)
     _look_at(resolved)
     run = resolved.run
@@ -88,7 +88,7 @@ def _decided(
 ) -> tuple[RunRequest, ResolvedRun]:
     """What is done where a run of this recipe has begun with other files: a person at a terminal is asked. Raises
     ConfigError where only the length differs, which the learning rate follows, and `stretch` was not given."""
-    there = resolved.beside
+    there = resolved.predecessor
     assert there is not None, "else nothing is to be decided"
     kept = dataclasses.replace(request, keep_training=True)
     if list(resolved.differs) == [FOLLOWED_LENGTH]:
@@ -99,7 +99,7 @@ def _decided(
             "of the longer run from its last checkpoint on; with --fork a new run goes on so from there, and this one "
             "stays as it is"
         )
-    say(console, resolved.why_beside, label="[yellow]note[/yellow]")
+    say(console, resolved.why_new, label="[yellow]note[/yellow]")
     if why_it_cannot_go_on(there, resolved.differs) is not None:
         return request, resolved
     if not console.is_terminal or not sys.stdin.isatty():

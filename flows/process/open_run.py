@@ -136,8 +136,8 @@ def _open(
         keep_files(run, resolved.config, files)
         software = software_of_stages(resolved.config, files)
     logs.log_event("started", flow_run=flow_run_id)
-    if resolved.beside is not None:
-        logs.log_event("beside", run=resolved.beside.name, changed=resolved.differs, message=resolved.why_beside)
+    if resolved.predecessor is not None:
+        logs.log_event("new-run", run=resolved.predecessor.name, changed=resolved.differs, message=resolved.why_new)
     stack.callback(storage.close)
     shown = resolved.config.model_copy(update={"tracking": stages.located.tracking})
     tracking = PipelineTracking(shown, run, log_event=logs.log_event)

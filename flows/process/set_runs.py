@@ -125,8 +125,8 @@ def _digest_of_data(resolved: ResolvedRun, stop: StopRequest) -> str | None:
 
 @task(name="run of a set", task_run_name="{title}", cache_policy=NO_CACHE)
 def carried_out(title: str, resolved: ResolvedRun, slot: Slot, *, is_shared: bool) -> State[Any]:
-    """Carry out a run in a process of its own, unless it is finished. Where others are carried out beside it, each line
-    that it prints comes after its title."""
+    """Carry out a run in a process of its own, unless it is finished. Where others are carried out at the same time,
+    each line that it prints comes after its title."""
     stop, run = current_watcher().stop, resolved.run
     _wait_for_others(run, stop)
     if is_finished(resolved.config, run):

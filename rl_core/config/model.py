@@ -149,7 +149,7 @@ class ModelConfig(Section):
 
     @property
     def generator_lora(self) -> LoraConfig | None:
-        """The adapters that the generator has beside its weights; None if it gets merged weights."""
+        """The adapters that the generator has besides its weights; None if it gets merged weights."""
         return self.lora if self.lora is not None and self.lora.generator_weights == "separate" else None
 
     @property

@@ -7,7 +7,7 @@ from rl_core.config.run import RunConfig
 
 COMPARED_GROUPS: Final = 8
 """Groups that the trainer computes once more where the batch of a step is too old to compare generator and trainer on:
-their tokens tell as much as those of a whole batch, and the pass costs little beside the update."""
+their tokens tell as much as those of a whole batch, and the pass costs little compared with the update."""
 
 COMPARED_TOKENS: Final = 32
 """Most tokens of a response that is sampled only for this comparison."""

@@ -95,7 +95,7 @@ class ToolsConfig(Section):
     """Most tokens of one turn of results, images included. Longer texts are cut; an image that does not fit ends the
     conversation before it, as a response that is cut."""
     max_images: int = Field(default=4, ge=0)
-    """Most images of all results of a conversation, beside those of the prompt."""
+    """Most images of all results of a conversation, besides those of the prompt."""
     max_pixels: int | None = Field(default=None, ge=1)
     """Images that `zoom` and functions of your own show have at most this area, in pixels; null: `data.max_pixels`."""
     coordinates: Coordinates = "pixels"

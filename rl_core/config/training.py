@@ -259,7 +259,7 @@ class TrainerConfig(Section):
     save_on_epoch_end: bool = True
     """Save a checkpoint at the end of each epoch too."""
     save_limit: int = Field(default=3, ge=1)
-    """How many of the newest checkpoints are kept, beside the best one by validation."""
+    """How many of the newest checkpoints are kept, besides the best one by validation."""
     save_model_only: bool = False
     """Leave the optimizers' moments out of checkpoints; a run that continues from one then computes other numbers."""
     offload: Offload | Literal["auto"] = "auto"

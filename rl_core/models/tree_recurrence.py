@@ -50,7 +50,7 @@ def use_tree_recurrence(model: PreTrainedModel) -> None:
 
 
 def carries_state(model: PreTrainedModel) -> bool:
-    """Whether layers of a model carry a state through the sequence, beside attention."""
+    """Whether layers of a model carry a state through the sequence, besides attention."""
     return any(isinstance(module, BranchingLayer) for module in model.modules())
 
 
@@ -222,8 +222,8 @@ def _of_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_unknown(model: PreTrainedModel) -> None:
-    """Raises ValueError for a layer that has neither attention nor a state that branches, or beside them something else
-    that mixes tokens."""
+    """Raises ValueError for a layer that has neither attention nor a state that branches, or besides them something
+    else that mixes tokens."""
     for number, layer in _decoder_layers(model):
         modules = list(layer.modules())
         branching = [module for module in modules if isinstance(module, BranchingLayer)]

@@ -131,7 +131,7 @@ def _host_problem(forecast: MemoryForecast, host_gib: float | None) -> Problem |
     largest = max(forecast.host_rows, key=lambda row: row.num_bytes)
     return Problem(
         where="memory of this machine",
-        what=f"about {forecast.machine_gib:.1f} GiB are needed beside the GPU{_by_workers(forecast)} and "
+        what=f"about {forecast.machine_gib:.1f} GiB are needed besides the GPU's{_by_workers(forecast)} and "
         f"{host_gib:.1f} GiB are there; the largest part is {largest.name}, {largest.gib:.1f} GiB",
         fix="offload less (trainer.offload), set trainer.save_model_only, train adapters (model.lora), or take more "
         "machines with fewer GPUs",

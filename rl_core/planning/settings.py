@@ -162,17 +162,17 @@ def _pass_values(config: RunConfig, sequences: int) -> dict[str, int]:
 
 
 def _with_share(config: RunConfig, sizes: ModelSizes, gpu_gib: float) -> RunConfig:
-    """The config with the share of the GPU that is left beside the trainer while the generator works."""
+    """The config with the share of the GPU that the trainer leaves while the generator works."""
     if config.rollout.gpu_memory_utilization != "auto":
         return config
     forecast = memory_forecast(config, sizes, gpu_gib=0.0)
     if forecast.is_split:  # the generator has the device to itself
-        beside = sum(row.gib for row in forecast.rows_of("generate") if row.name in (CONTEXT, DRIVER))
+        taken = sum(row.gib for row in forecast.rows_of("generate") if row.name in (CONTEXT, DRIVER))
     else:  # vLLM counts its graphs within its share
-        beside = sum(row.gib for row in forecast.rows_of("always") if row.name != GRAPHS)
+        taken = sum(row.gib for row in forecast.rows_of("always") if row.name != GRAPHS)
         # What it keeps free for its forward pass is there for the sync.
-        beside += max(0.0, forecast.moment_gib("weight sync") - forecast.moment_gib("sampling"))
-    left = int((USABLE * gpu_gib - beside) / (gpu_gib - DRIVER_BYTES / GIB) * 100) / 100
+        taken += max(0.0, forecast.moment_gib("weight sync") - forecast.moment_gib("sampling"))
+    left = int((USABLE * gpu_gib - taken) / (gpu_gib - DRIVER_BYTES / GIB) * 100) / 100
     return _with_autos(config, {_GPU_SHARE: min(LARGEST_SHARE, max(0.01, left))})
 
 

@@ -18,4 +18,4 @@ class EngineSpec:
     images_per_prompt: int  # Most images of a prompt
     videos_per_prompt: int = 0  # Most videos of a prompt
     seed: int  # Seed of the engine's global random generator, which no request uses
-    lora: LoraConfig | None = None  # The adapters that it gets beside its weights; None if it gets merged weights
+    lora: LoraConfig | None = None  # The adapters that it gets besides its weights; None if it gets merged weights

@@ -108,11 +108,11 @@ class CustomSource(TableSource):
         return self.model_copy(update={"function": f"{place}:{self.function_name}", "media_dir": media_dir})
 
     def _own_fingerprint(self, function: UserFunction) -> str | None:
-        neighbour = function.load_beside(FINGERPRINT) if function.text.may_define(FINGERPRINT) else None
-        if neighbour is None:
+        fingerprint = function.load_other(FINGERPRINT) if function.text.may_define(FINGERPRINT) else None
+        if fingerprint is None:
             return None
         try:
-            result = neighbour(**self.kwargs)
+            result = fingerprint(**self.kwargs)
         except (Exception, SystemExit) as error:
             reason = function.failure_text(error)
             raise ValueError(f"data source {self.function}: `{FINGERPRINT}`: {reason}") from error

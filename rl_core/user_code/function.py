@@ -71,7 +71,7 @@ class UserFunction:
             raise ValueError(f"{self.written}: {self.file} defines no `{self.name}` when it is imported")
         return value
 
-    def load_beside(self, name: str) -> Callable[..., Any] | None:
+    def load_other(self, name: str) -> Callable[..., Any] | None:
         """Import another function of the same file; None where there is none. Raises ValueError as `load`."""
         value = getattr(self._module(), name, None)
         return None if value is None else self._callable(name, value)

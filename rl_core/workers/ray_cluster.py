@@ -33,8 +33,8 @@ _LOOK_SECONDS: Final = 0.5
 _TAKE_SECONDS: Final = 60.0
 """How long places may take that are known to be free."""
 
-_BESIDE: Final = {"snapshots": 1, "rollouts": 1, "requests": 1, "watch": 2}
-"""Groups of methods of an actor that run beside its calls, with their numbers of threads."""
+_CONCURRENCY_GROUPS: Final = {"snapshots": 1, "rollouts": 1, "requests": 1, "watch": 2}
+"""Ray's groups of an actor's methods that run while a call does, with their numbers of threads."""
 
 
 class ClusterUnavailable(RuntimeError):
@@ -54,7 +54,7 @@ class RayCluster:
         self._is_joined = False
         logging.getLogger("ray").setLevel(logging.ERROR)
         # Ray would print on the terminal what it says of a lost worker, and of a lost machine the last lines of its
-        # log, beside what the run itself says.
+        # log, besides what the run itself logs.
         ray_logging.stdout_deduplicator.skip_re = re.compile("")
         try:
             if config.address == "local":
@@ -83,7 +83,7 @@ class RayCluster:
         """Start an actor for each rank; consecutive ranks share a machine. Raises ClusterUnavailable if there is no
         room for enough workers within `start_timeout_seconds`."""
         self._reserve()
-        remote = ray.remote(concurrency_groups=_BESIDE)(RankActor)
+        remote = ray.remote(concurrency_groups=_CONCURRENCY_GROUPS)(RankActor)
         return [self._started(remote, machine=rank // self.config.devices) for rank in range(self.config.ranks)]
 
     def probes(self) -> list[Any]:

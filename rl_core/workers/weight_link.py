@@ -45,7 +45,7 @@ class WeightLink:
             self._group = dist.ProcessGroupGloo(store, place.number, place.size, timeout)
 
     def send(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Send every weight with its name, bucket by bucket; no more than a bucket is held beside the weights."""
+        """Send every weight with its name, bucket by bucket; no more than a bucket is held besides the weights."""
         for bucket in buckets(weights, size_of=lambda named: named[1].nbytes, most=_BUCKET_BYTES):
             self._send_bytes(pickle.dumps([(name, weight.dtype, weight.shape) for name, weight in bucket]))
             self._broadcast(torch.cat([_as_bytes(weight) for _, weight in bucket]))

@@ -102,10 +102,10 @@ class WorkerWatch:
         last = last_statement(words)
         wrote = f"; it wrote last: {last}" if last else ""
         message = f"{self.name(rank)} ended during {method}: {cause}{wrote}"
-        lost = self._beside(rank) if cause.startswith(_GONE) else [rank]
+        lost = self._ranks_of_machine(rank) if cause.startswith(_GONE) else [rank]
         return Death(message=message, lost=self.lost(lost, cause, stacks=words))
 
-    def _beside(self, rank: int) -> list[int]:
+    def _ranks_of_machine(self, rank: int) -> list[int]:
         """The ranks on the machine of a rank."""
         node = self.processes[rank].node_id
         return [other for other, process in enumerate(self.processes) if process.node_id == node]

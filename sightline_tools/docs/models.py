@@ -34,7 +34,7 @@ model of 27 billion is checked on a laptop. The first failure is reported with i
 - three steps and a resume, the merged model in transformers and vLLM, LoRA in both forms, two ranks (`--devices 2`).
 
 A plan allows prompt and response no more tokens than `original_max_position_embeddings` where a rotation changes with
-the longest text that is computed beside it (`longrope`, as in Phi-4-mini), or queries grow with their position
+the longest text of its batch (`longrope`, as in Phi-4-mini), or queries grow with their position
 (`llama_4_scaling_beta`, as in Ministral 3), which vLLM leaves out.
 A `dynamic` rotation is an ordinary one in both up to `max_position_embeddings`, which no plan exceeds.
 

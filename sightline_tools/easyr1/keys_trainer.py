@@ -85,7 +85,7 @@ TRAINER: tuple[Key, ...] = (
         -1,
         frequency("trainer.save_limit"),
         "trainer.save_limit",
-        remark="The best checkpoint is kept beside them, as in EasyR1. -1 (all) has no equivalent.",
+        remark="The best checkpoint is kept besides, as in EasyR1. -1 (all) has no equivalent.",
         differs=[
             Difference(
                 lambda value, config: config["trainer.val_freq"] > 0,

@@ -258,7 +258,7 @@ def charts(groups: Sequence[RunGroup]) -> list[Chart]:
 
 
 def seed_charts(group: RunGroup) -> list[Chart]:
-    """A chart for each run, beside mean and range of all: held-out accuracy, or training's without validations."""
+    """A chart for each run, with mean and range of all: held-out accuracy, or training's without validations."""
     held_out, training = "val/accuracy", f"reward/{group.runs[0].config.evaluation.accuracy_key}"
     is_validated = any(held_out in record for run in group.runs for record in run.metrics)
     metric, caption = (held_out, "Held-out accuracy.") if is_validated else (training, "Training accuracy.")

@@ -86,7 +86,7 @@ def what_differs(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
 
 
 def other_causes(run: RunFacts) -> dict[str, str]:
-    """What a run's numbers depend on beside its config: [file of the config] -> beginning of its digest, and under
+    """What a run's numbers depend on besides its config: [file of the config] -> beginning of its digest, and under
     "history" the changes with which its training went on."""
     files = {name: f"contents {digest[:7]}" for name, digest in input_digests(run.run).items()}
     history = "; ".join(map(str, read_amendments(run.run)))

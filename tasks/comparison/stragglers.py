@@ -53,7 +53,7 @@ def stragglers(group: RunGroup, mode: Mode) -> list[Straggler]:
 
 
 def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
-    """What a run's metrics say beside those of others, in a sentence; what was not logged is left out."""
+    """What a run's metrics say compared with those of others, in a sentence; what was not logged is left out."""
     figures: list[tuple[Callable[[Metrics], float | None], str, Callable[[float], str]]] = [
         (_entropy_early, "entropy {} nats after a quarter of the steps", "{:.2f}".format),
         (_entropy_at_the_end, "{} nats at the end", "{:.2f}".format),
@@ -66,8 +66,8 @@ def what_metrics_show(own: Metrics, others: Sequence[Metrics]) -> str:
         value = figure(own)
         if value is not None:
             theirs = [found for other in others if (found := figure(other)) is not None]
-            beside = f" (others {as_text(median(theirs))})" if theirs else ""
-            shown.append(f"{words.format(as_text(value))}{beside}")
+            compared = f" (others {as_text(median(theirs))})" if theirs else ""
+            shown.append(f"{words.format(as_text(value))}{compared}")
     if not shown:
         return "its metrics show no cause"
     lead = "its policy became certain too early: " if _is_certain_early(own, others) else "its metrics show "

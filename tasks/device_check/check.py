@@ -138,7 +138,7 @@ def against_plan(
 ) -> Finding:
     """Compare GiB with the plan: it fails where more is taken than planned, and is measured where it is less."""
     share = measured / planned if planned else float("inf")
-    shown = f"{measured:.2f} GiB beside {planned:.2f} in the plan ({share:.0%}){note}"
+    shown = f"{measured:.2f} GiB against {planned:.2f} in the plan ({share:.0%}){note}"
     figures = {"measured": measured, "planned": planned, **(figures or {})}
     if share > 1 + TOLERANCE:
         return Finding(check=check, verdict="fails", measured=shown, advice=advice, figures=figures)

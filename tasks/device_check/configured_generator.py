@@ -57,7 +57,7 @@ def generator_findings(setting: Setting) -> Iterator[Finding]:
 
 
 def _cache(workers: WorkerGroup, trial: Geometry) -> Finding:
-    """How much the cache holds, beside the plan. More than planned is good."""
+    """How much the cache holds, compared with the plan. More than planned is good."""
     if not isinstance(workers, LocalWorker):
         return not_checked(CACHE, "several workers have caches of their own: see 'GPU KV cache size' in their logs")
     if not trial.memory_is_known:
@@ -74,7 +74,7 @@ def _cache(workers: WorkerGroup, trial: Geometry) -> Finding:
     return compared(
         CACHE,
         holds=tokens * token_bytes >= 0.9 * planned,
-        measured=f"{tokens} tokens, {tokens * token_bytes / 2**30:.2f} GiB, beside {planned / 2**30:.2f} in the plan",
+        measured=f"{tokens} tokens, {tokens * token_bytes / 2**30:.2f} GiB against {planned / 2**30:.2f} in the plan",
         advice="fewer sequences are decoded at a time than planned: raise rollout.gpu_memory_utilization, or lower "
         "data.max_pixels",
         figures={"tokens": tokens, "bytes": tokens * token_bytes, "planned_bytes": planned},
@@ -116,7 +116,7 @@ def _banned(groups: Sequence[Group], trial: Geometry) -> Finding:
 
 
 def _speed(groups: Sequence[Group], seconds: float, trial: Geometry) -> Finding:
-    """Tokens a second, beside what the plan assumes of the card."""
+    """Tokens a second, compared with what the plan assumes of the card."""
     lengths = [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
     rate = sum(lengths) / seconds
     shown = f"{rate:,.0f} tokens/s in {len(lengths)} responses of {np.mean(lengths):.0f} tokens"

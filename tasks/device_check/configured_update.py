@@ -39,7 +39,7 @@ def update_findings(setting: Setting, kind: str) -> Iterator[Finding]:
     groups = made_groups(trial, length)
     with trial.workers() as workers:
         with awake_generator(workers):
-            pass  # a run's generator sleeps beside the update, and keeps what sleep does not free
+            pass  # a run's generator sleeps during the update, and keeps what sleep does not free
         workers.usage()  # forgets the peaks of loading
         learn_from(workers, trial, groups)
         timer = PhaseTimer()

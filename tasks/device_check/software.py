@@ -1,4 +1,4 @@
-"""Whether the driver, the build of torch and the GPU fit together, and what a report names beside the findings."""
+"""Whether the driver, the build of torch and the GPU fit together, and what a report names besides the findings."""
 
 from collections.abc import Iterator
 

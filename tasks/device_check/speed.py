@@ -54,9 +54,9 @@ def speed_finding(check: str, shown: str, *, rate: float, most: float, figures: 
 
 
 def seconds_against_plan(seconds: float, planned: float) -> tuple[str, str]:
-    """Seconds beside the plan's in words, and what to look for where they are many more."""
+    """Seconds against the plan's in words, and what to look for where they are many more."""
     advice = "slower than planned: look at the rows on speed, and whether other programs use the GPU"
-    return f"{seconds:.2f} s beside {planned:.2f} in the plan", advice if seconds > _SLOW * planned else ""
+    return f"{seconds:.2f} s against {planned:.2f} in the plan", advice if seconds > _SLOW * planned else ""
 
 
 def _product(size: int, dtype: torch.dtype, device: torch.device, card: Card | None) -> Finding:

@@ -27,7 +27,9 @@ def workers_title(config: RunConfig) -> str:
     """How many workers a step is dealt to."""
     cluster = config.cluster
     machines = "1 machine" if cluster.nodes == 1 else f"{cluster.nodes} machines"
-    split = f", {cluster.generating_devices} of each machine generate beside the others" if cluster.is_split else ""
+    split = (
+        f", {cluster.generating_devices} of each machine generate while the others train" if cluster.is_split else ""
+    )
     return f"A step on {cluster.ranks} workers: {machines} x {cluster.devices}, sharding {cluster.sharding}{split}"
 
 

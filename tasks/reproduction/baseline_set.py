@@ -35,7 +35,7 @@ def judge_set(members: Sequence[Member]) -> list[BaselineResult]:
 
     A member is compared with the last and with the first good runs of its baseline. The p-values are adjusted for their
     number (Holm), so that a set of many baselines raises no more false alarms than a set of few. The first good runs
-    are taken and not the best ones: the best of many were lucky, and any run would look worse beside them.
+    are taken and not the best ones: the best of many were lucky, and any run would look worse compared with them.
     """
     results = [_judge(member) for member in members]
     adjusted = iter(holm([drift.p_value for result in results for drift in result.drifts]))

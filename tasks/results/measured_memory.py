@@ -1,4 +1,4 @@
-"""The most memory that a run took, from its timings, beside which its forecast is shown."""
+"""The most memory that a run took, from its timings, with which its forecast is compared."""
 
 from collections.abc import Mapping
 from typing import get_args

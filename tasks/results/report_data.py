@@ -182,7 +182,7 @@ _OF_REWARDS = {"reward/overall", "reward/failed", "reward/group_std", "reward/ze
 
 
 def reward_parts(metrics: Records) -> dict[str, str]:
-    """[metric] -> name of the reward's components beside `overall`, as many as a chart has colours for."""
+    """[metric] -> name of the reward's components besides `overall`, as many as a chart has colours for."""
     names = dict.fromkeys(name for record in metrics for name in record if re.fullmatch(r"reward/[^/]+", name))
     parts = [name for name in names if name not in _OF_REWARDS]
     return {name: name.removeprefix("reward/") for name in parts[: MOST_SERIES - 1]}

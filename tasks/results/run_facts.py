@@ -142,7 +142,7 @@ def losses_in_words(run: RunDirectory) -> str:
     return f"Workers were lost {times}{where}: {steps} finished step(s) and {duration(seconds)} of work."
 
 
-_CHANGES: Final = ("forked", "beside", "config-changed", "recipe-changed", "data-changed", "software-changed")
+_CHANGES: Final = ("forked", "new-run", "config-changed", "recipe-changed", "data-changed", "software-changed")
 """Kinds of events after which a run is no longer what one config, one set of files and one software make."""
 
 

@@ -13,8 +13,8 @@ SECRETS = {"HF_TOKEN": "hf_of_this_test_alone", "WANDB_API_KEY": "wandb-of-this-
 def leaks(folder: Path) -> list[tuple[Path, str]]:
     """(file, secret) of every secret that a file below the folder has in it."""
     # A database is read as a whole, and reading one whose server was killed removes the journal beside it.
-    beside = (".db-wal", ".db-shm", ".db-journal")
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(beside)]
+    journals = (".db-wal", ".db-shm", ".db-journal")
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(journals)]
     texts = {path.relative_to(folder): _text_of(path) for path in files}
     return [
         (name, secret) for name, text in texts.items() for secret in (*SECRETS.values(), PASSWORD) if secret in text

@@ -86,8 +86,8 @@ def test_a_run_whose_reward_file_has_changed_stays_or_goes_on_as_it_is_asked(pla
     first, second = place.runs()
     assert (first, second.name) == (run, f"{run.name}-2")
     assert hashes(run.root, ("metrics.jsonl", "merged/*", "report.html", "evaluations/**/*", "stages/*")) == finished
-    (beside,) = [event for event in read(second.events) if event["kind"] == "beside"]
-    assert beside["changed"] == [str(place.reward)] and beside["run"] == run.name
+    (started,) = [event for event in read(second.events) if event["kind"] == "new-run"]
+    assert started["changed"] == [str(place.reward)] and started["run"] == run.name
     refused = place.call("trainer.max_steps=3", keep_training=True)
     assert refused.is_completed() and len(place.runs()) == 2, "the newest run of the recipe has these files"
 

@@ -106,16 +106,16 @@ def test_an_edited_file_leads_to_another_run_beside_it_and_back(tmp_path: Path) 
     run = begun(tmp_path, steps=2)
     original = (tmp_path / "own.py").read_text()
     (tmp_path / "own.py").write_text("def score(sample): return 2.0")
-    beside = asked(tmp_path)
-    assert (beside.run.name, beside.beside, list(beside.differs)) == (f"{run.name}-2", run, ["own.py"])
-    assert beside.why_beside == f"own.py changed, so this is another run beside {run.name}"
+    new = asked(tmp_path)
+    assert (new.run.name, new.predecessor, list(new.differs)) == (f"{run.name}-2", run, ["own.py"])
+    assert new.why_new == f"own.py changed, so this is another run beside {run.name}"
     resumed = resolve_run(run.root)
-    assert (resumed.run, resumed.is_continued) == (beside.run, False)
-    keep_files(beside.run, beside.config, beside.files())
-    beside.run.config.write_text(dump_config(beside.config))
-    assert (asked(tmp_path).run, asked(tmp_path).beside) == (beside.run, None)
+    assert (resumed.run, resumed.is_continued) == (new.run, False)
+    keep_files(new.run, new.config, new.files())
+    new.run.config.write_text(dump_config(new.config))
+    assert (asked(tmp_path).run, asked(tmp_path).predecessor) == (new.run, None)
     (tmp_path / "own.py").write_text(original)
-    assert (asked(tmp_path).run, asked(tmp_path).beside) == (run, None)
+    assert (asked(tmp_path).run, asked(tmp_path).predecessor) == (run, None)
     (tmp_path / "own.py").write_text("def score(sample): return 3.0")
     assert asked(tmp_path).run.name == f"{run.name}-3"
 
@@ -132,9 +132,9 @@ def test_a_file_beside_the_function_that_it_imports_counts_too(tmp_path: Path) -
     (tmp_path / "helper.py").write_text("RIGHT = 1.0")
     run = begun(tmp_path, steps=2)
     (tmp_path / "own.py").write_text("import helper\ndef score(sample): return helper.RIGHT")
-    beside = asked(tmp_path)
-    keep_files(beside.run, beside.config, beside.files())
-    beside.run.config.write_text(dump_config(beside.config))
+    new = asked(tmp_path)
+    keep_files(new.run, new.config, new.files())
+    new.run.config.write_text(dump_config(new.config))
     (tmp_path / "helper.py").write_text("RIGHT = 0.5")
     assert asked(tmp_path).run.name == f"{run.name}-3"
 
@@ -143,7 +143,7 @@ def test_a_shorter_length_than_what_is_trained_is_another_run(tmp_path: Path) ->
     run = begun(tmp_path, steps=4)
     assert asked(tmp_path, "trainer.max_steps=9").run == run
     shorter = asked(tmp_path, "trainer.max_steps=3")
-    assert (shorter.beside, list(shorter.differs)) == (run, [SHORTER])
+    assert (shorter.predecessor, list(shorter.differs)) == (run, [SHORTER])
     with pytest.raises(ConfigError, match=f"sightline fork {run.name} --step N"):
         asked(tmp_path, "trainer.max_steps=3", keep_training=True)
 
@@ -151,7 +151,7 @@ def test_a_shorter_length_than_what_is_trained_is_another_run(tmp_path: Path) ->
 def test_a_rate_that_follows_the_length_is_stretched_only_if_it_is_asked_for(tmp_path: Path) -> None:
     run = begun(tmp_path, COSINE, steps=4)
     longer = asked(tmp_path, COSINE, "trainer.max_steps=9")
-    assert (longer.beside, list(longer.differs)) == (run, [FOLLOWED_LENGTH])
+    assert (longer.predecessor, list(longer.differs)) == (run, [FOLLOWED_LENGTH])
     assert asked(tmp_path, COSINE, "trainer.max_steps=9", keep_training=True).run == run
     assert asked(tmp_path, COSINE).run == run
 

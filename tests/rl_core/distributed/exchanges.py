@@ -31,7 +31,7 @@ def exchange(place: RankPlace) -> dict[str, object]:
             found[name] = f"{type(raised).__name__}: {raised}"
     with ranks.succeed_together():
         found["nothing"] = "went wrong"
-    found["in a thread"] = beside(ranks)
+    found["in a thread"] = sum_in_a_thread(ranks)
     found["interface"] = os.environ["GLOO_SOCKET_IFNAME"]
     ranks.close()
     ranks.close()
@@ -39,7 +39,7 @@ def exchange(place: RankPlace) -> dict[str, object]:
     return found
 
 
-def beside(ranks: Ranks) -> list[float]:
+def sum_in_a_thread(ranks: Ranks) -> list[float]:
     """A sum in the process group of the checkpoints, while values are gathered."""
     total = torch.full((1000,), float(ranks.place.rank + 1))
     thread = threading.Thread(target=lambda: [dist.all_reduce(total, group=ranks.checkpoint_group) for _ in range(20)])

@@ -69,7 +69,7 @@ def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(merged, f
 
 
 @pytest.mark.parametrize(
-    ("weights", "gpus", "count", "beside", "utilisation"),
+    ("weights", "gpus", "count", "offloaded", "utilisation"),
     [
         (7, 8, 1, 0, 0.5),
         (40, 8, 1, 0, 0.65),
@@ -78,10 +78,10 @@ def test_a_model_that_is_larger_than_the_memory_gives_the_same_numbers(merged, f
         (145, 1, 1, 85, 0.9),
     ],
 )
-def test_vllm_takes_as_many_gpus_as_the_weights_need(weights, gpus, count, beside, utilisation):
+def test_vllm_takes_as_many_gpus_as_the_weights_need(weights, gpus, count, offloaded, utilisation):
     assert merged_check.spread(weights << 30, 80 << 30, gpus) == {
         "tensor_parallel_size": count,
-        "cpu_offload_gb": pytest.approx(beside),
+        "cpu_offload_gb": pytest.approx(offloaded),
         "gpu_memory_utilization": pytest.approx(max(0.5, utilisation)),
     }
 

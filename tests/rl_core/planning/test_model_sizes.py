@@ -60,8 +60,8 @@ def test_a_hub_checkpoint_that_was_never_downloaded_has_no_sizes_yet():
 
 def test_code_beside_a_config_is_not_run():
     fields = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300}
-    beside = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil.Model")}
-    assert sizes_of_config(fields | beside) == sizes_of_config(fields)
+    code = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil.Model")}
+    assert sizes_of_config(fields | code) == sizes_of_config(fields)
 
 
 @pytest.mark.parametrize(

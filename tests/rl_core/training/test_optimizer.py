@@ -68,9 +68,9 @@ def test_gradients_of_micro_batches_add_up_in_the_strategys_number_format(strate
 def test_float32_parameters_among_bfloat16_ones_move_as_alone():
     """As a value head on a bfloat16 body."""
     torch.manual_seed(0)
-    alone, beside = nn.Linear(3, 3), nn.Linear(3, 3)
-    beside.load_state_dict(alone.state_dict())
-    mixed = nn.ModuleList([beside, nn.Linear(3, 3).bfloat16()])
+    alone, mixed_in = nn.Linear(3, 3), nn.Linear(3, 3)
+    mixed_in.load_state_dict(alone.state_dict())
+    mixed = nn.ModuleList([mixed_in, nn.Linear(3, 3).bfloat16()])
     config = OptimConfig(lr=1e-3, strategy="adamw_bf16")
     optimizers = [PolicyOptimizer(m, config=config, max_grad_norm=1e9, total_steps=9) for m in (alone, mixed)]
     for step in range(5):
@@ -78,7 +78,7 @@ def test_float32_parameters_among_bfloat16_ones_move_as_alone():
             for parameter in module.parameters():
                 parameter.grad = torch.full_like(parameter, 0.1 * step - 0.2)
             optimizer.step()
-    assert torch.equal(alone.weight, beside.weight)
+    assert torch.equal(alone.weight, mixed_in.weight)
     assert mixed[1].weight.dtype == torch.bfloat16
 
 

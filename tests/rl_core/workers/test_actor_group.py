@@ -11,7 +11,7 @@ from rl_core.config.cluster import ClusterConfig
 from rl_core.progress import TALLY
 from rl_core.workers.actor_group import ActorGroup
 from rl_core.workers.protocol import WorkerDied
-from rl_core.workers.ray_cluster import _BESIDE, RayCluster
+from rl_core.workers.ray_cluster import _CONCURRENCY_GROUPS, RayCluster
 from tests.machines import SOON
 from tests.processes import gone
 from tests.rl_core.workers.sluggish import Duty, Sluggish
@@ -37,7 +37,7 @@ def group_of(
     *duties: Duty, start_seconds: float = SOON, hang_seconds: float = SOON, reading_seconds: float = 0.0
 ) -> ActorGroup:
     """A rank for each duty, whose process already runs if it ever will: no limit is for a busy machine."""
-    kind = ray.remote(num_cpus=0, concurrency_groups=_BESIDE)(Sluggish)
+    kind = ray.remote(num_cpus=0, concurrency_groups=_CONCURRENCY_GROUPS)(Sluggish)
     actors = [kind.remote(duty) for duty in duties]
     ray.get([actor.process.remote() for actor, duty in zip(actors, duties, strict=True) if duty != "late process"])
     return ActorGroup(actors, start_seconds=start_seconds, hang_seconds=hang_seconds, reading_seconds=reading_seconds)

@@ -117,12 +117,12 @@ def test_files_of_an_extended_config_may_lie_beside_that(places: tuple[Path, Pat
     assert files_of(config).fixed_file("prompts/own.jinja") == here / "prompts/own.jinja"
 
 
-@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize("is_next_to_config", [True, False])
 def test_a_run_goes_on_from_any_working_directory(
-    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool
+    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_next_to_config: bool
 ) -> None:
     folder, here = places
-    filled(folder if beside else here)
+    filled(folder if is_next_to_config else here)
     config, run = config_in(folder), RunDirectory(tmp_path / "run")
     keep_files(run, config, files_of(config))
     write(run.root, {"data/train.jsonl": "of the run itself"})

@@ -85,7 +85,7 @@ def test_an_update_of_a_model_without_weights_fills_its_passes(kind: str, tmp_pa
     assert norm > 0.0
 
 
-def test_the_speed_on_a_known_card_stands_beside_the_plan(tmp_path: Path) -> None:
+def test_the_speed_on_a_known_card_is_compared_with_the_plan(tmp_path: Path) -> None:
     """What is computed again takes longer and is no part of the utilisation."""
     file = config_of(tmp_path / "model", FIELDS["images"])
     file.write_text(dump_config(load_config(file, ["model.gradient_checkpointing=true"])))
@@ -102,7 +102,7 @@ def test_the_speed_on_a_known_card_stands_beside_the_plan(tmp_path: Path) -> Non
     assert figures["mfu"] == pytest.approx(ARITHMETIC * 0.75 * planned.passes(len(groups)) / 0.001)
     generated = configured_generator._speed(groups, 0.5, card)
     assert generated.figures["tokens_per_second"] == len(groups) * 2 * 32 / 0.5
-    assert f"0.50 s beside {generated.figures['planned_seconds']:.2f} in the plan" in generated.measured
+    assert f"0.50 s against {generated.figures['planned_seconds']:.2f} in the plan" in generated.measured
 
 
 def test_the_generator_of_a_model_without_weights_is_checked(tmp_path: Path) -> None:
