@@ -178,7 +178,7 @@ def test_a_worker_and_its_flow_are_killed_and_doctor_makes_the_retry_possible(
     assert is_unbroken(run, finished)
 
 
-def test_a_killed_worker_and_server_do_not_end_the_flow_and_the_next_server_is_told_its_end(
+def test_a_flow_outlives_a_killed_worker_and_server_and_reports_its_end_to_the_next_server(
     finished: RunDirectory, office: Office
 ) -> None:
     with opened(office) as server, office.worker() as worker:
@@ -216,7 +216,7 @@ def inbox() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_a_set_that_ends_badly_is_told_to_the_notification_block(office: Office) -> None:
+def test_a_set_that_ends_badly_reaches_the_notification_block(office: Office) -> None:
     with opened(office), office.worker(), inbox() as (address, posted):
         made = subprocess.run(
             [sys.executable, "-c", WEBHOOK, address],

@@ -114,7 +114,7 @@ def postgres(place: Place) -> Iterator[None]:
         process.wait()
 
 
-def test_both_servers_write_to_postgres_and_listen_where_they_are_told(place: Place) -> None:
+def test_both_servers_write_to_postgres_and_listen_at_the_given_address(place: Place) -> None:
     assert not list(place.folder.rglob("*.db")), "a server fell back to SQLite"
     assert listening(psutil.Process()) == {"127.0.0.1"}
 

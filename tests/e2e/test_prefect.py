@@ -110,7 +110,7 @@ def deployed(flow: str, entrypoint: str, parameters: Mapping[str, Any], *, queue
 
 
 @pytest.mark.slow
-def test_a_run_of_a_worker_tells_its_end_to_a_server_that_was_away_and_the_worker_goes_on(new_home: Path) -> None:
+def test_a_workers_run_reports_its_end_when_the_server_is_back_and_the_worker_goes_on(new_home: Path) -> None:
     overrides = [f"tracking.mlflow_uri=sqlite:///{new_home}/mlflow.db"]
     parameters = {"config": str(SMALL), "overrides": overrides, "runs_dir": str(new_home / "runs")}
     run, port, output = run_of(new_home, *overrides)[1], free_port(), new_home / "worker.txt"

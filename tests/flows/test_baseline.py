@@ -227,7 +227,7 @@ def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(
         assert state.is_completed() and rerun_stages(state) == set()
 
 
-def test_other_software_and_another_number_of_threads_are_told_and_cost_nothing(
+def test_other_software_and_another_number_of_threads_are_reported_and_cost_nothing(
     place: Place, finished: tuple[State, RunDirectory], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _, run = finished

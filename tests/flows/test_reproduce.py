@@ -124,7 +124,7 @@ def test_bad_input_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
-def test_a_set_whose_process_was_killed_is_told_its_own_command(is_saved: bool, tmp_path: Path) -> None:
+def test_a_set_whose_process_was_killed_shows_the_command_that_continues_it(is_saved: bool, tmp_path: Path) -> None:
     given = {"baselines": [BASELINE], "runs_dir": str(tmp_path)}
     baseline_set = BaselineSet(**given)
     if is_saved:

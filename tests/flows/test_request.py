@@ -102,7 +102,7 @@ def asked(folder: Path, *overrides: str, **how: bool) -> ResolvedRun:
     return resolve_run(CONFIG, [f"paths_from=[{folder}]", *OWN, *overrides], runs_dir=folder / "runs", **how)
 
 
-def test_an_edited_file_leads_to_another_run_beside_it_and_back(tmp_path: Path) -> None:
+def test_an_edited_file_leads_to_a_new_run_and_the_original_file_back_to_the_first(tmp_path: Path) -> None:
     run = begun(tmp_path, steps=2)
     original = (tmp_path / "own.py").read_text()
     (tmp_path / "own.py").write_text("def score(sample): return 2.0")

@@ -193,7 +193,7 @@ def test_files_are_found_by_a_pattern_below_the_folder(tmp_path, name):
     assert plain == folder or not plain.is_symlink()
 
 
-def test_numbered_names_keep_their_ending_and_are_beside_one_another(tmp_path):
+def test_numbered_names_keep_their_ending_and_their_folder(tmp_path):
     names = [path.name for path in islice(numbered(tmp_path / "a.b.html", ".html"), 3)]
     assert names == ["a.b.html", "a.b-2.html", "a.b-3.html"]
     assert [path.name for path in islice(numbered(tmp_path / "run.1"), 2)] == ["run.1", "run.1-2"], "a folder has none"

@@ -33,7 +33,7 @@ def hold_in_another_process(lock_file: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_second_starter_is_told_the_pid_of_the_owner_and_gets_the_lock_when_the_owner_is_killed(lock_file):
+def test_a_second_process_is_refused_with_the_owners_pid_and_gets_the_lock_when_the_owner_is_killed(lock_file):
     owner = hold_in_another_process(lock_file)
     with pytest.raises(RunLocked, match=f"pid {owner.pid}") as refused, RunLock(lock_file):
         pass
@@ -66,7 +66,7 @@ def test_a_removed_lock_is_made_again_by_its_owner_and_keeps_others_out(lock_fil
         pass
 
 
-def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file):
+def test_an_owner_whose_removed_lock_was_taken_is_refused_from_then_on(lock_file):
     with RunLock(lock_file):
         lock_file.unlink()
         other = hold_in_another_process(lock_file)
@@ -79,7 +79,7 @@ def test_an_owner_whose_removed_lock_was_taken_is_told_and_so_it_stays(lock_file
             ensure_held(lock_file)
 
 
-def test_an_owner_whose_folder_was_removed_is_told(lock_file):
+def test_an_owner_whose_folder_was_removed_is_refused(lock_file):
     with RunLock(lock_file):
         shutil.rmtree(lock_file.parent)
         with pytest.raises(RunLockLost, match="run was removed while this process wrote it"):
@@ -88,7 +88,7 @@ def test_an_owner_whose_folder_was_removed_is_told(lock_file):
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(lock_file, after, monkeypatch):
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(lock_file, after, monkeypatch):
     """Between opening the file and locking it."""
     original, left = fcntl.flock, after
 

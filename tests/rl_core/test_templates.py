@@ -57,7 +57,7 @@ def test_a_time_limit_leaves_the_timer_of_the_process_as_it_was():
 
 
 @pytest.mark.parametrize("source", ["{{ content / 2 }}", "{{ content.nothing }}", "{{ 1 / 0 }}"])
-def test_what_does_not_fit_a_value_is_told_for_that_value(source):
+def test_a_template_that_does_not_fit_a_value_is_refused_for_that_value(source):
     with pytest.raises(ValueError, match=r"prompt\.jinja cannot be rendered: "):
         rendered(source)
 

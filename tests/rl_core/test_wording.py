@@ -30,7 +30,7 @@ def test_whatever_is_repeated_is_one_short_line(text):
         (-(signal.SIGRTMIN + 3), f"signal {signal.SIGRTMIN + 3}"),  # it has no name
     ],
 )
-def test_an_exit_status_is_told_in_words(status, words):
+def test_an_exit_status_is_put_into_words(status, words):
     assert exit_words(status) == words
 
 
@@ -72,5 +72,5 @@ def crashed():
     ],
     ids=range(7),
 )
-def test_the_last_words_of_a_process_are_said_without_its_stack(printed, said):
+def test_the_last_statement_of_a_process_is_shown_without_its_stack(printed, said):
     assert last_statement(printed) == said

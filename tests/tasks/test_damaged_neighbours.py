@@ -92,7 +92,7 @@ def test_a_manifest_that_was_edited(other: RunDirectory, change: Callable[[str],
     goes_on(RunDirectory(other.root.with_name("mine")))
 
 
-def test_a_manifest_tells_when_it_was_altered(other: RunDirectory) -> None:
+def test_an_altered_manifest_is_noticed(other: RunDirectory) -> None:
     manifest = other.stage_manifest("prepare")
     assert read_manifest(other, "prepare") is not None
     manifest.write_text(manifest.read_text().replace('"seconds": 1.5', '"seconds": 2.5'))

@@ -51,7 +51,7 @@ def examined(runs_dir: Path) -> str:
     return text.getvalue()
 
 
-def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: Path) -> None:
+def test_the_run_of_a_dead_process_is_marked_with_how_to_continue(tmp_path: Path) -> None:
     _, dead = running(tmp_path, "dead")
     text = examined(tmp_path)
     assert state_of(dead) == "Crashed"
@@ -60,14 +60,14 @@ def test_the_run_of_a_dead_process_is_marked_and_told_how_to_continue(tmp_path: 
     assert "marked" not in examined(tmp_path)
 
 
-def test_a_run_that_was_never_started_is_told_how_to_start(tmp_path: Path) -> None:
+def test_for_a_run_that_was_never_started_the_command_is_shown(tmp_path: Path) -> None:
     begun(tmp_path, "planned")
     text = examined(tmp_path)
     assert "unfinished" in text and "sightline run --resume planned" in text and "marked" not in text
 
 
 @pytest.mark.parametrize("name", ["flow-run.json", "lock"])
-def test_whatever_became_of_a_run_the_others_are_told(tmp_path: Path, name: str) -> None:
+def test_a_damaged_run_keeps_no_other_from_being_reported(tmp_path: Path, name: str) -> None:
     for number, damage in enumerate(DAMAGES):
         run = begun(tmp_path, f"damaged-{number}")
         remember(run, str(uuid4()))

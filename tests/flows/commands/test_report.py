@@ -48,7 +48,7 @@ def reported_of(target: str, runs_dir: Path) -> tuple[int, str]:
     return carry_out_report(request, Console(file=text, width=200)), text.getvalue()
 
 
-def test_a_finished_run_is_told_without_a_flow_by_folder_and_by_name(
+def test_a_finished_run_is_shown_without_a_flow_by_folder_and_by_name(
     reported: RunDirectory, flows_called: list[RunRequest]
 ) -> None:
     for target in (str(reported.root), reported.name):

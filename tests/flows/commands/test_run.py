@@ -36,7 +36,7 @@ def test_a_part_of_the_pipeline_ends_with_0_and_says_where_it_is(tmp_path: Path)
     assert "✓ prepare: taken over from" in ended(tmp_path, "rollout.n=8")[1]
 
 
-def test_another_file_and_a_stage_that_is_made_again_are_said(tmp_path: Path) -> None:
+def test_another_file_and_a_stage_that_is_made_again_are_reported(tmp_path: Path) -> None:
     template = tmp_path / "count.jinja"
     template.write_text(Path("configs/prompts/count.jinja").read_text())
     override = f"data.prompt_template={template}"

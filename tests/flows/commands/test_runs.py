@@ -45,13 +45,13 @@ def test_clean_shows_first_and_removes_with_yes(runs: list[RunDirectory], tmp_pa
     assert "0 runs removed" in called(*rule, "--yes", runs_dir=tmp_path)
 
 
-def test_clean_tells_what_it_keeps_and_why(runs: list[RunDirectory], tmp_path: Path) -> None:
+def test_clean_shows_what_it_keeps_and_why(runs: list[RunDirectory], tmp_path: Path) -> None:
     atomic_write_json(runs[1].reproduction, {"status": "good"})
     text = called("clean", "--superseded", "--older-than", "0h", "--yes", runs_dir=tmp_path)
     assert "it is a good run of its baseline" in text and runs[1].config.is_file()
 
 
-def test_a_run_that_cannot_be_removed_is_told_by_the_exit_code(
+def test_a_run_that_cannot_be_removed_changes_the_exit_code(
     runs: list[RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(folder: Path) -> None:

@@ -76,7 +76,7 @@ def test_an_embedded_server_ends_with_a_process_that_is_killed_even_before_it_an
         assert psutil.wait_procs([server], timeout=60)[1] == []
 
 
-def test_an_embedded_server_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embedded_server_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(**_: object) -> None:
         raise RuntimeError("Timed out while attempting to connect to ephemeral Prefect API server.")
 

@@ -15,7 +15,7 @@ def test_a_disk_that_fills_up_in_a_write_comes_with_what_to_do(number: int) -> N
     assert told.startswith("No room: free some space on the run's disk and start again")
 
 
-def test_a_disk_that_was_asked_before_has_said_it_all() -> None:
+def test_a_full_disk_that_was_foreseen_keeps_its_own_message() -> None:
     full = DiskFull(Path("runs"), bytes_needed=2 << 30, bytes_free=1 << 30)
     assert cause_of(full) == full.strerror
 

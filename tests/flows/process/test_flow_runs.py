@@ -72,7 +72,7 @@ def test_a_flow_run_that_waits_for_a_worker_is_left_alone(client: SyncPrefectCli
     ("error", "state"),
     [(None, "Completed"), (Interrupted(15), "Interrupted"), (ArithmeticError(), "Failed")],
 )
-def test_a_flow_run_that_could_not_tell_its_end_is_given_it(
+def test_a_flow_run_that_could_not_report_its_end_is_given_it(
     client: SyncPrefectClient, run: RunDirectory, error: Exception | None, state: str
 ) -> None:
     ended = flow_run(client, Running())

@@ -155,7 +155,7 @@ def test_a_fresh_run_is_tagged_with_its_start_and_reuses_nothing(tmp_path: Path)
     assert reuse[1] is False
 
 
-def test_a_failure_tells_its_cause_and_how_to_continue_and_the_lock_is_free_again(tmp_path: Path) -> None:
+def test_a_failure_shows_its_cause_and_how_to_continue_and_frees_the_lock(tmp_path: Path) -> None:
     def body(run: RunContext) -> None:
         raise ArithmeticError("one and one is three")
 
@@ -180,7 +180,7 @@ def test_a_failure_before_there_is_a_run_has_a_page_too(tmp_path: Path) -> None:
     assert "no config file" in page.data and "sightline run" not in page.data
 
 
-def test_flow_runs_are_told_apart_by_experiment_and_start_before_anything_else(tmp_path: Path) -> None:
+def test_flow_runs_are_named_by_experiment_and_start_from_the_beginning(tmp_path: Path) -> None:
     def name_of(**more) -> str:
         states = []
         opened(tmp_path, lambda run: states.append(runtime.flow_run.name), **more)

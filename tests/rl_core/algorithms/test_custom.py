@@ -113,7 +113,7 @@ def test_a_loss_is_tried_on_made_up_tokens(tmp_path, body, told):
         ("-tokens.advantages * (tokens.log_probs + tokens.log_probs.mean())", ["other responses"]),
     ],
 )
-def test_what_breaks_a_law_of_losses_is_said(tmp_path, per_token, told):
+def test_a_loss_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, per_token, told):
     body = f"def mine(tokens):\n    return PolicyLoss(per_token={per_token})\n"
     found = loss_doubts(CustomLoss(function=function(tmp_path, body)))
     assert tell(found, told)
@@ -127,7 +127,7 @@ def test_what_breaks_a_law_of_losses_is_said(tmp_path, per_token, told):
         ("[[(r - group[0]) for r in group] for group in rewards]", ["when the order of the responses"]),
     ],
 )
-def test_what_breaks_a_law_of_estimators_is_said(tmp_path, body, told):
+def test_an_estimator_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, body, told):
     text = f"def mine(inputs):\n    rewards = inputs.token_rewards\n    return {body}\n"
     found = advantage_doubts(CustomAdvantage(function=function(tmp_path, text)))
     assert tell(found, told)

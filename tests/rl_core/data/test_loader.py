@@ -89,7 +89,7 @@ def test_in_other_rows_or_batches_an_epoch_goes_on_after_as_many_prompts_as_it_h
         ({"content": "other"}, "the content of the rows changed"),
     ],
 )
-def test_what_is_another_than_at_a_saved_place_is_said(change, words):
+def test_what_differs_from_a_saved_place_is_named(change, words):
     assert loader(**change).load_state_dict(loader().state_dict()) == [words]
 
 

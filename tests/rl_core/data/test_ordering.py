@@ -113,7 +113,7 @@ def test_a_curriculum_holds_within_each_weighted_source():
         ({}, {"levels": [1, 2, 4, 3]}),
     ],
 )
-def test_a_place_in_another_order_is_told_from_one_in_the_same(before, after):
+def test_places_in_different_orders_are_different(before, after):
     def loader(options):
         prompts = [make_prompt(str(number)) for number in range(4)]
         arranged = arrangement({"a": 4}, **options)

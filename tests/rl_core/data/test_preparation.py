@@ -299,7 +299,7 @@ def test_a_text_prompt_in_training_and_validation_is_refused_by_rows(prepare, wr
         prepare(family="llama", train=rows, validation=held_out)
 
 
-def test_held_out_rows_may_be_told_of_no_tools_and_are_still_other_rows(prepare, write_jsonl, tmp_path):
+def test_held_out_rows_without_tools_are_still_compared_with_training_rows(prepare, write_jsonl, tmp_path):
     told = {"tools": [Tool(calculator).schema], "held_out_tools": []}
     rows = [local(write_jsonl([{"problem": problem, "answer": 4}], f"{problem}.jsonl")) for problem in ("2+2", "1+3")]
     prepare(family="llama", train=rows[0], validation=rows[1], **told)

@@ -101,7 +101,7 @@ def test_the_answers_are_those_of_the_models_weights(found, model, tmp_path):
     assert {item.uid: item.response for item in found[0][1]} == expected
 
 
-def test_items_that_cannot_be_asked_are_told(model, tmp_path):
+def test_items_that_cannot_be_asked_are_reported(model, tmp_path):
     short = replace(GREEDY, max_prompt_length=8)
     with pytest.raises(ValueError, match=r"no item of counting can be asked; left out: 5 .*max_prompt_length is 8"):
         _render_all(model, [Measurement(protocol=short, source=SOURCE)], tmp_path / "images.arrow", SilentProgress())

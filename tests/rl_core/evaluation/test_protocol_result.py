@@ -36,7 +36,7 @@ def test_a_folder_without_a_result_is_named(tmp_path):
         read_protocol_result(tmp_path)
 
 
-def test_remarks_tell_whose_words_asked_and_how_many_items_there_were(tmp_path):
+def test_remarks_name_the_prompt_and_the_number_of_items(tmp_path):
     items = make_items("+" * 200)
     assert result_on(items).remarks == (
         "prompt: the project's own words, in the published format, not the published text",

@@ -84,7 +84,7 @@ def test_nothing_is_sent_to_a_repository_that_is_public(hub, push):
     assert not [path for path, _ in hub.requests if "commit" in path or "preupload" in path]
 
 
-def test_no_network_is_said_with_what_to_do(push):
+def test_without_a_network_the_error_says_what_to_do(push):
     done = push(HF_HUB_OFFLINE="1")
     assert done.returncode == 1
     assert "was not uploaded to owner/counter" in done.stderr

@@ -39,7 +39,7 @@ def test_the_transformers_lines_run(merged, family, tmp_path, monkeypatch):
     assert "generated_text" in printed.getvalue()
 
 
-def test_the_card_tells_what_the_run_knows(merged, tmp_path):
+def test_the_card_shows_what_the_run_knows(merged, tmp_path):
     folder = merged("qwen2_5_vl").folder
     card = model_card(folder, FACTS)
     run = ("quickstart-abc, step 64", "tiny qwen2_5_vl, random", "advantage grpo")

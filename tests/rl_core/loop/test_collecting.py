@@ -85,7 +85,7 @@ def test_prompts_are_drawn_until_the_batch_is_full_of_groups_with_a_signal(sampl
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
-def test_a_draw_has_the_prompts_it_is_told_and_ends_with_the_group_that_fills_the_batch(sample, config, size):
+def test_a_draw_has_the_given_prompts_and_ends_with_the_group_that_fills_the_batch(sample, config, size):
     """As many draws as it takes and no prompt more; the groups of a step are those of one draw after the other."""
     wanted = config.data.rollout_batch_size
     batch = sample(odd(size))

@@ -74,7 +74,7 @@ def test_responses_that_overlong_filtering_leaves_out_are_named(record, config):
     assert "and algorithm.overlong_filtering leaves such responses out" in found
 
 
-def test_it_is_said_after_two_steps_and_once_for_a_cause_and_the_run_may_end(record, config, caplog):
+def test_two_steps_without_signal_are_warned_of_once_for_a_cause_and_may_end_the_run(record, config, caplog):
     events = []
     watch = SignalWatch(
         changed(config, {"trainer.stop_without_signal": 4}),
@@ -107,7 +107,7 @@ SOUND = {"actor/entropy": 0.5, "response_length/mean": 20.0, "kl/reference": 0.3
         ({"actor/approx_kl": 1.5}, "an update moves the policy"),
     ],
 )
-def test_entropy_and_kl_out_of_range_are_said_with_what_to_do(metrics, words):
+def test_entropy_and_kl_out_of_range_are_reported_with_what_to_do(metrics, words):
     found = out_of_range(SOUND | metrics, first_entropy=0.5)
     assert [words in why for why in found] == ([] if words is None else [True])
 
@@ -116,7 +116,7 @@ def test_a_model_that_begins_with_random_tokens_does_not_drift_towards_them():
     assert out_of_range(SOUND | {"actor/entropy": 6.0}, first_entropy=6.1) == []
 
 
-def test_what_is_out_of_range_is_said_after_two_steps_in_a_row_and_once(record, config, caplog):
+def test_what_is_out_of_range_is_warned_of_once_after_two_steps_in_a_row(record, config, caplog):
     events = []
     watch = SignalWatch(
         config, has_parser=lambda source: True, log_event=lambda kind, **facts: events.append({"kind": kind} | facts)

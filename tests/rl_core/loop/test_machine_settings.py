@@ -53,7 +53,7 @@ def test_the_first_start_records_what_was_chosen_and_the_next_one_nothing(run, o
     assert not caplog.records
 
 
-def test_a_machine_on_which_another_choice_is_made_is_told(run, on_machine, caplog):
+def test_another_choice_on_another_machine_is_warned_of(run, on_machine, caplog):
     on_machine(79.6)
     resolve_for_this_machine(config(), run)
     before = last_choices(run)

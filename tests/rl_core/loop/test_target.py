@@ -48,7 +48,7 @@ def test_the_value_has_to_be_reached_by_so_many_measurements_in_a_row(measured, 
     assert target.reached_at == (expected if expected is None else max(expected, done))
 
 
-def test_a_name_that_no_metric_has_is_said_after_the_first_step(caplog):
+def test_a_name_that_no_metric_has_is_reported_after_the_first_step(caplog):
     target = Target(StopAt(metric="actor/entropi", value=1), [])
     assert target.see(1, {"actor/entropy": 2.0, "reward/overall": 2.0}) is None
     assert "step 1 has no actor/entropi; did you mean `actor/entropy`?" in caplog.text

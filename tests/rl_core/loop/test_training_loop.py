@@ -402,7 +402,7 @@ def test_a_checkpoint_that_could_not_be_written_ends_the_next_step_before_its_re
     assert (tmp_path / "checkpoints/step-000003/manifest.json").is_file()
 
 
-def test_an_epoch_that_is_behind_already_is_told_and_not_trained(open_loop, tmp_path):
+def test_an_epoch_that_is_done_gives_its_metrics_and_is_not_trained_again(open_loop, tmp_path):
     loop = open_loop(tmp_path)
     first = loop.train_epoch(1)
     loop.train_epoch(2)
@@ -458,7 +458,7 @@ def test_a_target_ends_the_training_even_where_the_last_steps_teach_nothing(open
     assert event["step"] == 3 and event["why"] == "reward/accuracy is 1 (trainer.stop_at)"
 
 
-def test_a_reward_is_told_the_step(open_loop, worker, prepared_run, tmp_path, validating):
+def test_a_reward_gets_the_step(open_loop, worker, prepared_run, tmp_path, validating):
     (tmp_path / "by_step.py").write_text(
         "def score(sample):\n    return {'overall': len(sample.response) % 2, 'accuracy': 0.0, 'step': sample.step}\n"
     )

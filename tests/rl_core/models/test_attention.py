@@ -50,7 +50,7 @@ def test_with_a_gpu_and_flash_attn_auto_takes_flash_in_bfloat16_only(tmp_path, i
 
 
 @pytest.mark.usefixtures("gpu_machine")
-def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_told(tmp_path, install_flash_attn):
+def test_flash_attn_of_another_pytorch_is_not_taken_and_its_error_is_shown(tmp_path, install_flash_attn):
     install_flash_attn("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
     half = model_config(tmp_path, dtype="bfloat16")
     error = "not for this Python and PyTorch: ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10"

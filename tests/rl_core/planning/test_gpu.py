@@ -34,7 +34,7 @@ def test_a_hidden_gpu_is_none(tmp_path, monkeypatch):
     ("answer", "code", "free"),
     [("80896\n[N/A]\n512", 0, [79.0, 0.5]), ("No devices were found", 0, []), ("80896", 9, [])],
 )
-def test_the_free_memory_of_every_gpu_is_told_as_far_as_it_is_known(tmp_path, monkeypatch, answer, code, free):
+def test_the_free_memory_of_every_gpu_is_listed_as_far_as_it_is_known(tmp_path, monkeypatch, answer, code, free):
     put_driver(tmp_path, monkeypatch, answer, code)
     assert free_gpu_memory() == free
 

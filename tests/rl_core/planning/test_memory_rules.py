@@ -129,7 +129,7 @@ def test_workers_that_only_generate_train_too_where_their_device_is_too_small_fo
     assert with_changes(config, changes).cluster.placement == "colocated"
 
 
-def test_a_cache_for_a_few_sequences_is_said_with_what_makes_it_larger(configure):
+def test_a_cache_for_a_few_sequences_is_a_warning_with_what_makes_it_larger(configure):
     """With so few, a step of 32B was forecast to take 6,120 seconds, and nothing said why."""
     shares = (f"rollout.gpu_memory_utilization={share / 100}" for share in range(15, 60))
     config, sizes = next(

@@ -51,7 +51,7 @@ def refuse_to_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_sizes, "_built_elsewhere", build)
 
 
-def test_a_process_without_torch_is_told_the_same(monkeypatch, cache):
+def test_a_process_without_torch_gets_the_same_description(monkeypatch, cache):
     here = describe_model(FIELDS, places=())
     for file in cache.iterdir():
         file.unlink()
@@ -63,7 +63,7 @@ def test_a_process_without_torch_is_told_the_same(monkeypatch, cache):
         assert described_anew() == here, "the file of the other process is read"
 
 
-def test_an_error_is_told_by_both_and_not_kept(monkeypatch, cache, tmp_path, capsys):
+def test_an_error_is_raised_in_both_processes_and_not_kept(monkeypatch, cache, tmp_path, capsys):
     wrong = FIELDS | {"num_hidden_layers": "many"}
     with pytest.raises(ValueError, match="transformers cannot build the model") as here:
         describe_model(wrong, places=())
@@ -100,7 +100,7 @@ def test_a_broken_file_is_written_again(cache, content):
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])
-def test_another_version_builds_anew(monkeypatch, cache, package):
+def test_another_version_builds_again(monkeypatch, cache, package):
     describe_model(FIELDS, places=())
     versions = model_sizes.version
     monkeypatch.setattr(model_sizes, "version", lambda name: "0.1" if name == package else versions(name))

@@ -83,7 +83,9 @@ def test_a_built_in_reward_that_there_is_not_is_named(configure, reward, where, 
         ("accuracy", {"by_source": {"a": {"function": "count"}, "b": {"function": "format"}}}, False),
     ],
 )
-def test_a_component_that_no_reward_returns_is_told_by_the_key_that_reads_it(configure, component, reward, *, is_known):
+def test_a_component_that_no_reward_returns_is_a_problem_of_the_key_that_reads_it(
+    configure, component, reward, *, is_known
+):
     keys = {found[0] for found in told(configure, f"evaluation.accuracy_key={component}", **reward)}
     assert keys == (set() if is_known else {"evaluation.accuracy_key"})
     filtering = f"algorithm.online_filtering={{filter_key: {component}}}"

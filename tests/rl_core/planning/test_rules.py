@@ -135,7 +135,7 @@ def test_what_works_but_may_not_be_meant_is_a_warning(configure, override, where
     raise_if_fatal([problem])
 
 
-def test_gspo_in_bfloat16_is_told_to_start_from_the_trainers_log_probs(configure):
+def test_gspo_in_bfloat16_is_advised_to_take_the_trainers_log_probs_as_old_ones(configure):
     loss = f"algorithm.loss={GSPO}"
     (problem,) = check_config(configure(loss, "model.dtype=bfloat16"))
     assert (problem.where, problem.fatal) == ("algorithm.old_log_probs", False)

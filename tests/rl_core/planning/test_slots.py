@@ -152,7 +152,7 @@ def test_the_memory_of_a_model_that_is_not_here_is_not_known():
         ([Need(gpus=1, memory_gib=2.0), Need(gpus=2, memory_gib=2.0)], (3, 8, 64.0), "side by side as they fit"),
     ],
 )
-def test_it_is_said_how_many_run_at_a_time_and_why(needs, machine, words):
+def test_the_number_of_simultaneous_runs_is_shown_with_its_reason(needs, machine, words):
     gpus, cores, memory = machine
     there = Machine(gpus=tuple(map(str, range(gpus))), cores=cores, memory_gib=memory)
     assert at_once_words(needs, there) == words

@@ -232,7 +232,7 @@ def test_a_reward_for_some_rows_only_is_tried_on_these(tmp_path):
     assert [score.components for score in result.scores] == [{}, {"overall": 1.0}] * 2
 
 
-def test_a_return_that_is_missing_is_told(tmp_path):
+def test_a_missing_return_is_named(tmp_path):
     (problem,) = trial(tmp_path, "def score(sample):\n    sample.response == sample.ground_truth\n", "1", "2").problems
     assert "returned None for every response to the 2 rows that were tried" in problem
     half = "def score(sample):\n    if sample.response == sample.ground_truth:\n        return 1.0\n"

@@ -35,7 +35,7 @@ def test_a_sample_of_a_rollout_holds_plain_values_of_both():
     assert pickle.loads(pickle.dumps(sample)) == sample
 
 
-def test_a_conversation_is_told_turn_by_turn_and_its_last_turn_is_the_response():
+def test_a_sample_has_the_turns_of_its_conversation_and_the_last_one_is_the_response():
     call = ToolCall(name="zoom", arguments="{}", result="[image one]", outcome="answered")
     ids = np.zeros(1, np.int32)
     put = Insertion(after=2, token_ids=ids, engine_token_ids=ids, turn="Look.", image_uids=("one",), calls=(call,))

@@ -236,7 +236,7 @@ def test_a_wrong_answer_that_holds_the_true_one_is_named(tmp_path):
     assert "for row row-0 (of 3 tried), such as '12' for '1'" in warning
 
 
-def test_rows_with_one_answer_tell_nothing():
+def test_rows_that_all_have_one_answer_show_nothing_about_the_reward():
     (warning,) = trial("count", "4", "4", "4").warnings
     assert "all 3 rows that reward 'count' was tried on have the answer '4'" in warning
     assert "cannot be told" in warning

@@ -60,7 +60,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("how", LOADS)
-def test_every_number_that_does_not_arrive_is_told(how):
+def test_every_number_that_does_not_arrive_is_reported(how):
     load, expected = LOADS[how]
     assert _arrived(load, [("first", HALF.clone()), ("second", HALF + 1)]) == pytest.approx(expected)
 

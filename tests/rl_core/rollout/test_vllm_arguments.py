@@ -80,7 +80,7 @@ def test_seeds_beyond_32_bits_are_folded(tiny_folders):
 
 
 @pytest.mark.parametrize(("setting", "eager"), [("auto", True), (True, True), (False, False)])
-def test_on_a_cpu_nothing_is_compiled_unless_told(setting, eager, tiny_folders):
+def test_on_a_cpu_nothing_is_compiled_unless_configured(setting, eager, tiny_folders):
     assert small_arguments(tiny_folders["llama"], rollout=RolloutConfig(enforce_eager=setting)).enforce_eager is eager
 
 

@@ -77,7 +77,7 @@ def listened(variables: dict[str, str]) -> list[str]:
     return printed_by(LISTENING, variables=plain | variables).split()
 
 
-def test_process_groups_listen_on_loopback_or_where_they_are_told():
+def test_process_groups_listen_on_loopback_or_at_the_given_address():
     assert listened({}) == ["127.0.0.1"]
     for name, address in interfaces()[:1]:
         assert listened({"GLOO_SOCKET_IFNAME": name}) == [address]

@@ -69,7 +69,7 @@ def test_complete_weights_pass_unchanged():
     strict.check()
 
 
-def test_every_wrong_name_is_told_and_held_back():
+def test_every_wrong_name_is_reported_and_not_loaded():
     strict = StrictWeights(_weights("a.weight", "c.weight", "a.weight", "b.weight"), expected=EXPECTED)
     assert [name for name, _ in strict] == ["a.weight", "b.weight"]
     with pytest.raises(ValueError) as error:

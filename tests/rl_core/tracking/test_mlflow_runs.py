@@ -200,9 +200,7 @@ def test_a_stage_shows_its_configuration_data_tables_images_and_files(uri, clien
     assert (stage.tag("attempt"), stage.tag("never set")) == ("2", None)
 
 
-def test_a_database_given_relative_to_the_working_directory_is_one_place_with_its_artifacts_beside_it(
-    tmp_path, monkeypatch
-):
+def test_a_relative_database_is_one_place_with_its_artifacts_in_the_same_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     access = MlflowAccess("sqlite:///mlflow.db")
     assert access.uri == f"sqlite:///{tmp_path}/mlflow.db"

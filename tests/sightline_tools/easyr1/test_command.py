@@ -132,7 +132,7 @@ def test_a_secret_of_the_command_line_is_not_written(example: Path, tmp_path: Pa
     assert "geheim" not in written + shown.output
 
 
-def test_an_existing_config_is_replaced_only_when_told(example: Path, tmp_path: Path) -> None:
+def test_an_existing_config_is_replaced_only_on_request(example: Path, tmp_path: Path) -> None:
     before = example.read_text()
     refused = CliRunner().invoke(app, ["import", "easyr1", str(example)])
     assert isinstance(refused.exception, ValueError)

@@ -75,7 +75,7 @@ def test_every_key_that_names_a_file_starts_from_the_folder_of_the_config(
     assert stage_digests(again) == elsewhere
 
 
-def test_the_working_directory_is_second_and_said(places: tuple[Path, Path]) -> None:
+def test_the_working_directory_is_second_and_is_named(places: tuple[Path, Path]) -> None:
     folder, here = places
     filled(here)
     config = config_in(folder)
@@ -88,7 +88,7 @@ def test_the_working_directory_is_second_and_said(places: tuple[Path, Path]) -> 
     assert f"prompts/ask.jinja is read from the working directory; there is none in {folder}" in " ".join(said)
 
 
-def test_of_two_files_the_one_beside_the_config_is_read_and_said(places: tuple[Path, Path]) -> None:
+def test_of_two_files_the_one_beside_the_config_is_read_and_named(places: tuple[Path, Path]) -> None:
     folder, here = places
     filled(folder)
     write(here, {"prompts/ask.jinja": "another {{ content }}"})

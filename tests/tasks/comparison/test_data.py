@@ -91,7 +91,7 @@ def test_a_run_that_is_not_evaluated_is_in_the_curves_alone(groups: list[RunGrou
     assert len(page.charts[0].series) == 2
 
 
-def test_what_stands_in_the_way_of_a_comparison_is_said(tmp_path: Path) -> None:
+def test_obstacles_to_a_comparison_are_named(tmp_path: Path) -> None:
     first = finish_run(tmp_path, trained="++--")
     longer = finish_run(tmp_path, "rollout.n=4", trained="++--+")
     otherwise = finish_run(tmp_path, "rollout.max_response_length=16", trained="++++")

@@ -76,7 +76,7 @@ def test_what_a_model_said_is_text_and_never_markup(tmp_path: Path) -> None:
     assert "&lt;answer&gt;3&lt;/answer&gt;" in html and "<answer>" not in html
 
 
-def test_a_single_group_shows_each_seed_beside_all(tmp_path: Path) -> None:
+def test_a_single_group_shows_each_seed_and_the_mean_of_all(tmp_path: Path) -> None:
     shown = page(tmp_path, [ODD, WORSE])
     html = render_comparison(shown)
     assert "mean 37.5 %, between seeds 25.0 to 50.0 %, 95 % over seeds 0.0 to 100.0 %" in html

@@ -43,7 +43,7 @@ def steps(*entropies: float, **metrics: float) -> list[dict[str, float]]:
     return [{"step": step, "actor/entropy": entropy, **metrics} for step, entropy in enumerate(entropies, start=1)]
 
 
-def test_a_policy_that_became_certain_early_is_told_so_beside_the_others() -> None:
+def test_a_policy_that_became_certain_early_is_compared_with_the_others() -> None:
     own = steps(0.8, 0.13, 0.1, 0.05, 0.03, **{"reward/zero_std_groups": 0.9, "actor/clip_fraction_high": 0.02})
     other = steps(0.8, 0.5, 0.4, 0.3, 0.2, **{"reward/zero_std_groups": 0.4, "actor/clip_fraction_high": 0.01})
     assert what_metrics_show([*own, {"step": 6, "off_policy/ratio_max": 120.0}], [other]) == (

@@ -14,7 +14,7 @@ from tasks.housekeeping.overview import RunStatus, overview, overviews
 from tests.tasks.housekeeping.runs import NOW, aged, failed, finished, readable
 
 
-def test_a_finished_run_tells_its_accuracies_and_its_last_step(tmp_path: Path) -> None:
+def test_a_finished_run_shows_its_accuracies_and_its_last_step(tmp_path: Path) -> None:
     found = overview(aged(finished(tmp_path), days=3))
     assert (found.status, found.step) == (RunStatus.FINISHED, 2)
     assert (found.base, found.trained) == (0.0, 0.5)
@@ -31,7 +31,7 @@ def test_a_finished_run_tells_its_accuracies_and_its_last_step(tmp_path: Path) -
         (None, RunStatus.CRASHED),
     ],
 )
-def test_an_unfinished_run_tells_how_its_last_attempt_ended(tmp_path: Path, end: str, status: RunStatus) -> None:
+def test_an_unfinished_run_shows_how_its_last_attempt_ended(tmp_path: Path, end: str, status: RunStatus) -> None:
     run = readable(failed(tmp_path, "broken", end=end, cause="no room\nand more"), finished(tmp_path))
     found = overview(run)
     assert found.status is status

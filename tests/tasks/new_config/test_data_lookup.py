@@ -16,7 +16,7 @@ def test_what_is_on_this_machine_is_local(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "a/b/c", "x" * 5000])
-def test_a_path_where_nothing_is_is_said_to_be_none(name: str) -> None:
+def test_a_path_where_nothing_lies_is_refused_as_such(name: str) -> None:
     with pytest.raises(ValueError, match=r"there is no file or folder .*; a data set of the hub is named owner/name"):
         source_of(name, None)
     with pytest.raises(ValueError, match="there is no file or folder"):

@@ -85,7 +85,7 @@ NUMBERS = st.lists(st.integers(0, 3), min_size=6, max_size=14).map(lambda number
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(READ)), st.sampled_from([None, *JSON_FORMS]), NUMBERS)
-def test_the_answer_that_a_person_reads_is_told_from_others_and_no_image_is_left_out(
+def test_the_answer_that_a_person_reads_is_found_among_others_and_no_image_is_left_out(
     tmp_path_factory: pytest.TempPathFactory, name: str, picture: PictureForm | None, numbers: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("shape")

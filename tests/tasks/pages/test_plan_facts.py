@@ -19,7 +19,7 @@ def dealt(*overrides: str) -> list[tuple[str, str, str]]:
     return work_rows(config, batch_plan(config, train_rows=2048))
 
 
-def test_the_share_of_each_worker_is_told_where_there_are_several() -> None:
+def test_the_share_of_each_worker_is_shown_where_there_are_several() -> None:
     assert dealt() == []
     generation, step, passes = dealt("cluster.devices=3", "cluster.nodes=2")
     assert generation[1] == "64 prompts = 512 responses"
@@ -42,7 +42,7 @@ def test_generators_of_several_workers_answer_together() -> None:
     assert generation[2] == "each of 4 generators of 2 workers: up to 16 prompts = 128 responses"
 
 
-def test_draws_are_told_where_groups_are_filtered() -> None:
+def test_draws_are_shown_where_groups_are_filtered() -> None:
     assert "a draw" not in facts()
     told = facts("algorithm.online_filtering={mini_rollout_batch_size: 24, max_try_make_batch: 9}")
     assert told["a draw"] == "24 prompts, until 64 groups pass the filter; at most 9 draws a step"

@@ -103,7 +103,7 @@ def test_a_source_that_cannot_be_read_is_named_with_its_key(config: RunConfig, t
         ("data.source_weights={sums: 1.0, held: 1.0}", "data.source_weights", "the training rows are of sums", True),
     ],
 )
-def test_a_name_that_there_is_not_is_told(
+def test_an_unknown_name_is_a_problem_of_its_key(
     config: RunConfig, tmp_path: Path, override: str, where: str, words: str, *, fatal: bool
 ) -> None:
     (found,) = told(config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", override))

@@ -105,7 +105,7 @@ def test_training_goes_on_after_its_newest_checkpoint(config: RunConfig, run: Ru
     assert found["train-epoch-002"] == "continues after step 5"
 
 
-def test_what_other_software_made_is_taken_over_from_no_run_and_the_reason_is_told(
+def test_what_other_software_made_is_taken_over_from_no_run_and_the_reason_is_shown(
     config: RunConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other = RunDirectory(run.root.with_name("other"))
@@ -146,7 +146,7 @@ def test_epochs_of_other_software_are_taken_over_from_no_run(config: RunConfig, 
     )
 
 
-def test_a_stage_that_was_made_from_one_that_was_made_anew_is_made_anew(config: RunConfig, run: RunDirectory) -> None:
+def test_a_stage_is_made_again_if_an_earlier_one_that_it_needs_was(config: RunConfig, run: RunDirectory) -> None:
     before = {kind: software | {"torch": "1.0"} for kind, software in here(config).items()}
     finish(run, config, "prepare", run.data, splits={"train": {"rows": 12}})
     finish(run, config, "cold-start", run.base_model, software=before)

@@ -118,7 +118,7 @@ def test_the_runs_own_steps_are_given_back_and_carried_over_to_other_placements(
     assert ahead.step < split.step
 
 
-def test_steps_of_another_placement_of_a_start_and_of_repeated_rollouts_tell_nothing(run: RunDirectory) -> None:
+def test_only_ordinary_steps_of_the_same_placement_are_measured(run: RunDirectory) -> None:
     start, repeated = {**COLOCATED, "load_s": [0.2, 0.2]}, {**COLOCATED, "generate_s": [0.0, 0.0]}
     record(run, start, repeated, SPLIT, COLOCATED)
     (step,) = measured_steps(run, quickstart("cluster.devices=2"), None)
@@ -128,7 +128,7 @@ def test_steps_of_another_placement_of_a_start_and_of_repeated_rollouts_tell_not
     assert ahead.is_overlapped and ahead.other == pytest.approx(1.5 - 0.1 - 1.0)
 
 
-def test_steps_on_other_devices_tell_nothing_but_their_lengths(run: RunDirectory) -> None:
+def test_of_steps_on_other_devices_only_the_lengths_are_measured(run: RunDirectory) -> None:
     record(run, COLOCATED)
     for workers, gpu in ((1, None), (2, Gpu(memory_gib=80.0)), (2, H100)):
         assert measured_steps(run, quickstart(f"cluster.devices={workers}"), gpu) == []
@@ -140,7 +140,7 @@ def test_steps_on_other_devices_tell_nothing_but_their_lengths(run: RunDirectory
     assert "at 70% of its bandwidth and 30% of its arithmetic, 75% of a prompt images" in words
 
 
-def test_other_lengths_are_forecast_beside_the_expected_one(run: RunDirectory) -> None:
+def test_other_lengths_are_forecast_besides_the_expected_one(run: RunDirectory) -> None:
     config = quickstart()
     found = forecaster_of(config, run, H100)
     seconds = [

@@ -84,7 +84,7 @@ def test_a_run_that_failed_and_one_that_cannot_be_read_keep_no_other_from_its_re
     assert not run_of(failed).reproduction.exists()
 
 
-def test_the_mean_over_seeds_is_judged_and_the_interval_over_seeds_is_said(tmp_path: Path) -> None:
+def test_the_mean_over_seeds_is_judged_and_the_interval_over_seeds_is_shown(tmp_path: Path) -> None:
     result = judged(week_of_seeds(tmp_path, 1, {3: 294, 1: 290, 2: 286}))
     assert (result.status, result.accuracies) == ("good", {1: 290 / 601, 2: 286 / 601, 3: 294 / 601})
     assert result.reasons[0] == (
@@ -96,7 +96,7 @@ def test_the_mean_over_seeds_is_judged_and_the_interval_over_seeds_is_said(tmp_p
         assert record["reproduction"]["accuracy_by_seed"] == list(result.accuracies.values())
 
 
-def test_what_the_seeds_do_not_tell_is_undecided_and_an_alarm(tmp_path: Path) -> None:
+def test_seeds_that_decide_nothing_are_undecided_and_an_alarm(tmp_path: Path) -> None:
     """One of these seeds alone would be a regression, and another one would be good."""
     result = judged(week_of_seeds(tmp_path, 1, {1: 230, 2: 250, 3: 275}))
     assert (result.status, result.is_alarm) == ("undecided", True)
@@ -107,7 +107,7 @@ def test_what_the_seeds_do_not_tell_is_undecided_and_an_alarm(tmp_path: Path) ->
     assert judged(week(tmp_path, 2, 290)).last_good == ()
 
 
-def test_a_drop_is_told_by_the_seeds_where_both_weeks_have_several(tmp_path: Path) -> None:
+def test_the_seeds_decide_about_a_drop_where_both_weeks_have_several(tmp_path: Path) -> None:
     judged(week_of_seeds(tmp_path, 1, {1: 330, 2: 290, 3: 300}))
     luck = judged(week_of_seeds(tmp_path, 2, {1: 270, 2: 310, 3: 280}))
     assert luck.drift.comparison.p_value < 0.05 and luck.status == "good"

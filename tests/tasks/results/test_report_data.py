@@ -13,7 +13,7 @@ from tasks.results.run_facts import RunFacts
 from tests.tasks.finished_run import finish_run
 
 
-def test_an_item_of_the_gallery_tells_what_was_answered_to_it_while_training(tmp_path: Path) -> None:
+def test_an_item_of_the_gallery_shows_what_was_answered_to_it_while_training(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="+-", trained="-+")
     assert all(not item.while_training for item in gallery_items(RunFacts(run))), "no validation yet"
     for step, evaluated in ((0, "base"), (2, "trained")):
@@ -26,7 +26,7 @@ def test_an_item_of_the_gallery_tells_what_was_answered_to_it_while_training(tmp
         assert item.base.is_right != item.trained.is_right
 
 
-def test_the_reward_is_drawn_by_its_parts_and_what_else_tells_how_the_training_went(tmp_path: Path) -> None:
+def test_the_reward_is_drawn_by_its_parts_with_the_other_curves_of_the_training(tmp_path: Path) -> None:
     run = finish_run(tmp_path)
     RunLogs(run).log_step(
         3,
@@ -54,7 +54,7 @@ def test_the_reward_is_drawn_by_its_parts_and_what_else_tells_how_the_training_w
     ]
 
 
-def test_the_page_begins_with_what_makes_the_run_another_than_its_neighbours(tmp_path: Path) -> None:
+def test_the_page_begins_with_what_distinguishes_the_run_from_its_neighbours(tmp_path: Path) -> None:
     run = finish_run(tmp_path, "seed=7", "actor.optim.lr=2e-4")
     RunLogs(run).log_event("config-changed", step=1, changes={}, message="trainer.save_freq is 8 and was 16")
     page = report_page(RunFacts(run), commands={})

@@ -156,7 +156,7 @@ def test_the_page_shows_both_accuracies_and_their_comparison() -> None:
     assert "310 items became right, 0 became wrong (McNemar p &lt; 0.001)" in text.replace("<", "&lt;")
 
 
-def test_what_has_no_score_is_counted_beside_the_accuracy() -> None:
+def test_responses_without_a_score_are_counted_next_to_the_accuracy() -> None:
     unscored = measured(0.975, 0.95, 0.99).model_copy(update={"failed_rewards": 3})
     html = render(page(trained=unscored, evaluations=[("trained", unscored)]))
     assert "400 items, 3 not scored, 95 % confidence" in html

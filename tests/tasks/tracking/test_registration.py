@@ -128,7 +128,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_server_is_told_where_the_weights_are(server: str, tmp_path: Path) -> None:
+def test_a_server_gets_the_place_of_the_weights(server: str, tmp_path: Path) -> None:
     run = registered(server, tmp_path / "runs", 1, BETTER)
     better = registered(server, tmp_path / "runs", 2, BEST)
     version = version_of(server, run)

@@ -60,7 +60,7 @@ def test_the_words_are_those_that_the_configs_train_with():
         assert PROTOCOLS[name].prompt == (CONFIGS / "prompts" / file).read_text().strip()
 
 
-def test_a_prompt_from_a_file_is_told_by_name_and_hash(tmp_path):
+def test_a_prompt_from_a_file_is_shown_by_name_and_hash(tmp_path):
     path = tmp_path / "published.jinja"
     path.write_text("{{ content }} As published.")
     protocol = GEOQA_R1V.with_prompt(path)
