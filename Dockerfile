@@ -27,7 +27,7 @@ ARG TORCH_INDEX=""
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 WORKDIR /app
 
-# What decides the installation comes first and alone: a changed source then installs nothing anew. The empty packages
+# What decides the installation comes first and alone: a changed source then installs nothing again. The empty packages
 # tell the editable installation where the sources will lie.
 COPY Makefile pyproject.toml constraints.txt README.md LICENSE ./
 COPY startup startup

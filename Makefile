@@ -31,7 +31,7 @@ export RAY_USAGE_STATS_ENABLED = 0
 export VLLM_NO_USAGE_STATS = 1
 export WANDB_ERROR_REPORTING = false
 
-# Each of the hundreds of processes that tests start would compile the sources anew, and pytest every test.
+# Each of the hundreds of processes that tests start would compile the sources again, and pytest every test.
 unexport PYTHONDONTWRITEBYTECODE
 
 # What a new .venv needs, packages and pip's downloads together, and the first NVIDIA driver for the CUDA version of
@@ -102,7 +102,7 @@ real: $(REAL_MODEL) ## a real language model of 135 M parameters learns word pro
 bench-trl: $(STAMP)-dev $(TRL_STAMP) ## training speed compared with TRL, on an otherwise idle machine (about 20 minutes)
 	$(BIN)/python -m benchmarks.versus_trl
 
-docs: $(STAMP) ## write docs/configuration.md, docs/migration.md, docs/models.md and the picture of the packages anew
+docs: $(STAMP) ## write docs/configuration.md, docs/migration.md, docs/models.md and the picture of the packages
 	$(BIN)/python -m sightline_tools.docs.reference docs/configuration.md
 	$(BIN)/python -m sightline_tools.easyr1.page docs/migration.md
 	$(BIN)/python -m sightline_tools.docs.models docs/models.md

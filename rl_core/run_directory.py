@@ -29,7 +29,7 @@ class RunDirectory:
     amendments = _Below("amendments.json")
     """The changes of its recipe with which the training went on; only there where there were any."""
     inputs = _Below("inputs")
-    """Copies of the templates and of the files with a user's code that the configuration names, and a record of
+    """Copies of the templates and of the files with user code that the configuration names, and a record of
     them and of the data."""
     lock = _Below("lock")
     """The lock file, held (flock) by the one process that writes the run; it contains the pid of its owner."""

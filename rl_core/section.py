@@ -25,7 +25,7 @@ SECRET_ERROR: Final = "secret"
 """The type of pydantic errors whose input must not be shown."""
 
 Kwargs = dict[str, JsonValue]
-"""Keyword arguments of a user's function."""
+"""Keyword arguments of a user function."""
 
 _SECRET_NAME = re.compile(r"api_?key|password|passwd|secret|access_?key|(auth|api|access|bearer|hf)_?token", re.I)
 
@@ -96,7 +96,7 @@ def without_password(address: str, variables: str) -> str:
 
 
 def refuse_secrets(kwargs: Kwargs) -> Kwargs:
-    """The arguments of a user's function. Raises PydanticCustomError if the name of one looks like a secret's."""
+    """The arguments of a user function. Raises PydanticCustomError if the name of one looks like a secret's."""
     if named := [name for name in _names_in(kwargs) if names_a_secret(name)]:
         raise refused_secret(f"{', '.join(named)} looks like a secret: let the function read it from the environment")
     return kwargs

@@ -36,7 +36,7 @@ def test_a_section_that_the_code_names_is_there(source: str, page: str, heading:
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_import_contracts(tmp_path: Path) -> None:
-    """`make docs` writes it anew."""
+    """`make docs` writes it again."""
     subprocess.run(
         [sys.executable, "-m", "sightline_tools.docs.rooms", str(tmp_path / "rooms.svg")], cwd=REPOSITORY, check=True
     )

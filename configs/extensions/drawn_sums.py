@@ -37,7 +37,7 @@ def rows(seed: int, count: int, *, held_out: bool = False, largest: int = 9, sid
 
 
 # A source that reads data of its own may also say which they are, by `fingerprint(**kwargs) -> str`: a version, a
-# commit, a hash. Where it says something else than before, the rows are prepared anew. The code of this file, what it
+# commit, a hash. Where it says something else than before, the rows are prepared again. The code of this file, what it
 # imports from beside it, and `kwargs` count in any case.
 
 

@@ -1,4 +1,4 @@
-"""A user's function in place of a built-in loss, estimator or filter."""
+"""A user function in place of a built-in loss, estimator or filter."""
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache

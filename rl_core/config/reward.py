@@ -131,7 +131,7 @@ class RewardChoice(Section):
 
     @property
     def components(self) -> tuple[str, ...] | None:
-        """Every component that is returned; None where that depends on a user's function. The components of a mixture's
+        """Every component that is returned; None where that depends on a user function. The components of a mixture's
         first term keep their names; those of the others, and every `overall`, get the name of their term as a
         prefix."""
         if any(term.function not in COMPONENTS for term in self.terms):

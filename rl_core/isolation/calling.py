@@ -1,5 +1,5 @@
 """Calls a loaded function: input by input, with several inputs concurrently, or with a whole batch. Only processes that
-run a user's code do this."""
+run user code do this."""
 
 import asyncio
 import inspect
@@ -64,7 +64,7 @@ class FunctionCaller:
         seed_library_generators(one.seed_text)
         try:
             return self._checked(one, self._awaited(self.function.call(one)))
-        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; it costs this input
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything; it costs this input
             return self._failure(error)
 
     def _awaited(self, returned: object) -> object:
@@ -82,14 +82,14 @@ class FunctionCaller:
             async with limit:
                 returned = self.function.call(one)
                 return self._checked(one, await returned if inspect.isawaitable(returned) else returned)
-        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
             return self.order.failed(reason) if limit.expired() else self._failure(error)
 
     def _as_batch(self, inputs: Sequence[Input]) -> list[Result]:
         seed_library_generators(*(one.seed_text for one in inputs))
         try:
             returned = _one_each(self._awaited(self.function.call_all(inputs)), len(inputs))
-        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
             if len(inputs) == 1:
                 return [self._failure(error)]
             raise BatchFailed(self.describe(error)) from None
@@ -98,7 +98,7 @@ class FunctionCaller:
     def _checked(self, one: Input, returned: object) -> Result:
         try:
             return self.function.result(one, returned)
-        except BaseException as error:  # noqa: BLE001 - the returned object may be of a user's class
+        except BaseException as error:  # noqa: BLE001 - the returned object may be of a user class
             return self._failure(error)
 
     def _failure(self, error: BaseException) -> Result:
@@ -106,7 +106,7 @@ class FunctionCaller:
 
 
 def error_text(error: BaseException, spec: Spec) -> str:
-    """An exception of a user's function in words, with the line of a user's file, or of a file beside it."""
+    """An exception of a user function in words, with the line of a user file, or of a file beside it."""
     return failure_text(error, spec.source.parent if isinstance(spec.source, Path) else None)
 
 

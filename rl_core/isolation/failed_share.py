@@ -1,4 +1,4 @@
-"""The bound on the share of calls of a user's functions that fail."""
+"""The bound on the share of calls of user functions that fail."""
 
 from collections.abc import Sequence
 

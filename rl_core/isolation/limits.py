@@ -1,4 +1,4 @@
-"""How long a call of a user's function may take, and which functions the processes could load so far."""
+"""How long a call of a user function may take, and which functions the processes could load so far."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What passes between the run and the processes that call a user's functions. These start fast because this imports no
+"""What passes between the run and the processes that call user functions. These start fast because this imports no
 library."""
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ IMAGES_VARIABLE = "SIGHTLINE_IMAGES"
 
 
 class Spec(Protocol):
-    """A user's function, which the processes load."""
+    """A user function, which the processes load."""
 
     @property
     def name(self) -> str:
@@ -24,7 +24,7 @@ class Spec(Protocol):
 
     @property
     def source(self) -> str | Path:
-        """The dotted name of a module, or the absolute path of a user's file."""
+        """The dotted name of a module, or the absolute path of a user file."""
 
     @property
     def is_batch(self) -> bool:

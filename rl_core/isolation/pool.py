@@ -1,4 +1,4 @@
-"""A pool of processes that call a user's functions (docs/architecture.md, "Rewards are isolated")."""
+"""A pool of processes that call user functions (docs/architecture.md, "Rewards are isolated")."""
 
 import os
 from concurrent.futures import Future

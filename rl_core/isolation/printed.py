@@ -1,4 +1,4 @@
-"""What a user's functions print, on its way to the error stream of the run."""
+"""What user functions print, on its way to the error stream of the run."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Starting a process for a user's functions with its supervisor, talking to it, and ending it; used by the threads of a
+"""Starting a process for user functions with its supervisor, talking to it, and ending it; used by the threads of a
 pool."""
 
 import contextlib
@@ -51,7 +51,7 @@ class OutOfTime(Exception):
 
 
 class IsolatedProcess:
-    """One process that calls a user's functions. Whatever these do to it, the run sees an `Ended`. Used by one
+    """One process that calls user functions. Whatever these do to it, the run sees an `Ended`. Used by one
     thread."""
 
     def __init__(self, environment: Mapping[str, str], *, output: int) -> None:
@@ -105,7 +105,7 @@ class IsolatedProcess:
         del self._received[: end + 1]
         try:
             return read(json.loads(line))
-        except Exception:  # noqa: BLE001 - a user's function may have written anything to the connection
+        except Exception:  # noqa: BLE001 - a user function may have written anything to the connection
             self._fate = "it sent something else than a report"
             raise Ended from None
 

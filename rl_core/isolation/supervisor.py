@@ -1,4 +1,4 @@
-"""The parent process of an isolated process, which ends whatever a user's function leaves behind.
+"""The parent process of an isolated process, which ends whatever a user function leaves behind.
 
 The run starts `python -m rl_core.isolation.supervisor LIFELINE CONNECTION` (two file descriptors). It forks before any
 user code is loaded: the child becomes the isolated process, in a session of its own; the parent, the supervisor, waits.
@@ -131,7 +131,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-elif __name__ == "__mp_main__":  # `multiprocessing` in a user's function imports the main module in its child first
+elif __name__ == "__mp_main__":  # `multiprocessing` in a user function imports the main module in its child first
     from rl_core.user_code.modules import find_user_files
 
     find_user_files()

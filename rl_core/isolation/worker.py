@@ -66,7 +66,7 @@ class Functions:
 
 
 class _Answers:
-    """Sends answers to the run from this process, and from no process that a user's function forks."""
+    """Sends answers to the run from this process, and from no process that a user function forks."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

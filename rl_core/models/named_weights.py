@@ -52,8 +52,8 @@ class Published(NamedTuple):
 
 
 def published(model: PreTrainedModel) -> dict[str, Published]:
-    """[name in transformers' modules] -> how it is there, of every weight of a model that was made anew. One that is
-    several tensors there, as experts are in Qwen3, keeps its name here."""
+    """[name in transformers' modules] -> how it is there, of every weight of a model that was built, not loaded. One
+    that is several tensors there, as experts are in Qwen3, keeps its name here."""
     _name_as_published(model)
     weights, transposed = dict(model.named_parameters()), _transposed(model)
     reverted: dict[str, torch.Tensor] = revert_weight_conversion(model, dict(weights))
@@ -79,9 +79,9 @@ def save_as_published(
 
 
 def _name_as_published(model: PreTrainedModel) -> None:
-    """Let a model that was made anew be saved by the names of published files. transformers leaves out every prefix
-    that a file may have or not, and with them those that the files of a part always have, such as `vision_model.` in a
-    SigLIP tower."""
+    """Let a model that was built, not loaded, be saved by the names of published files. transformers leaves out every
+    prefix that a file may have or not, and with them those that the files of a part always have, such as
+    `vision_model.` in a SigLIP tower."""
     conversions = [
         conversion
         for conversion in get_model_conversion_mapping(model, add_legacy=False)

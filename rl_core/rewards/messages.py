@@ -18,7 +18,7 @@ list of dicts; in TRL's, with lists by keyword; in verl's, with one response or 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardSpec:
     """Names a reward function, which scoring processes load. `name` is its name in the config, `source` the dotted name
-    of a module or the absolute path of a user's file."""
+    of a module or the absolute path of a user file."""
 
     name: str
     source: str | Path

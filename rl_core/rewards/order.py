@@ -26,7 +26,7 @@ class RewardOrder(Order):
 
     @override
     def load(self, index: int) -> "Scorer":
-        from rl_core.rewards.calling import load_scorer  # only the scoring processes load a user's code
+        from rl_core.rewards.calling import load_scorer  # only the scoring processes load user code
 
         return load_scorer(self.specs[index], answer_names=self.answer_names)
 

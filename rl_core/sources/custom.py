@@ -1,4 +1,4 @@
-"""The `custom` source: rows that a user's function yields."""
+"""The `custom` source: rows that a user function yields."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
@@ -123,7 +123,7 @@ class CustomSource(TableSource):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomReader:
-    """Reads the rows that a user's function yields. Raises ValueError, with the row and the line, where it fails."""
+    """Reads the rows that a user function yields. Raises ValueError, with the row and the line, where it fails."""
 
     source: CustomSource
     function: UserFunction

@@ -19,7 +19,7 @@ SingleSource = Annotated[
     CountingSource  # rendered scenes
     | LocalSource  # files of this machine
     | HubSource  # a dataset of the Hugging Face hub
-    | CustomSource,  # a user's function
+    | CustomSource,  # a user function
     Field(discriminator="type"),
 ]
 

@@ -36,7 +36,7 @@ class SourceFiles(Protocol):
         """Where a data file, a media file or a folder of them is."""
 
     def fixed_file(self, path: str) -> Path:
-        """Where a file with a user's code is, which is fixed once the rows are prepared."""
+        """Where a file with user code is, which is fixed once the rows are prepared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,7 @@ class DataSource(Section, ABC):
 
     @abstractmethod
     def glance(self) -> Glance:
-        """What can be found out without running a user's code. Raises ValueError or OSError where the source cannot be
+        """What can be found out without running user code. Raises ValueError or OSError where the source cannot be
         read."""
 
     @property
@@ -102,7 +102,7 @@ class DataSource(Section, ABC):
         yield from ()
 
     def code_paths(self) -> Iterator[str]:
-        """The files with a user's code, as the settings name them."""
+        """The files with user code, as the settings name them."""
         yield from ()
 
     def repository(self) -> Repository | None:

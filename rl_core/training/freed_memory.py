@@ -15,7 +15,7 @@ class FreedMemory:
     glibc keeps freed blocks of less than 32 MiB (M_MMAP_THRESHOLD_MAX), and fills their gaps badly with tensors of
     other sizes, before 2.38 not even with aligned ones of the same size. A process whose micro-batches differ in length
     would therefore grow with every step. That malloc gives every large block back by itself (a fixed
-    M_MMAP_THRESHOLD) costs more: its pages must be cleared for each tensor anew.
+    M_MMAP_THRESHOLD) costs more: its pages must be cleared for each tensor again.
     """
 
     def __init__(self) -> None:

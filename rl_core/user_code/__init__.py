@@ -1,1 +1,1 @@
-"""A user's code that a config names: finding it, reading it as text, listing its files, loading it."""
+"""User code that a config names: finding it, reading it as text, listing its files, loading it."""

@@ -1,4 +1,4 @@
-"""Exceptions of a user's code, put into words."""
+"""Exceptions of user code, put into words."""
 
 import traceback
 from pathlib import Path
@@ -11,7 +11,7 @@ _LONGEST = 2000
 
 
 def failure_text(error: BaseException, folder: Path | None) -> str:
-    """An exception of a user's code as a text of limited length that any file can hold. It ends with the innermost line
+    """An exception of user code as a text of limited length that any file can hold. It ends with the innermost line
     in `folder` that the exception passed."""
     try:
         message = f"{type(error).__name__}: {error}"

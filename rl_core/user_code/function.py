@@ -1,4 +1,4 @@
-"""A user's function (or class) as a config names it: `path/to/file.py:name`, or `package.module:name` of an installed
+"""A user function (or class) as a config names it: `path/to/file.py:name`, or `package.module:name` of an installed
 package."""
 
 import ast
@@ -27,7 +27,7 @@ FORMS: Final = "path/to/file.py:function, or package.module:function of an insta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserFunction:
-    """A user's function that was found, `written` as in the config. None of its code has run yet.
+    """A user function that was found, `written` as in the config. None of its code has run yet.
 
     Attributes:
         file: Absolute path of the file that defines it, or imports it from elsewhere.
@@ -93,7 +93,7 @@ class UserFunction:
 
 
 def is_user_function(written: str) -> bool:
-    """Whether a config's text names a user's function and not a built-in one."""
+    """Whether a config's text names a user function and not a built-in one."""
     return ":" in written or "/" in written or written.endswith(".py")
 
 

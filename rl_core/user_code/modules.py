@@ -23,7 +23,7 @@ class _UserFiles:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The place of a user's module; None for any other module."""
+        """The place of a user module; None for any other module."""
         file = _renamed().get(name)
         return None if file is None else importlib.util.spec_from_file_location(name, file)
 

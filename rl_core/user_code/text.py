@@ -1,4 +1,4 @@
-"""A user's code read as text: the names that a file defines, and the files that it imports from its folder. None of it
+"""User code read as text: the names that a file defines, and the files that it imports from its folder. None of it
 runs."""
 
 import ast

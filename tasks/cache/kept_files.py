@@ -1,4 +1,4 @@
-"""Keeps, in a run's folder, copies of the templates and of the files with a user's code that the config names, and
+"""Keeps, in a run's folder, copies of the templates and of the files with user code that the config names, and
 fingerprints of data and weights. So the folder is enough to continue, evaluate, merge and report the run from any
 working directory, even if the originals have changed or are gone."""
 
@@ -37,7 +37,7 @@ class KeptFiles(BaseModel, frozen=True):
 
     Attributes:
         directory: The working directory.
-        copies: [path of a template or of a file with a user's code, as in the config] -> its copy, relative to the
+        copies: [path of a template or of a file with user code, as in the config] -> its copy, relative to the
             folder.
         fingerprints: [name of a data source: "train", "validation", "cold_start"] -> its hash.
         weights: The files of a local checkpoint; None where the config names none.

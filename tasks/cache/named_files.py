@@ -91,7 +91,7 @@ class NamedFiles:
             raise ValueError(f"the config names {path}, which cannot be read: {error.strerror}") from None
 
     def code_of(self, function: str, place_of: Callable[[str], Path] | None = None) -> Mapping[str, str]:
-        """[file, relative to the folder of the function or of its package] -> hash, of a user's function and of what it
+        """[file, relative to the folder of the function or of its package] -> hash, of a user function and of what it
         imports from there; `place_of` says where its file is read, if that is not `function_file`. Raises ValueError
         where a file cannot be read."""
         path = file_named(function)

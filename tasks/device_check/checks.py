@@ -29,7 +29,7 @@ def of_update(kind: str) -> tuple[str, str, str]:
 SOFTWARE: Final = Check(
     holds=("driver, CUDA and torch agree on the device",),
     function="tasks.device_check.software:software_findings",
-    advice="torch does not start: install the extra gpu anew (make install ACCELERATOR=gpu)",
+    advice="torch does not start: install the extra gpu again (make install ACCELERATOR=gpu)",
 )
 """The first check, whose figures say what the device is."""
 

@@ -1,4 +1,4 @@
-"""Problems of a run that are found without calling a user's functions and without reading every row. Imports neither
+"""Problems of a run that are found without calling user functions and without reading every row. Imports neither
 Prefect nor torch."""
 
 import difflib

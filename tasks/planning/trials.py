@@ -213,7 +213,7 @@ def try_reward(config: RunConfig) -> "GroundTruthTrial":
 
 
 def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Score]) -> Iterator[Problem]:
-    """Problems of a user's filter, which is tried on one group of the given scores with equal components."""
+    """Problems of a user filter, which is tried on one group of the given scores with equal components."""
     components = [score.components for score in scores if score.error is None]
     if not (isinstance(filtering, CustomFilter) and filtering.is_well_written and components):
         return
@@ -226,7 +226,7 @@ def _filter_problems(filtering: GroupFilterSection | None, scores: Sequence[Scor
 
 
 def _algorithm_problems(algorithm: AlgorithmConfig) -> Iterator[Problem]:
-    """Problems of a user's loss and estimator, which are imported and tried on made-up inputs."""
+    """Problems of user losses and estimators, which are imported and tried on made-up inputs."""
     tried = {key: custom for key, custom in algorithm.custom_functions() if custom.is_well_written}
     if not tried:
         return

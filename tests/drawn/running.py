@@ -62,7 +62,7 @@ _NOT_THE_ENGINE = {"n", "temperature", "max_log_prob_gap", "max_mean_log_prob_ga
 
 
 class LentEngine(VllmEngine):
-    """An engine that outlives the worker that asked for it; its weights are loaded anew for the next one."""
+    """An engine that outlives the worker that asked for it; its weights are loaded again for the next one."""
 
     def close(self) -> None:
         self.policy_version = None

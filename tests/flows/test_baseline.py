@@ -66,7 +66,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Place:
     place = Place(tmp_path_factory.mktemp("baseline"))
-    for name in (place.database, "anew.db"):
+    for name in (place.database, "second.db"):
         shutil.copy(empty_database, place.folder / name)
     return place
 
@@ -200,14 +200,14 @@ def test_a_second_call_changes_nothing_and_fills_an_empty_mlflow_database_from_t
     place: Place, finished: tuple[State, RunDirectory]
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished[1].root.rglob("*.parquet")}
-    anew = Place(place.folder, database="anew.db")
-    again = anew.call()
+    second = Place(place.folder, database="second.db")
+    again = second.call()
     assert again.is_completed() and rerun_stages(again) == set()
     assert again.result() == finished[0].result()
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(anew, finished)
-    test_mlflow_has_each_step_once(anew, finished)
-    test_mlflow_has_data_answers_images_and_report(anew, finished)
+    test_mlflow_has_a_run_a_stage_inside_one_a_pipeline(second, finished)
+    test_mlflow_has_each_step_once(second, finished)
+    test_mlflow_has_data_answers_images_and_report(second, finished)
 
 
 def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(

@@ -1,4 +1,4 @@
-"""Pages that are written anew while a run trains, on Prefect's own server."""
+"""Pages that are written again while a run trains, on Prefect's own server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_validation_is_on_its_page_as_soon_as_it_is_written(tmp_path: Path) ->
     training()
     before, first, second = seen
     assert before == []
-    assert len(first) == len(second) == len(validation_pages("pages")) == 1, "one page, written anew"
+    assert len(first) == len(second) == len(validation_pages("pages")) == 1, "one page, written again"
     assert "validated after step 0" in first[0] and "| right |" not in first[0]
     assert "validated after step 2" in second[0] and "| right |" in second[0]
 

@@ -45,7 +45,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(runner: Runner) -> None:
     result = runner.run({})
     assert result.code == 0, result.output
     assert [step["step"] for step in result.steps()] == [1, 2]
-    assert "training-continues" in (result.folder / "events.jsonl").read_text(), "the second call began anew"
+    assert "training-continues" in (result.folder / "events.jsonl").read_text(), "the second call began from the start"
     assert not saved.exists() or saved.stat().st_mtime_ns == before, "the first step was saved once more"
 
 

@@ -1,4 +1,4 @@
-"""A request to stop ends work that is made anew wherever it is, and waits for the end of a step everywhere else."""
+"""A request to stop ends work that is made again wherever it is, and waits for the end of a step everywhere else."""
 
 import logging
 import os

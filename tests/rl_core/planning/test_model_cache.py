@@ -26,14 +26,14 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> Iterator[Path]:
-    """An empty cache folder, in which the next description is looked up anew."""
+    """An empty cache folder, in which the next description is looked up again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model_sizes._described.cache_clear()
     yield tmp_path / "sightline" / "models"
     model_sizes._described.cache_clear()
 
 
-def described_anew() -> Any:
+def described_again() -> Any:
     """As another process would be told."""
     model_sizes._described.cache_clear()
     return describe_model(FIELDS, places=())
@@ -57,10 +57,10 @@ def test_a_process_without_torch_gets_the_same_description(monkeypatch, cache):
         file.unlink()
     with monkeypatch.context() as patch:
         without_torch(patch)
-        assert described_anew() == here
+        assert described_again() == here
     with monkeypatch.context() as patch:
         refuse_to_build(patch)
-        assert described_anew() == here, "the file of the other process is read"
+        assert described_again() == here, "the file of the other process is read"
 
 
 def test_an_error_is_raised_in_both_processes_and_not_kept(monkeypatch, cache, tmp_path, capsys):
@@ -86,7 +86,7 @@ def test_a_process_that_dies_refuses_no_plan(monkeypatch, tmp_path, caplog):
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     monkeypatch.setattr(model_sizes, "_BUILDER_FILE", dying)
     without_torch(monkeypatch)
-    assert described_anew() is None
+    assert described_again() is None
     assert "the process that counts them ended with signal SIGKILL" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_a_broken_file_is_written_again(cache, content):
     good = describe_model(FIELDS, places=())
     (file,) = cache.iterdir()
     file.write_bytes(content.encode(errors="surrogateescape"))
-    assert described_anew() == good
+    assert described_again() == good
     assert json.loads(file.read_text()) == good
 
 
@@ -104,7 +104,7 @@ def test_another_version_builds_again(monkeypatch, cache, package):
     describe_model(FIELDS, places=())
     versions = model_sizes.version
     monkeypatch.setattr(model_sizes, "version", lambda name: "0.1" if name == package else versions(name))
-    described_anew()
+    described_again()
     assert len(list(cache.iterdir())) == 2
 
 

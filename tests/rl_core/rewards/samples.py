@@ -15,7 +15,7 @@ from rl_core.rewards.sample import RewardSample
 from tests.processes import answers
 
 PLACE = re.compile(r" \(\S+\.py line \d+\)$")
-"""What the reason of a failure ends with that came from a line of a user's file."""
+"""What the reason of a failure ends with that came from a line of a user file."""
 
 
 def without_place(reason: str | None) -> str | None:
@@ -31,7 +31,7 @@ def supervisors() -> set[psutil.Process]:
 
 
 def own(folder: Path, text: str) -> str:
-    """The function `score` of a user's file with this text."""
+    """The function `score` of a user file with this text."""
     path = folder / "own.py"
     path.write_text(text)
     return f"{path}:score"

@@ -1,4 +1,4 @@
-"""Rows that a user's function yields: in real files, imported as a run imports them."""
+"""Rows that a user function yields: in real files, imported as a run imports them."""
 
 import os
 import sys

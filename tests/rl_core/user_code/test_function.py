@@ -1,4 +1,4 @@
-"""Finding a user's function by its name in a config, and loading it."""
+"""Finding a user function by its name in a config, and loading it."""
 
 import sys
 from pathlib import Path

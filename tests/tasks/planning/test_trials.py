@@ -117,7 +117,7 @@ def test_config_reward_and_data_are_named_together(tmp_path: Path) -> None:
 
 
 def own_source(tmp_path: Path, text: str) -> str:
-    """The override that trains on rows of a user's function."""
+    """The override that trains on rows of a user function."""
     path = tmp_path / f"own_{tmp_path.name}.py"
     path.write_text(text)
     return f"data.train={{type: custom, function: '{path}:rows'}}"
