@@ -14,11 +14,13 @@ POOL = "local"
 
 def page_servers(*, mlflow_uri: str, mlflow_port: int, prefect_port: int) -> list[PageServer]:
     """The servers of MLflow and Prefect. By default MLflow starts four workers and a job runner (15 processes, 2 GB);
-    here it is one worker, which is enough for one person."""
-    from rl_core.tracking.mlflow_access import absolute_uri
+    here it is one worker, which is enough for one person. Makes the tables of MLflow's database, which a run may be
+    about to make, too; raises OSError where that fails."""
+    from rl_core.tracking.mlflow_access import absolute_uri, make_tables
     from rl_core.tracking.mlflow_pages import note_pages
 
     store = absolute_uri(mlflow_uri)
+    make_tables(store)
     python = [sys.executable, "-m"]
     mlflow = ["mlflow", "server", "--workers", "1"]
     prefect = ["prefect", "server", "start", "--host", HOST, "--port", f"{prefect_port}"]

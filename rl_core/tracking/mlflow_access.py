@@ -88,6 +88,16 @@ class MlflowAccess:
         return Path(self.uri.removeprefix(_SQLITE))
 
 
+def make_tables(uri: str) -> None:
+    """Make the tables of a database that is a new file, unless another process is about to, which is waited for: a
+    server of MLflow, whose own start waits for nobody, then finds them. Raises OSError where that fails."""
+    if uri.startswith(_SQLITE):
+        try:
+            MlflowAccess(uri).call(lambda _: None)
+        except TrackerUnavailable as error:
+            raise OSError(f"{error}") from error
+
+
 def absolute_uri(uri: str) -> str:
     """Make the path of a `sqlite:///` URI absolute; any other URI is returned unchanged."""
     if not uri.startswith(_SQLITE):

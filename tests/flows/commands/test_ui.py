@@ -1,8 +1,10 @@
 """The page servers: on loopback only, slim, and a failure says why."""
 
 import socket
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -16,8 +18,12 @@ from rl_core.tracking.mlflow_runs import MlflowPipeline
 from tests.servers import free_port
 
 
-def test_pages_are_served_on_loopback_by_one_worker() -> None:
+def test_pages_are_served_on_loopback_by_one_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the tables of a new database are there before a server and a run make them at the same time."""
+    monkeypatch.chdir(tmp_path)
     mlflow, prefect = page_servers(mlflow_uri="sqlite:///some.db", mlflow_port=5001, prefect_port=4201)
+    with closing(sqlite3.connect("some.db")) as database:
+        assert ("experiments",) in database.execute("select name from sqlite_master").fetchall()
     for server in (mlflow, prefect):
         assert server.command[server.command.index("--host") + 1] == "127.0.0.1"
         assert server.address == f"http://127.0.0.1:{server.port}"
