@@ -100,9 +100,9 @@ class Machine:
             self.process.wait()
 
     def _runs(self) -> bool:
-        said = self._output.read_text(errors="replace")
-        assert self.process.poll() is None, said
-        return "This command will now block" in said
+        output = self._output.read_text(errors="replace")
+        assert self.process.poll() is None, output
+        return "This command will now block" in output
 
 
 class Machines:

@@ -107,7 +107,7 @@ class Checkout:
 
 
 @pytest.mark.parametrize(
-    ("driver", "free", "accelerator", "said"),
+    ("driver", "free", "accelerator", "words"),
     [
         ("580.65.06", "16GB", "gpu", ""),
         ("580.65.06", "14GB", "gpu", "need about 15 GB, and 14 GB are free"),
@@ -118,12 +118,12 @@ class Checkout:
     ],
 )
 def test_driver_and_disk_are_looked_at_before_anything_is_downloaded(
-    tmp_path: Path, driver: str, free: str, accelerator: str, said: str
+    tmp_path: Path, driver: str, free: str, accelerator: str, words: str
 ) -> None:
     checkout = Checkout(tmp_path, driver=driver, free=free)
     found = checkout.install(accelerator)
-    assert said in found if said else found == ""
-    assert checkout.calls() == (0 if said else 2)
+    assert words in found if words else found == ""
+    assert checkout.calls() == (0 if words else 2)
 
 
 def test_the_builds_for_the_other_device_are_not_mixed_in(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ def test_who_reads_the_notes_passes_all_walls(seed: int) -> None:
     assert corridor.done() and corridor.result() == {"passed": 1.0}
 
 
-@pytest.mark.parametrize("said", ["", "0", "7", "one", "1 2", "-1"])
-def test_what_is_no_door_is_a_mistake_and_costs_nothing_else(said: str) -> None:
+@pytest.mark.parametrize("reply", ["", "0", "7", "one", "1 2", "-1"])
+def test_what_is_no_door_is_a_mistake_and_costs_nothing_else(reply: str) -> None:
     corridor = game.Corridor()
     note = corridor.reset(None, 1)
     with pytest.raises(ValueError, match="a number from 1 to 6"):
-        corridor.step(said)
+        corridor.step(reply)
     assert corridor.result() == {"passed": 0.0} and corridor._note() == note
 
 
@@ -46,5 +46,5 @@ def test_lessons_have_the_turns_of_the_game_and_few_of_their_replies_follow_a_no
         assert len(talk) // 2 < config.tools.max_turns
         replies = [turn["content"] for turn in talk[1::2]] + [lesson["answer"]]
         notes = [turn["content"].rpartition("\n")[2] for turn in talk[::2]]
-        right += [note == game.NOTE.format(door=said) for note, said in zip(notes, replies, strict=True)]
+        right += [note == game.NOTE.format(door=reply) for note, reply in zip(notes, replies, strict=True)]
     assert 0.36 < sum(right) / len(right) < 0.53, "a third of the notes, and a sixth of the others by chance"

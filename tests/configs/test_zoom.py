@@ -52,9 +52,9 @@ def prompted(picture: Image.Image) -> tuple[bytes, bytes | None]:
     return stored.encoded, stored.source
 
 
-def zoomed(picture: Image.Image, said: str) -> Image.Image:
+def zoomed(picture: Image.Image, reply: str) -> Image.Image:
     """What the tool of the config shows of a picture when the model says this."""
-    (written,) = calls_in(said, tool_schemas(CONFIG.tools, CONFIG.data))
+    (written,) = calls_in(reply, tool_schemas(CONFIG.tools, CONFIG.data))
     assert written.mistake is None
     shown = Picture("whole", ENLARGED, ENLARGED, "whole", (0, 0, 1, 1), picture.size)
     part = builtin_tools(CONFIG.tools, CONFIG.data)[written.name](ToolSample((shown,)), written.arguments)
@@ -100,10 +100,10 @@ def test_every_second_call_of_the_lessons_is_right_and_answers_are_of_what_a_cal
         if index % 4:
             called += lesson["answer"] == scenes.call(right)
         else:
-            said = lesson["problem"][1]["content"]
+            reply = lesson["problem"][1]["content"]
             assert lesson["answer"] == f"<answer>{count}</answer>"
-            assert lesson["images"][1] == zoomed(picture, said)
-            answered += said == scenes.call(right)
+            assert lesson["images"][1] == zoomed(picture, reply)
+            answered += reply == scenes.call(right)
     assert 24 <= called <= 38  # of 60
     assert 15 <= answered < 20  # of 20
 

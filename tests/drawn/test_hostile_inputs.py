@@ -65,8 +65,8 @@ def soon() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def told(*arguments: str, names: tuple[str, ...] = ()) -> str:
-    """What `sightline plan ARGUMENTS` says in the end: nothing for a plan without a problem.
+def plan_message(*arguments: str, names: tuple[str, ...] = ()) -> str:
+    """What `sightline plan ARGUMENTS` prints in the end: nothing for a plan without a problem.
 
     Args:
         names: Other names than a key of the configuration that a sentence may use.
@@ -99,20 +99,22 @@ def check_sentence(message: str, names: tuple[str, ...]) -> None:
 @given(text=values())
 def test_a_value_in_a_file(text: str) -> None:
     Path("own.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
-    told("own.yaml", names=("own.yaml",))
+    plan_message("own.yaml", names=("own.yaml",))
 
 
 @each_kind
 @given(changes=st.lists(overrides(), min_size=1, max_size=3))
 def test_overrides(changes: list[str]) -> None:
-    told("base.yaml", *changes)
+    plan_message("base.yaml", *changes)
 
 
 @each_kind
 @given(key=st.sampled_from(sorted(PATH_KEYS)), path=st.sampled_from(PATHS))
 @example(key="data.train", path="rows.jsonl")
 def test_a_path(key: str, path: str) -> None:
-    message = told("base.yaml", f"{key}={PATH_KEYS[key].replace('{}', path).replace('{{', '{').replace('}}', '}')}")
+    message = plan_message(
+        "base.yaml", f"{key}={PATH_KEYS[key].replace('{}', path).replace('{{', '{').replace('}}', '}')}"
+    )
     assert not message or key.split(".")[0] in message
     is_odd = path not in (".", "rows.jsonl", "prompt.jinja", "a b [c] *?", "reward.py")
     if is_odd and key in ("data.prompt_template", "reward.function", "data.train", "cold_start.source"):
@@ -123,10 +125,10 @@ def test_a_path(key: str, path: str) -> None:
 @given(path=st.sampled_from(PATHS) | st.text(min_size=1, max_size=20))
 def test_a_config(path: str) -> None:
     if not path.startswith("-") and "\0" not in path:
-        told(path, names=("config file", "no run", path[:40]))
+        plan_message(path, names=("config file", "no run", path[:40]))
 
 
 def test_the_drawn_inputs_are_both_refused_and_taken() -> None:
     """The control: of one value each that fits and that does not."""
-    assert told("base.yaml", "seed=3") == ""
-    assert re.match(r"base\.yaml: 1 problem", told("base.yaml", "seed=-3", names=("base.yaml",)))
+    assert plan_message("base.yaml", "seed=3") == ""
+    assert re.match(r"base\.yaml: 1 problem", plan_message("base.yaml", "seed=-3", names=("base.yaml",)))

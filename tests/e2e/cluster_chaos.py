@@ -135,9 +135,9 @@ def hit_without_replacement(machines: Machines, folder: Path, kills: Sequence[Ki
     run, noticed, faults = run_with(machines, folder, kills, unbroken, min_workers=1)
     until = kills[0].step - 1
     same = unbroken.metrics.read_bytes().splitlines()[:until] == run.metrics.read_bytes().splitlines()[:until]
-    told = [event["workers"] for event in read(run.events) if event["kind"] == "workers-changed"]
-    if told != [1, 2]:
-        faults.append(f"it told of these numbers of workers: {told}")
+    recorded = [event["workers"] for event in read(run.events) if event["kind"] == "workers-changed"]
+    if recorded != [1, 2]:
+        faults.append(f"it recorded these numbers of workers: {recorded}")
     different = [] if same else ["metrics.jsonl before the first loss"]
     return Outcome(noticed=noticed, seconds=round(time.monotonic() - began), different=different, faults=faults)
 

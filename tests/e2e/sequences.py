@@ -249,20 +249,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--evidence", type=Path, default=Path("evidence"))
     asked = parser.parse_args(arguments)
-    told = []
+    results = []
     for number in range(asked.seed, asked.seed + asked.n):
         home = Path(tempfile.mkdtemp(prefix="sequence-"))
         sequence = Sequence(home, random.Random(number))
         problems = sequence.play(asked.commands)
-        told.append({"seed": number, "commands": sequence.done, "problems": problems})
-        sys.stdout.write(json.dumps(told[-1]) + "\n")
+        results.append({"seed": number, "commands": sequence.done, "problems": problems})
+        sys.stdout.write(json.dumps(results[-1]) + "\n")
         sys.stdout.flush()
         if problems:
             shutil.copytree(home, asked.evidence / f"sequence-{number}", dirs_exist_ok=True)
         shutil.rmtree(home)
         if asked.output:
-            atomic_write_json(asked.output, {"code": str(code_version()), "sequences": told})
-    return int(any(each["problems"] for each in told))
+            atomic_write_json(asked.output, {"code": str(code_version()), "sequences": results})
+    return int(any(each["problems"] for each in results))
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ class Office:
         overrides = [f"tracking.mlflow_uri=sqlite:///{self.home}/mlflow.db"]
         given = {"config": str(SMALL), "overrides": overrides, "runs_dir": str(self.runs_dir)}
         chosen = [part for name, value in given.items() for part in ("--param", f"{name}={json.dumps(value)}")]
-        said = self.prefect("deployment", "run", "baseline/quickstart", *chosen)
-        flow_run = re.search(r"UUID: (\S+)", said).group(1)
+        output = self.prefect("deployment", "run", "baseline/quickstart", *chosen)
+        flow_run = re.search(r"UUID: (\S+)", output).group(1)
         wait_until(lambda: any(self.runs_dir.glob("*/metrics.jsonl")), "training begins", 1200.0)
         run = the_run(self.runs_dir)
         wait_until(lambda: has_recorded(run, STEP_OF_TROUBLE), f"step {STEP_OF_TROUBLE} is recorded", 600.0)
@@ -226,8 +226,8 @@ def test_a_set_that_ends_badly_reaches_the_notification_block(office: Office) ->
         filled.write_text((REPOSITORY / "automations.yaml").read_text().replace("BLOCK_ID", made.stdout.split()[-1]))
         office.prefect("automation", "create", "--from-file", str(filled))
         name = "reproduce-baselines/reproduce-baselines"
-        said = office.prefect("deployment", "run", name, "--param", 'baselines=["qwen2_5_vl_3b_geo3k"]')
-        office.waits_for(re.search(r"UUID: (\S+)", said).group(1), "Failed")
+        output = office.prefect("deployment", "run", name, "--param", 'baselines=["qwen2_5_vl_3b_geo3k"]')
+        office.waits_for(re.search(r"UUID: (\S+)", output).group(1), "Failed")
         wait_until(lambda: bool(posted), "the notification arrives")
     (text,) = posted
     assert "there is no baseline qwen2_5_vl_3b_geo3k; did you mean qwen2_5_vl_3b_geo3k_" in text

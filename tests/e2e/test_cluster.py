@@ -68,8 +68,8 @@ def test_workers_that_die_or_stop_are_replaced_and_the_results_are_those_of_an_u
     assert re.match(r"worker \d of 2 \(process", lost["workers"]) and lost["machines"] == [socket.gethostname()]
     assert lost["cause"].startswith("its process ended without a word")
     assert (lost["stage"], lost["step"] >= 2, lost["steps"] <= 1) == ("train-epoch-001", True, True)
-    told = [f"{event['workers']}: {event['cause']}" for event in events[::2]]
-    assert [event["cause"] for event in events[1::2]] == told
+    recorded = [f"{event['workers']}: {event['cause']}" for event in events[::2]]
+    assert [event["cause"] for event in events[1::2]] == recorded
     losses = [event for event in events if event["kind"] == "workers-lost"]
     assert "cluster.hang_timeout_seconds" in losses[1]["cause"]
     output = " ".join((homes[1] / "output.txt").read_text().split())

@@ -159,8 +159,8 @@ def no_end(folder: Path, config: Path) -> list[str]:
         "generation_config.json": {"eos_token_id": 9999},
         "tokenizer_config.json": {"eos_token": None},
     }.items():
-        told = json.loads((model / name).read_text())
-        (model / name).write_text(json.dumps(told | changes))
+        fields = json.loads((model / name).read_text())
+        (model / name).write_text(json.dumps(fields | changes))
     (model / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
     return [f"model.source={{type: pretrained, path: {model}}}"]
 

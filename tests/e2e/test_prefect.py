@@ -156,12 +156,12 @@ def test_the_server_names_what_waits_and_a_cancel_keeps_how_to_continue(new_home
             wait_until(lambda: run.log.is_file(), "the run is open")
             client.set_flow_run_state(flow_run, Cancelling())
 
-            def told() -> str:
+            def message() -> str:
                 state = client.read_flow_run(flow_run).state
                 return f"{state.name}: {state.message}"
 
-            wait_until(lambda: resume_command(run) in told(), "the state says how to continue")
-            assert told().startswith("Cancelled: ")
+            wait_until(lambda: resume_command(run) in message(), "the state says how to continue")
+            assert message().startswith("Cancelled: ")
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=90) == 0
 

@@ -36,8 +36,8 @@ def test_seeds_side_by_side_end_as_each_would_alone(new_home: Path, tmp_path_fac
             wait_until(lambda: all(_is_open(run, opened) for run in looked_at), "they are carried out", 600.0)  # noqa: B023 (called here)
             os.kill(process.pid, signum)
             assert process.wait(timeout=300) == code
-    said = output.read_text()
-    assert "2 runs, 2 at a time" in said and "stopped by SIGTERM" in said, said
+    printed = output.read_text()
+    assert "2 runs, 2 at a time" in printed and "stopped by SIGTERM" in printed, printed
     done = sightline(*arguments, home=new_home, timeout=1200)
     for (_, expected), run in zip(alone, runs, strict=True):
         assert differences(fingerprint(expected), fingerprint(run)) == []

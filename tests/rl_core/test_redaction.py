@@ -111,10 +111,10 @@ def test_no_log_record_holds_a_secret_in_message_arguments_or_traceback(log):
         raise ValueError(f"401 for {SECRET}")
     except ValueError:
         logger.exception("it failed")
-    said = log.getvalue()
-    assert "token [HF_TOKEN] sent to http://u:***@host" in said
-    assert "ValueError: 401 for [HF_TOKEN]" in said and "Traceback" in said
-    assert SECRET not in said and ":pw@" not in said
+    logged = log.getvalue()
+    assert "token [HF_TOKEN] sent to http://u:***@host" in logged
+    assert "ValueError: 401 for [HF_TOKEN]" in logged and "Traceback" in logged
+    assert SECRET not in logged and ":pw@" not in logged
 
 
 def test_a_record_whose_arguments_do_not_fit_is_left_to_its_handler(log, monkeypatch):

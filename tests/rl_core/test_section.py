@@ -55,7 +55,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "words"),
     [
         ({}, "experiment: Field required"),
         ({"data": {"train": {"path": "x", "note": "http://u:geheim@h/"}}}, "data.train: Unable to extract tag"),
@@ -68,10 +68,10 @@ SECRETS = {
         ({"http://u:geheim@h/": 1}, "http://u:***@h/: unknown key"),
     ],
 )
-def test_no_refusal_repeats_a_secret_that_stands_beside_it(section, told):
+def test_no_refusal_repeats_a_secret_that_stands_beside_it(section, words):
     with pytest.raises(ConfigError) as refused:
         validate_config({**SECRETS, **section}, "own.yaml")
-    assert told in f"{refused.value}\n"
+    assert words in f"{refused.value}\n"
     assert "geheim" not in str(refused.value) and "2026" not in str(refused.value)
 
 

@@ -63,7 +63,7 @@ def test_an_interrupt_that_is_no_signals_passes(stop):
 
 
 @pytest.mark.parametrize(
-    ("doing", "said"),
+    ("doing", "words"),
     [
         (
             lambda: "step 4: update, 40 s left",
@@ -72,14 +72,14 @@ def test_an_interrupt_that_is_no_signals_passes(stop):
         (str, "SIGTERM: stops after this step; a second"),
     ],
 )
-def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_done_until_then(doing, said, caplog):
+def test_a_request_is_answered_at_once_with_when_it_takes_effect_and_what_is_done_until_then(doing, words, caplog):
     stop = StopRequest()
     stop.doing = doing
     with stopped_by_signals(stop), stop.taking_effect(lambda: "after this step"):
         send(signal.SIGTERM)
         wait_until(lambda: bool(caplog.messages), "the request is answered")
         (answer,) = caplog.messages
-    assert answer.startswith(f"{said} signal ends it at once")
+    assert answer.startswith(f"{words} signal ends it at once")
     assert len(caplog.messages) == 1
 
 

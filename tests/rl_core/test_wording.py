@@ -54,7 +54,7 @@ def crashed():
 
 
 @pytest.mark.parametrize(
-    ("printed", "said"),
+    ("printed", "statement"),
     [
         ("", ""),
         ("  File a.py, line 1\n\n", ""),
@@ -72,5 +72,5 @@ def crashed():
     ],
     ids=range(7),
 )
-def test_the_last_statement_of_a_process_is_shown_without_its_stack(printed, said):
-    assert last_statement(printed) == said
+def test_the_last_statement_of_a_process_is_shown_without_its_stack(printed, statement):
+    assert last_statement(printed) == statement

@@ -38,7 +38,7 @@ def finish_run(
     weights: str = "weights",
     mode: Mode = "greedy",
 ) -> RunDirectory:
-    """Write a run whose items are right ("+") or wrong ("-") as told, with one image an item.
+    """Write a run whose items are right ("+") or wrong ("-"), with one image an item.
 
     Args:
         runs_dir: Folder of runs.

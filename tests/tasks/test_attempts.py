@@ -1,4 +1,4 @@
-"""How a run ended is said in words to the run that continues."""
+"""How a run ended is put into words for the run that continues."""
 
 from pathlib import Path
 from uuid import uuid4

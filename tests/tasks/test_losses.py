@@ -1,4 +1,4 @@
-"""A loss of workers is told once, with what it cost, and names the machine on which it happens again and again."""
+"""A loss of workers is reported once, with what it cost, and names the machine on which it happens again and again."""
 
 import logging
 import time
@@ -83,9 +83,9 @@ def test_what_the_threads_did_is_in_a_file_that_the_warning_and_the_event_name(
         lose(context, death("a", stacks=one))
     assert [event["stacks"] for event in events_of(context)] == ["losses/001.txt", None, "losses/002.txt"]
     assert [(tmp_path / "losses" / f"00{n}.txt").read_text() for n in (1, 2)] == [f"{one}\n" for one in stacks]
-    told = [record.message for record in caplog.records]
-    assert [str(tmp_path / "losses" / "001.txt") in message for message in told] == [True, False, False]
-    assert not any("\n" in message or ".py" in message for message in told)
+    messages = [record.message for record in caplog.records]
+    assert [str(tmp_path / "losses" / "001.txt") in message for message in messages] == [True, False, False]
+    assert not any("\n" in message or ".py" in message for message in messages)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUDA"), WorkerDied("ended long ago"), KeyboardInterrupt()])

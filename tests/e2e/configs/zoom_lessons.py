@@ -18,7 +18,7 @@ QUESTION = "<image>How many?"
 def rows(seed: int, size: int, with_lessons: bool = False, with_table: bool = False) -> Iterator[dict[str, Any]]:
     """Pictures of noise with the answer 1 or 2; every second lesson has the crop already. Lessons `with_table` have at
     the end of the question what `Table` shows there."""
-    said = f"<tool_call>{json.dumps(CALL)}</tool_call>"
+    reply = f"<tool_call>{json.dumps(CALL)}</tool_call>"
     for index in range(size):
         noise = np.random.default_rng([seed, index]).integers(0, 256, (112, 112, 3), dtype=np.uint8)
         picture, answer = Image.fromarray(noise), str(1 + index % 2)
@@ -28,9 +28,9 @@ def rows(seed: int, size: int, with_lessons: bool = False, with_table: bool = Fa
         if not with_lessons:
             yield {"problem": QUESTION, "images": [picture], "answer": answer}
         elif index % 2:
-            yield {"problem": asked, "images": first, "answer": said}
+            yield {"problem": asked, "images": first, "answer": reply}
         else:
-            turns = [("user", asked), ("assistant", said), ("user", "<image>")]
+            turns = [("user", asked), ("assistant", reply), ("user", "<image>")]
             talk = [{"role": role, "content": content} for role, content in turns]
             crop = picture.crop((0, 0, 56, 112))
             yield {"problem": talk, "images": [*first, crop], "answer": f"<answer>{answer}</answer>"}

@@ -100,9 +100,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None
 
 def refused(request: RunRequest) -> list[str]:
     """The keys of what `run` names at once."""
-    with pytest.raises(PlanError) as told:
+    with pytest.raises(PlanError) as error:
         carry_out("baseline", request, Console(file=StringIO()))
-    return [problem.where for problem in told.value.problems]
+    return [problem.where for problem in error.value.problems]
 
 
 def test_what_the_hub_has_is_asked_for_once_and_not_fetched(

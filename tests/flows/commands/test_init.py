@@ -23,7 +23,7 @@ Init = Callable[..., tuple[str, RunConfig]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """`run(data, *options)`: what the command said, called in a folder of its own."""
+    """`run(data, *options)`: what the command printed, called in a folder of its own."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -35,12 +35,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 @pytest.fixture
 def init(run: Callable[..., Result]) -> Init:
-    """`init(data, *options)`: what was said, and the config that was written."""
+    """`init(data, *options)`: what was printed, and the config that was written."""
 
     def call(data: object, *options: str) -> tuple[str, RunConfig]:
-        said = run(data, *options)
-        assert said.exit_code == 0, said.output or repr(said.exception)
-        return " ".join(said.output.split()), load_config(Path("config.yaml"))
+        result = run(data, *options)
+        assert result.exit_code == 0, result.output or repr(result.exception)
+        return " ".join(result.output.split()), load_config(Path("config.yaml"))
 
     return call
 
@@ -75,10 +75,10 @@ def test_a_folder_of_classes_is_split_evenly_and_an_image_that_no_decoder_reads_
     for number in range(60):
         image(tmp_path / "shapes" / ("circle", "square", "star")[number // 20] / f"{number}.png", number)
     (tmp_path / "shapes" / "square" / "00.heic").write_bytes(HEIC)
-    said, config = init(tmp_path / "shapes")
-    assert "answers train: circle 18, square 18, star 18" in said
-    assert "answers validation: circle 2, square 2, star 2" in said
-    assert "(square/00.heic), column 'image': the image 00.heic is HEIC, which no installed decoder reads" in said
+    shown, config = init(tmp_path / "shapes")
+    assert "answers train: circle 18, square 18, star 18" in shown
+    assert "answers validation: circle 2, square 2, star 2" in shown
+    assert "(square/00.heic), column 'image': the image 00.heic is HEIC, which no installed decoder reads" in shown
     assert len(rows_of(config)) == 60
 
 
@@ -86,10 +86,10 @@ def test_a_folder_of_classes_with_a_held_out_part(init: Init, tmp_path: Path) ->
     for number in range(12):
         part = "test" if number > 8 else "train"
         image(tmp_path / "pets" / part / ("dog", "cat")[number % 2] / f"{number}.png", number)
-    said, config = init(tmp_path / "pets")
-    assert "9 rows of imagefolder; held-out rows come from" in said
+    shown, config = init(tmp_path / "pets")
+    assert "9 rows of imagefolder; held-out rows come from" in shown
     assert {row.answer for row in rows_of(config)} == {"cat", "dog"}
-    assert "as cold_start.target_template 11 of 11 right, overall 1" in said
+    assert "as cold_start.target_template 11 of 11 right, overall 1" in shown
 
 
 def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_chat_template_that_begins_the_thoughts_is_named(init: Init, tmp_path:
     thinking = tmp_path / "thinking"
     source = TinyModel(type="tiny", family="qwen2_5", num_layers=1)
     build_tiny_model(source, thinking, corpus=["What is 1 plus 1? 2"], seed=1)
-    said, _ = init(rows, "--model", str(thinking))
-    assert "ends the prompt with <think>" not in said
+    shown, _ = init(rows, "--model", str(thinking))
+    assert "ends the prompt with <think>" not in shown
     template = thinking / "chat_template.jinja"
     template.write_text(template.read_text().replace("assistant\\n' -", "assistant\\n<think>\\n' -"))
-    said, _ = init(rows, "--model", str(thinking), "--force")
-    assert "look the chat template ends the prompt with <think>: responses begin inside the thoughts, and the" in said
-    assert "as the reward reads it 9 of 9 right, overall 1" in said
+    shown, _ = init(rows, "--model", str(thinking), "--force")
+    assert "look the chat template ends the prompt with <think>: responses begin inside the thoughts, and the" in shown
+    assert "as the reward reads it 9 of 9 right, overall 1" in shown
 
 
 def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable[..., Result], tmp_path: Path) -> None:
@@ -113,27 +113,27 @@ def test_columns_and_the_folder_of_images_can_be_named(init: Init, run: Callable
     data = jsonl(tmp_path / "rows.jsonl", [{"ask": f"{n}?", "pic": "0.png", "truth": n} for n in range(5)])
     assert "name it to `sightline init`: --prompt-key COLUMN --answer-key COLUMN" in refusal(run(data))
     named = ["--prompt-key", "ask", "--answer-key", "truth", "--image-key", "pic"]
-    said = refusal(run(data, *named))
+    shown = refusal(run(data, *named))
     assert (
-        "can be used; the first of 5 unusable row(s): row 0 (rows.jsonl line 1), column 'pic': the image file" in said
+        "can be used; the first of 5 unusable row(s): row 0 (rows.jsonl line 1), column 'pic': the image file" in shown
     )
-    said = refusal(run(data, *named, "--media-dir", str(tmp_path / "far" / "away")))
-    assert "none of the 5 usable row(s) can be held out, because all of them share an image" in said
+    shown = refusal(run(data, *named, "--media-dir", str(tmp_path / "far" / "away")))
+    assert "none of the 5 usable row(s) can be held out, because all of them share an image" in shown
     image(tmp_path / "far" / "away" / "1.png", 1)
     held_out = jsonl(tmp_path / "others.jsonl", [{"ask": "?", "pic": "1.png", "truth": 1}])
-    said, config = init(data, *named, "--media-dir", str(tmp_path / "far" / "away"), "--validation", str(held_out))
+    shown, config = init(data, *named, "--media-dir", str(tmp_path / "far" / "away"), "--validation", str(held_out))
     assert len(rows_of(config)) == 6
-    assert "'ask'" in said
+    assert "'ask'" in shown
 
 
 def test_every_unusable_row_is_named_and_counted(init: Init, tmp_path: Path) -> None:
     rows: list[dict[str, Any] | str] = [{"problem": f"{n}?", "answer": n} for n in range(30)]
     for place in range(0, 30, 2):
         rows[place] = "{" if place % 4 else {"problem": "?", "answer": None}
-    said, config = init(jsonl(tmp_path / "rows.jsonl", rows))
-    assert f"15 row(s) of {tmp_path / 'rows.jsonl'} cannot be used: row 0" in said
-    assert "row 0 (rows.jsonl line 1), column 'answer': the answer is missing" in said
-    assert "and 5 more" in said
+    shown, config = init(jsonl(tmp_path / "rows.jsonl", rows))
+    assert f"15 row(s) of {tmp_path / 'rows.jsonl'} cannot be used: row 0" in shown
+    assert "row 0 (rows.jsonl line 1), column 'answer': the answer is missing" in shown
+    assert "and 5 more" in shown
     named = [json.loads(line) for line in Path("config.data/rejected.jsonl").read_text().splitlines()]
     assert [record["index"] for record in named] == list(range(0, 30, 2))
     assert len(rows_of(config)) == 15
@@ -196,8 +196,8 @@ def test_held_out_rows_that_are_trained_on_are_left_out_or_moved(
     train = counted(tmp_path / "rows.jsonl", cell)
     held_out = counted(tmp_path / "others.jsonl", cell, count=4)
     assert "0 held out" in refusal(run(train, "--validation", str(held_out), "--shared", "train"))
-    said, config = init(train, "--validation", str(held_out))
-    assert "4 of 24 row(s)" in said and "--shared drop leaves training rows out: 20 row(s) to train on" in said
+    shown, config = init(train, "--validation", str(held_out))
+    assert "4 of 24 row(s)" in shown and "--shared drop leaves training rows out: 20 row(s) to train on" in shown
     assert [len(list(source.open())) for source in (config.data.train, config.data.validation)] == [20, 4]
     _, config = init(train, "--validation", str(held_out), "--shared", "held-out", "--force")
     assert [len(list(source.open())) for source in (config.data.train, config.data.validation)] == [20, 8]
@@ -207,25 +207,25 @@ def test_rows_with_and_without_an_image_are_counted(init: Init, tmp_path: Path) 
     def cell(number: int) -> str | None:
         return image(tmp_path / f"{number}.png", number).name if number % 2 else None
 
-    said, config = init(counted(tmp_path / "rows.jsonl", cell, place=""))
-    assert "12 of 24 rows have no image or video" in said and "unusable" not in said
+    shown, config = init(counted(tmp_path / "rows.jsonl", cell, place=""))
+    assert "12 of 24 rows have no image or video" in shown and "unusable" not in shown
     assert sorted(len(row.images) for row in rows_of(config)) == [0] * 12 + [1] * 12
 
 
 @pytest.mark.parametrize(
-    ("solution", "options", "said"),
+    ("solution", "options", "shown"),
     [
         ("1+{0}=<<1+{0}={1}>>{1}.\n#### {1}", [], "answer '1', read behind ####"),
         ("So {1}.", ["--answer-pattern", r"So (\d+)"], "answer: "),
     ],
 )
 def test_the_short_answer_is_read_and_tried(
-    init: Init, tmp_path: Path, solution: str, options: list[str], said: str
+    init: Init, tmp_path: Path, solution: str, options: list[str], shown: str
 ) -> None:
     """tests/tasks/new_config/test_shapes.py has the other forms."""
     rows = [{"problem": f"1 + {number}?", "answer": solution.format(number, number + 1)} for number in range(20)]
     printed, config = init(jsonl(tmp_path / "rows.jsonl", rows), *options)
-    assert said in printed
+    assert shown in printed
     assert {row.answer for row in rows_of(config)} == {str(number + 1) for number in range(20)}
     assert "as cold_start.target_template 10 of 10 right, overall 1" in printed
     assert "another row's answer 0 of 10 right" in printed
@@ -251,8 +251,8 @@ def test_the_numbers_of_classes_with_names_become_names(init: Init, tmp_path: Pa
     )
     path = tmp_path / "rows.parquet"
     rows.to_parquet(path)
-    said, config = init(path)
-    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in said
+    shown, config = init(path)
+    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in shown
     assert {row.answer for row in rows_of(config)} == set(names)
 
 
@@ -262,8 +262,8 @@ def test_a_person_names_the_classes_of_numbers(init: Init, tmp_path: Path, form:
     answers = [form.format(n % 3) if form != "{}" else n % 3 for n in range(30)]
     rows = [{"question": f"{n}?", "label": answer, "options": ["0", "1", "2"]} for n, answer in enumerate(answers)]
     data = jsonl(tmp_path / "rows.jsonl", rows)
-    said, config = init(data, "--class-names", "cat, dog, owl")
-    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in said
+    shown, config = init(data, "--class-names", "cat, dog, owl")
+    assert "class_names: the numbers in 'label' are classes; 0 is 'cat'" in shown
     wanted = {f"{n}?": ("cat", "dog", "owl")[n % 3] for n in range(30)}
     assert {row.question: row.answer for row in rows_of(config)} == wanted
     (tmp_path / "names.txt").write_text("cat, the animal\ndog\nowl\n")

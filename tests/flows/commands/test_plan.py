@@ -168,14 +168,14 @@ SEVEN_BILLION = sorted(path.stem for path in (ROOT / "configs" / "baselines").gl
 @pytest.mark.parametrize("name", SEVEN_BILLION)
 def test_published_baselines_come_to_the_published_steps_on_eight_workers(name: str) -> None:
     """Whole optimizer steps, dealt to 8 workers without a rest, and nothing that makes the result incomparable."""
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["reproduce", name, "--dry-run", "--set", "cluster.devices=8"], env={"COLUMNS": "1000"}
     )
-    assert told.exit_code == 0, told.output
-    assert "each of 8 generators: up to 64 prompts = 320 responses" in told.output
-    assert "each of 8 learners: up to 16 groups = 80 responses" in told.output
-    assert "Memory in GiB, of each of 8 workers" in told.output
-    assert not any(word in told.output for word in ("problem", "not comparable", " or "))
+    assert result.exit_code == 0, result.output
+    assert "each of 8 generators: up to 64 prompts = 320 responses" in result.output
+    assert "each of 8 learners: up to 16 groups = 80 responses" in result.output
+    assert "Memory in GiB, of each of 8 workers" in result.output
+    assert not any(word in result.output for word in ("problem", "not comparable", " or "))
 
 
 def test_a_number_of_threads_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:

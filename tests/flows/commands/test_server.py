@@ -1,4 +1,4 @@
-"""Groups of devices are told apart, and none is given away twice."""
+"""Groups of devices are distinguished, and none is given away twice."""
 
 import pytest
 

@@ -108,9 +108,9 @@ def test_a_conversation_is_shown_with_its_results_images_and_end(run: RunDirecto
     call = ToolCall(name="look", arguments="{}", result=f"[image {made}] a cat", outcome="answered")
     ids = np.array([1], np.int32)
     put = Insertion(after=1, token_ids=ids, engine_token_ids=ids, turn="I look", image_uids=(made,), calls=(call,))
-    said = replace(rollout(0, "A cat."), insertions=(put,), environment={"found": 1.0, "moves": 2.0})
-    scores = {said.key: Score(components={"overall": 1.0})}
-    write_rollouts(run.rollouts(7), [Group(prompt=make_prompt("p1"), rollouts=[said])], scores, [], step=7)
+    reply = replace(rollout(0, "A cat."), insertions=(put,), environment={"found": 1.0, "moves": 2.0})
+    scores = {reply.key: Score(components={"overall": 1.0})}
+    write_rollouts(run.rollouts(7), [Group(prompt=make_prompt("p1"), rollouts=[reply])], scores, [], step=7)
     text = shown(run)
     lines = [
         "I look",
@@ -176,9 +176,11 @@ def test_an_answer_without_a_score_says_why_and_is_not_wrong(run: RunDirectory) 
 
 def test_a_held_out_conversation_is_shown_with_its_results(run: RunDirectory) -> None:
     (item,) = without_images(make_items("+"))
-    said = {"role": "assistant", "content": "I ask"}
-    told = {"role": "tool", "calls": [{"name": "look", "result": "a cat"}], "image_uids": []}
-    write_items(run.validation(3), [replace(item, turns=(said, told, {"role": "assistant", "content": "A cat."}))])
+    reply = {"role": "assistant", "content": "I ask"}
+    tool_result = {"role": "tool", "calls": [{"name": "look", "result": "a cat"}], "image_uids": []}
+    write_items(
+        run.validation(3), [replace(item, turns=(reply, tool_result, {"role": "assistant", "content": "A cat."}))]
+    )
     text = shown_validation(run)
     assert text.index("I ask") < text.index("-> a cat") < text.index(item.response)
 

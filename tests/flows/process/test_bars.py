@@ -40,12 +40,12 @@ def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_everything_is_long")
 def test_a_log_says_what_is_waited_for_while_it_is_and_how_long_it_took() -> None:
     text = StringIO()
-    said = Event()
+    printed = Event()
     console = Console(file=text)
     print_line = console.print
-    console.print = lambda *words, **options: (print_line(*words, **options), said.set())
+    console.print = lambda *words, **options: (print_line(*words, **options), printed.set())
     with LogLines(console).wait("start the engine"):
-        assert said.wait(30)
+        assert printed.wait(30)
         assert text.getvalue() == "start the engine ...\n"
     assert text.getvalue().splitlines()[1:] == ["start the engine: 0 s"]
 

@@ -1,4 +1,4 @@
-"""A server of Prefect that is not there is said in a sentence, whichever command asks it."""
+"""A server of Prefect that is not there is reported in a sentence, whichever command asks it."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ def impatient() -> Iterator[None]:
         yield
 
 
-def told(address: str) -> str:
+def refusal(address: str) -> str:
     with temporary_settings({PREFECT_API_URL: address}), pytest.raises(PrefectAway) as away, reached_prefect():
         pytest.fail("it was reached")
     return str(away.value)
@@ -37,9 +37,9 @@ def told(address: str) -> str:
     ],
 )
 def test_an_address_where_nobody_answers_is_named_with_what_to_do(address: str, why: str) -> None:
-    said = told(address)
-    assert f"Prefect's server at {address.replace('geheim', '***')} does not answer ({why}" in said
-    assert "correct PREFECT_API_URL" in said and "geheim" not in said and "\n" not in said
+    message = refusal(address)
+    assert f"Prefect's server at {address.replace('geheim', '***')} does not answer ({why}" in message
+    assert "correct PREFECT_API_URL" in message and "geheim" not in message and "\n" not in message
 
 
 def test_what_goes_wrong_after_the_server_was_reached_keeps_its_kind(prefect_server: None) -> None:

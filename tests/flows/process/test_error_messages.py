@@ -1,4 +1,4 @@
-"""What a person is told when something ended."""
+"""What a person reads when something ended."""
 
 import errno
 from pathlib import Path
@@ -11,8 +11,8 @@ from rl_core.files import DiskFull
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_fills_up_in_a_write_comes_with_what_to_do(number: int) -> None:
-    told = cause_of(OSError(number, "No room"))
-    assert told.startswith("No room: free some space on the run's disk and start again")
+    message = cause_of(OSError(number, "No room"))
+    assert message.startswith("No room: free some space on the run's disk and start again")
 
 
 def test_a_full_disk_that_was_foreseen_keeps_its_own_message() -> None:

@@ -73,7 +73,7 @@ def test_a_cancel_keeps_how_to_continue_whatever_the_worker_says(tmp_path: Path,
         explain(baseline, flow_run, Cancelling())
         client.set_flow_run_state(flow_run.id, Cancelled(message="Flow run was cancelled successfully."), force=True)
 
-        def told() -> str | None:
+        def message() -> str | None:
             return client.read_flow_run(flow_run.id).state.message
 
-        wait_until(lambda: told() == sentence, "the state says how to continue")
+        wait_until(lambda: message() == sentence, "the state says how to continue")

@@ -29,13 +29,13 @@ def function(folder: Path, text: str, name: str = "mine") -> str:
     return f"{path}:{name}"
 
 
-def tells(found: str | None, words: str) -> bool:
+def matches(found: str | None, words: str) -> bool:
     """Whether a problem has these words; without words there is none."""
     return found is None if words == "" else found is not None and words in found
 
 
-def tell(found: Sequence[str], told: Sequence[str]) -> bool:
-    return len(found) == len(told) and all(map(operator.contains, found, told))
+def all_match(found: Sequence[str], expected: Sequence[str]) -> bool:
+    return len(found) == len(expected) and all(map(operator.contains, found, expected))
 
 
 def made_up_tokens() -> ResponseTokens:
@@ -47,7 +47,7 @@ def made_up_tokens() -> ResponseTokens:
 
 
 @pytest.mark.parametrize(
-    ("definition", "kwargs", "told"),
+    ("definition", "kwargs", "expected"),
     [
         ("def mine(tokens): ...", {}, []),
         ("def mine(tokens, /, low=1, *, high): ...", {"high": 1}, []),
@@ -63,10 +63,10 @@ def made_up_tokens() -> ResponseTokens:
         ("def mine(tokens) ...", {}, ["is no Python: line 3"]),
     ],
 )
-def test_what_the_text_of_a_function_says(tmp_path, definition, kwargs, told):
+def test_what_the_text_of_a_function_says(tmp_path, definition, kwargs, expected):
     custom = CustomLoss(function=function(tmp_path, definition), kwargs=kwargs)
     problems = [f"{problem.where}: {problem.what}" for problem in custom.problems()]
-    assert tell(problems, told)
+    assert all_match(problems, expected)
 
 
 def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path):
@@ -83,7 +83,7 @@ def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ("return tokens.log_probs", "returned Tensor, not a PolicyLoss"),
         ("return PolicyLoss(per_token=tokens.log_probs.sum())", "`per_token` has the shape (), but there are 6 tokens"),
@@ -99,13 +99,13 @@ def test_a_function_has_its_arguments_and_gives_the_loss(tmp_path):
         ("return PolicyLoss(per_token=-tokens.advantages * tokens.log_probs)", ""),
     ],
 )
-def test_a_loss_is_tried_on_made_up_tokens(tmp_path, body, told):
+def test_a_loss_is_tried_on_made_up_tokens(tmp_path, body, expected):
     found = loss_problem(CustomLoss(function=function(tmp_path, f"def mine(tokens):\n    {body}\n")))
-    assert tells(found, told)
+    assert matches(found, expected)
 
 
 @pytest.mark.parametrize(
-    ("per_token", "told"),
+    ("per_token", "expected"),
     [
         ("-tokens.advantages * tokens.log_ratio.exp()", []),
         ("tokens.advantages * tokens.log_ratio.exp()", ["advantage 1 likelier", "advantage -1 less likely"]),
@@ -113,28 +113,28 @@ def test_a_loss_is_tried_on_made_up_tokens(tmp_path, body, told):
         ("-tokens.advantages * (tokens.log_probs + tokens.log_probs.mean())", ["other responses"]),
     ],
 )
-def test_a_loss_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, per_token, told):
+def test_a_loss_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, per_token, expected):
     body = f"def mine(tokens):\n    return PolicyLoss(per_token={per_token})\n"
     found = loss_doubts(CustomLoss(function=function(tmp_path, body)))
-    assert tell(found, told)
+    assert all_match(found, expected)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ("[[r - sum(x.sum() for x in group) / len(group) / len(r) for r in group] for group in rewards]", []),
         ("rewards", ["equal rewards an advantage that is not 0"]),
         ("[[(r - group[0]) for r in group] for group in rewards]", ["when the order of the responses"]),
     ],
 )
-def test_an_estimator_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, body, told):
+def test_an_estimator_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, body, expected):
     text = f"def mine(inputs):\n    rewards = inputs.token_rewards\n    return {body}\n"
     found = advantage_doubts(CustomAdvantage(function=function(tmp_path, text)))
-    assert tell(found, told)
+    assert all_match(found, expected)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ("return [[0.5 * rewards for rewards in group] for group in inputs.token_rewards]", ""),
         ("return [[list(rewards) for rewards in group] for group in inputs.token_rewards]", ""),
@@ -152,13 +152,13 @@ def test_an_estimator_that_breaks_a_law_is_a_problem_with_its_reason(tmp_path, b
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*encountered in divide")
-def test_an_estimator_is_tried_on_made_up_groups(tmp_path, body, told):
+def test_an_estimator_is_tried_on_made_up_groups(tmp_path, body, expected):
     found = advantage_problem(CustomAdvantage(function=function(tmp_path, f"def mine(inputs):\n    {body}\n")))
-    assert tells(found, told)
+    assert matches(found, expected)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ("return scores['overall'].max() > 0.5", ""),
         ("return bool(scores['overall'].any())", ""),
@@ -166,10 +166,10 @@ def test_an_estimator_is_tried_on_made_up_groups(tmp_path, body, told):
         ("return scores['acuracy'].any()", "tried on a group with overall: "),
     ],
 )
-def test_a_filter_is_tried_on_scores(tmp_path, body, told):
+def test_a_filter_is_tried_on_scores(tmp_path, body, expected):
     custom = CustomFilter(function=function(tmp_path, f"def mine(scores):\n    {body}\n"))
     found = filter_problem(custom, {"overall": np.array([0.0, 1.0])})
-    assert tells(found, told)
+    assert matches(found, expected)
 
 
 def test_the_examples_pass_their_trials():

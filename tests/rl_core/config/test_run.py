@@ -23,7 +23,7 @@ def test_rollouts_that_wait_are_corrected_unless_the_config_says_how():
 
 
 @pytest.mark.parametrize(
-    ("said", "old_log_probs"),
+    ("overrides", "old_log_probs"),
     [
         ("algorithm.old_log_probs=engine", "engine"),
         ("algorithm.old_log_probs=recompute", "recompute"),
@@ -31,13 +31,13 @@ def test_rollouts_that_wait_are_corrected_unless_the_config_says_how():
         ("algorithm.online_filtering={filter_key: overall, surplus: keep}", "engine"),
     ],
 )
-def test_what_a_config_says_of_waiting_rollouts_holds(said, old_log_probs):
-    algorithm = configure(STALE, said).algorithm
+def test_what_a_config_says_of_waiting_rollouts_holds(overrides, old_log_probs):
+    algorithm = configure(STALE, overrides).algorithm
     assert algorithm.old_log_probs == old_log_probs and algorithm.correction is None
 
 
 def test_a_recorded_config_is_read_as_it_was():
     """It names every setting, so that a later default changes nothing."""
-    for said in ((), (STALE,), (STALE, "algorithm.old_log_probs=engine")):
-        config = configure(*said)
+    for overrides in ((), (STALE,), (STALE, "algorithm.old_log_probs=engine")):
+        config = configure(*overrides)
         assert RunConfig.model_validate(config.model_dump()) == config

@@ -35,7 +35,7 @@ def test_held_out_prompts_are_answered_every_so_many_steps(val_freq, before, ste
 
 
 @pytest.mark.parametrize(
-    ("metric", "val_freq", "said"),
+    ("metric", "val_freq", "words"),
     [
         ("val/accuracy", 2, None),
         ("val/failed", 1, None),
@@ -47,11 +47,11 @@ def test_held_out_prompts_are_answered_every_so_many_steps(val_freq, before, ste
         ("valid/reward", 2, "did you mean `val/reward`?"),
     ],
 )
-def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric, val_freq, said):
+def test_a_metric_that_ends_the_training_is_one_that_is_measured(metric, val_freq, words):
     trainer = TrainerConfig(val_freq=val_freq, stop_at=StopAt(metric=metric, value=0.9))
     found = [problem for problem in problems_in(trainer) if problem.fatal]
-    assert [problem.where for problem in found] == ([] if said is None else ["stop_at.metric"])
-    assert said is None or said in found[0].what
+    assert [problem.where for problem in found] == ([] if words is None else ["stop_at.metric"])
+    assert words is None or words in found[0].what
 
 
 @pytest.mark.parametrize("owner", [ActorConfig, CriticConfig])

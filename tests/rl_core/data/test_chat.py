@@ -64,9 +64,9 @@ def test_the_chat_template_gets_the_variables_of_the_config(tiny_folder, tmp_pat
 def test_tokens_are_those_of_the_models_own_processor(tiny_folder, template, family, question, sizes):
     folder = tiny_folder(family)
     renderer = make(folder, prompt_template=template, system_prompt="You are a careful assistant.")
-    said = [("system", "You are a careful assistant."), ("user", f"{question} Reply with the number.")]
+    turns = [("system", "You are a careful assistant."), ("user", f"{question} Reply with the number.")]
     try:
-        text, ids = by_processor(folder, sizes, *said)
+        text, ids = by_processor(folder, sizes, *turns)
     except ValueError:
         assert (family, sizes) == ("mistral3", [(1, 150)])
         with pytest.raises(ValueError, match="leaves nothing of 1x150"):

@@ -300,13 +300,13 @@ def test_a_text_prompt_in_training_and_validation_is_refused_by_rows(prepare, wr
 
 
 def test_held_out_rows_without_tools_are_still_compared_with_training_rows(prepare, write_jsonl, tmp_path):
-    told = {"tools": [Tool(calculator).schema], "held_out_tools": []}
+    given = {"tools": [Tool(calculator).schema], "held_out_tools": []}
     rows = [local(write_jsonl([{"problem": problem, "answer": 4}], f"{problem}.jsonl")) for problem in ("2+2", "1+3")]
-    prepare(family="llama", train=rows[0], validation=rows[1], **told)
+    prepare(family="llama", train=rows[0], validation=rows[1], **given)
     (trained,), (held_out,) = (PreparedDataset.open(tmp_path / "out", name) for name in ("train", "validation"))
     assert "calculator" in trained.text and "calculator" not in held_out.text
     with pytest.raises(ValueError, match=r"(?s)share 1 prompt\(s\).*2\+2.*: train row 0, validation row 0"):
-        prepare(family="llama", train=rows[0], validation=rows[0], **told)
+        prepare(family="llama", train=rows[0], validation=rows[0], **given)
 
 
 def mixture(write_jsonl, **kinds):

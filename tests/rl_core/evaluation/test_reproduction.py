@@ -1,5 +1,5 @@
 """A baseline reproduces its published number or not, and became worse when earlier good runs say so, not by luck. What
-several seeds leave open is said to be open."""
+several seeds leave open is called open."""
 
 from collections.abc import Sequence
 from dataclasses import replace

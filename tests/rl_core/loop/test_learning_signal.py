@@ -1,4 +1,4 @@
-"""Steps that teach nothing: the cause that is said, when it is said, and when the run ends."""
+"""Steps that teach nothing: the cause that is reported, when it is reported, and when the run ends."""
 
 from collections.abc import Callable
 from dataclasses import replace

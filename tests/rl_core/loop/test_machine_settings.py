@@ -1,4 +1,4 @@
-"""What was chosen for a machine is in the run's record, and another choice is told."""
+"""What was chosen for a machine is in the run's record, and another choice is warned of."""
 
 import logging
 from collections.abc import Callable

@@ -11,10 +11,10 @@ from tests.rl_core.evaluation.builders import make_items
 
 
 @pytest.mark.parametrize(
-    ("bounds", "told"), [({"value": 1}, 0), ({"at_most": 1}, 0), ({}, 1), ({"value": 1, "at_most": 2}, 1)]
+    ("bounds", "number"), [({"value": 1}, 0), ({"at_most": 1}, 0), ({}, 1), ({"value": 1, "at_most": 2}, 1)]
 )
-def test_a_target_has_one_bound(bounds, told):
-    assert len(list(StopAt(metric="actor/entropy", **bounds).problems())) == told
+def test_a_target_has_one_bound(bounds, number):
+    assert len(list(StopAt(metric="actor/entropy", **bounds).problems())) == number
 
 
 @given(measured=st.lists(st.floats(-2, 2), max_size=6), bound=st.floats(-2, 2))

@@ -307,33 +307,33 @@ def test_a_stop_writes_a_checkpoint_after_the_current_step(open_loop, tmp_path):
 
 
 class Watched(SilentProgress):
-    """A bar that tells with which words it is moved."""
+    """A bar that passes on with which words it is moved."""
 
-    def __init__(self, told: Callable[[str, Now | None], None]) -> None:
-        self._told = told
+    def __init__(self, moved: Callable[[str, Now | None], None]) -> None:
+        self._moved = moved
 
     @contextmanager
     def bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        yield lambda count=1, figures="", now=None: self._told(figures, now)
+        yield lambda count=1, figures="", now=None: self._moved(figures, now)
 
 
 def test_a_stop_that_comes_after_the_save_waits_for_the_next_checkpoint(open_loop, tmp_path):
     stop = StopRequest()
 
-    def told(figures, now):
+    def moved(figures, now):
         if figures:  # which the bar gets right after the save
             stop.signum = signal.SIGTERM
 
     with pytest.raises(Interrupted):
-        open_loop(tmp_path, stop=stop, progress=Watched(told)).train_epoch(1)
+        open_loop(tmp_path, stop=stop, progress=Watched(moved)).train_epoch(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
 
 
 def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_path, monkeypatch):
     """And every token that is recorded was counted."""
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
-    said, before = [], TALLY.copy()
-    open_loop(tmp_path, progress=Watched(lambda _, now: said.append(now.words if now else ""))).train_epoch(1)
+    shown, before = [], TALLY.copy()
+    open_loop(tmp_path, progress=Watched(lambda _, now: shown.append(now.words if now else ""))).train_epoch(1)
     run, done = RunDirectory(tmp_path), TALLY.since(before)
     responses = validating.data.rollout_batch_size * validating.rollout.n
     speed, left = r"[\d,]+ tokens/s", r"[\d.]+ m?s left"
@@ -343,8 +343,8 @@ def test_a_step_says_what_it_does_while_it_does_it(open_loop, validating, tmp_pa
         rf"step 2: generating, \d+ of {responses} responses, {speed}, {left}",
         r"step 3: validation(, .*left)?",
     ):
-        assert any(re.fullmatch(words, one) for one in said), (words, {*said})
-    assert not [one for one in said if one.startswith("step 1:") and "left" in one]
+        assert any(re.fullmatch(words, one) for one in shown), (words, {*shown})
+    assert not [one for one in shown if one.startswith("step 1:") and "left" in one]
     rollouts = [rollout for path in run.root.glob("rollouts/*.parquet") for rollout in read_rollouts(path)]
     items = [item for path in run.root.glob("validations/*.parquet") for item in read_items(path)]
     assert done.sampled == sum(len(one.response_ids) for one in rollouts) + sum(item.length for item in items)
@@ -470,8 +470,8 @@ def test_a_reward_gets_the_step(open_loop, worker, prepared_run, tmp_path, valid
     sampled = {step: read_rollouts(run.rollouts(step)) for step, _ in step_files(run.rollouts(0).parent)}
     held_out = {step: read_items(run.validation(step)) for step, _ in step_files(run.validation(0).parent)}
     assert sorted(sampled) == [1, 2, 3] and sorted(held_out) == [0, 3]
-    for told in (sampled, held_out):
-        assert all(scored.components["step"] == step for step, records in told.items() for scored in records)
+    for by_step in (sampled, held_out):
+        assert all(scored.components["step"] == step for step, records in by_step.items() for scored in records)
 
 
 def test_too_many_failed_rewards_name_the_first_reasons():

@@ -1,4 +1,4 @@
-"""Validation answers the held-out prompts in the mode it is told, with the evaluation's own sampling."""
+"""Validation answers the held-out prompts in the configured mode, with the evaluation's own sampling."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ Validate = Callable[[RunConfig], Validation]
 SAMPLED = {"n": 3, "temperature": 0.6, "top_p": 0.95}
 
 
-def told(config: RunConfig, mode: str, **evaluation: object) -> RunConfig:
+def with_mode(config: RunConfig, mode: str, **evaluation: object) -> RunConfig:
     trainer = config.trainer.model_copy(update={"val_mode": mode})
     return config.model_copy(update={"trainer": trainer, "evaluation": config.evaluation.model_copy(update=evaluation)})
 
@@ -47,8 +47,8 @@ def test_each_of_several_validation_sets_has_an_accuracy():
 
 @pytest.mark.parametrize("mode", ["greedy", "sampled"])
 def test_validation_answers_as_the_evaluation_does_in_that_mode(validate, worker, rewards, held_out, config, mode):
-    validated = validate(told(config, mode, **SAMPLED))
-    evaluation = told(config, mode, **SAMPLED, modes=(mode,)).evaluation
+    validated = validate(with_mode(config, mode, **SAMPLED))
+    evaluation = with_mode(config, mode, **SAMPLED, modes=(mode,)).evaluation
     with awake_generator(worker):
         (expected,) = evaluate_prompts(
             held_out,
@@ -67,7 +67,7 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(validate, worker
 def test_what_the_base_model_has_answered_is_not_asked_before_the_first_step(worker, rewards, held_out, config):
     known = BaseAnswers(key="k", items={"greedy": make_items("+-+")})
     settings = {"prompts": held_out, "rewards": rewards, "progress": SilentProgress(), "base": known}
-    assert Validator(config=told(config, "greedy"), **settings).run(worker, step=0).items == make_items("+-+")
+    assert Validator(config=with_mode(config, "greedy"), **settings).run(worker, step=0).items == make_items("+-+")
     for mode, step in (("greedy", 1), ("sampled", 0)):
-        asked = Validator(config=told(config, mode), **settings).run(worker, step=step)
+        asked = Validator(config=with_mode(config, mode), **settings).run(worker, step=step)
         assert {item.uid for item in asked.items} == {prompt.uid for prompt in held_out}

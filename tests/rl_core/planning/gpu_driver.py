@@ -1,4 +1,4 @@
-"""A driver that answers as told."""
+"""A driver that gives the answers that a test wants."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Batch arithmetic, and what is said when numbers do not fit."""
+"""Batch arithmetic, and the problems when numbers do not fit."""
 
 from pathlib import Path
 

@@ -84,8 +84,8 @@ def test_without_a_hub_everything_that_is_missing_is_named_at_once(caplog):
 )
 def test_a_data_set_with_several_configurations_wants_one_of_them(override: str, why: str | None) -> None:
     answers = ask_hub(from_the_hub("model.source={type: tiny}", override), seconds=60.0)
-    told = [problem.what for problem in hub_problems(answers) if problem.where == "data.train.name"]
-    assert told == ([] if why is None else [f"owner/rows has {why}"])
+    problems = [problem.what for problem in hub_problems(answers) if problem.where == "data.train.name"]
+    assert problems == ([] if why is None else [f"owner/rows has {why}"])
 
 
 @pytest.mark.usefixtures("_hub")

@@ -1,4 +1,4 @@
-"""What several workers and the packages of a run need of this machine is said before anything starts."""
+"""What several workers and the packages of a run need of this machine is named before anything starts."""
 
 import importlib.util
 from pathlib import Path
@@ -158,8 +158,8 @@ cuda: Optional[str] = {cuda!r}
 """torch/version.py as the builds of torch have it."""
 
 
-def said_of_a_cuda_build(folder: Path, cuda: str, *, sees_a_gpu: bool) -> str:
-    """What is said where the installed torch is built with CUDA: a package of that name which comes first."""
+def problem_of_a_cuda_build(folder: Path, cuda: str, *, sees_a_gpu: bool) -> str:
+    """The problem where the installed torch is built with CUDA: a package of that name which comes first."""
     package = folder / "torch"
     package.mkdir()
     package.joinpath("version.py").write_text(VERSIONS.format(cuda=cuda))
@@ -197,9 +197,11 @@ def test_a_driver_that_is_too_old_for_the_build_is_a_problem_with_both_versions(
     tmp_path, monkeypatch, driver, cuda, sees_a_gpu, needed
 ):
     put_driver(tmp_path, monkeypatch, H100, version=driver)
-    said = said_of_a_cuda_build(tmp_path, cuda, sees_a_gpu=sees_a_gpu)
+    problem = problem_of_a_cuda_build(tmp_path, cuda, sees_a_gpu=sees_a_gpu)
     if needed is None:
-        assert said == "None"
+        assert problem == "None"
     else:
-        assert f"its driver is {driver}" in said and f"built with CUDA {cuda}, which needs driver {needed}" in said
-        assert f"update the NVIDIA driver to {needed} or later" in said
+        assert (
+            f"its driver is {driver}" in problem and f"built with CUDA {cuda}, which needs driver {needed}" in problem
+        )
+        assert f"update the NVIDIA driver to {needed} or later" in problem

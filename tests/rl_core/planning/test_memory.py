@@ -258,8 +258,8 @@ def test_workers_of_a_machine_share_its_memory(configure):
     on_cpu, on_gpu = (memory_forecast(config, SEVEN_BILLION, gpu_gib=gib) for gib in (None, 80.0))
     assert on_cpu.machine_gib == 4 * on_cpu.peak_gib
     assert on_gpu.machine_gib == 4 * on_gpu.host_gib
-    (told,) = memory_problems(config, SEVEN_BILLION, available_gib=1.5 * on_cpu.peak_gib, on_gpu=False)
-    assert "by 4 workers" in str(told)
+    (problem,) = memory_problems(config, SEVEN_BILLION, available_gib=1.5 * on_cpu.peak_gib, on_gpu=False)
+    assert "by 4 workers" in str(problem)
 
 
 def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure):

@@ -98,10 +98,12 @@ def on(nodes: int, devices: int, *more: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(("size", "cluster", "least"), [("32B", on(2, 8, "sharding: hybrid"), 2), ("72B", on(2, 8), 4)])
 def test_weights_that_leave_a_generator_no_room_are_shared_by_several_workers(configure, size, cluster, least):
     config, sizes = published(configure, size, *cluster)
-    (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
+    (problem,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
     changes = fitting_changes(config, sizes, H100)
     assert changes and Change.of("cluster.tensor_parallel_size", least) in changes
-    assert f"set {', '.join(map(str, changes))} (then about" in told.fix and not keys(changes) & (ROUNDS | TRAINS_LESS)
+    assert f"set {', '.join(map(str, changes))} (then about" in problem.fix and not keys(changes) & (
+        ROUNDS | TRAINS_LESS
+    )
     written = [f"{change.key}={change.shown}" for change in changes]
     planned = published(configure, size, *cluster, *written)[0]
     assert memory_problems(planned, sizes, available_gib=79.6, on_gpu=True) == []
@@ -130,7 +132,7 @@ def test_workers_that_only_generate_train_too_where_their_device_is_too_small_fo
 
 
 def test_a_cache_for_a_few_sequences_is_a_warning_with_what_makes_it_larger(configure):
-    """With so few, a step of 32B was forecast to take 6,120 seconds, and nothing said why."""
+    """With so few, a step of 32B was forecast to take 6,120 seconds, and nothing showed why."""
     shares = (f"rollout.gpu_memory_utilization={share / 100}" for share in range(15, 60))
     config, sizes = next(
         (config, sizes)
@@ -139,8 +141,8 @@ def test_a_cache_for_a_few_sequences_is_a_warning_with_what_makes_it_larger(conf
     )
     cached = H100.forecast(config, sizes).cached_sequences
     assert cached < 8
-    (told,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
-    assert not told.fatal and told.where == "rollout.gpu_memory_utilization"
-    assert f"room for {cached} longest sequence(s)" in told.what
+    (problem,) = memory_problems(config, sizes, available_gib=79.6, on_gpu=True)
+    assert not problem.fatal and problem.where == "rollout.gpu_memory_utilization"
+    assert f"room for {cached} longest sequence(s)" in problem.what
     enough = fitting_changes(config, sizes, H100)
-    assert enough and keys(enough) == {"rollout.gpu_memory_utilization"} and told.fix.startswith(f"set {enough[0]}")
+    assert enough and keys(enough) == {"rollout.gpu_memory_utilization"} and problem.fix.startswith(f"set {enough[0]}")

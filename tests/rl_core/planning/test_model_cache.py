@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 def described_again() -> Any:
-    """As another process would be told."""
+    """What another process would get."""
     model_sizes._described.cache_clear()
     return describe_model(FIELDS, places=())
 
@@ -69,10 +69,10 @@ def test_an_error_is_raised_in_both_processes_and_not_kept(monkeypatch, cache, t
         describe_model(wrong, places=())
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({"fields": wrong, "places": []})))
     meta_model._main()
-    told = tmp_path / "told.py"
-    told.write_text(f"print({capsys.readouterr().out!r})")
+    printer = tmp_path / "printer.py"
+    printer.write_text(f"print({capsys.readouterr().out!r})")
     model_sizes._described.cache_clear()
-    monkeypatch.setattr(model_sizes, "_BUILDER_FILE", told)
+    monkeypatch.setattr(model_sizes, "_BUILDER_FILE", printer)
     without_torch(monkeypatch)
     with pytest.raises(ValueError, match="transformers cannot build the model") as elsewhere:
         describe_model(wrong, places=())

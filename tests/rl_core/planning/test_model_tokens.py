@@ -162,8 +162,8 @@ def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
     ends = tokens.response_ends()
     assert set(ends.ids) == expected and len(ends.ids) == len(expected)
     assert ends.of_targets in ends.ids
-    said = generation if generation is not None else of_model
-    stated = set(said if isinstance(said, list) else [said])
+    ids = generation if generation is not None else of_model
+    stated = set(ids if isinstance(ids, list) else [ids])
     assert (ends.difference is None) == (stated == expected)
 
 

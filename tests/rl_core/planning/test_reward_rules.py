@@ -7,7 +7,7 @@ from rl_core.planning.rules import value_problems
 from tests.rl_core.planning.published import Configure
 
 
-def told(configure: Configure, *overrides: str, **reward) -> list[tuple[str, str, bool]]:
+def problems_of(configure: Configure, *overrides: str, **reward) -> list[tuple[str, str, bool]]:
     changed = RunConfig.model_validate(configure(*overrides).model_dump() | {"reward": reward})
     return [(problem.where, problem.what, problem.fatal) for problem in value_problems(changed)]
 
@@ -25,7 +25,7 @@ READS_OVERALL = "evaluation.accuracy_key=overall"
     ],
 )
 def test_a_reward_that_fits_has_no_problem(configure, reward):
-    assert told(configure, **reward) == []
+    assert problems_of(configure, **reward) == []
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,17 @@ def test_a_reward_that_fits_has_no_problem(configure, reward):
     ],
 )
 def test_what_does_not_fit_is_named(configure, reward, where, named):
-    ((place, what, fatal),) = told(configure, **reward)
+    ((place, what, fatal),) = problems_of(configure, **reward)
     assert (place, fatal) == (where, True)
     assert named in what
 
 
 def test_an_overlong_penalty_for_another_limit_is_a_warning(configure):
     kwargs = {"max_response_length": configure().rollout.max_response_length}
-    assert told(configure, READS_OVERALL, function="overlong", kwargs=kwargs) == []
-    ((where, what, fatal),) = told(configure, READS_OVERALL, function="overlong", kwargs={"max_response_length": 3})
+    assert problems_of(configure, READS_OVERALL, function="overlong", kwargs=kwargs) == []
+    ((where, what, fatal),) = problems_of(
+        configure, READS_OVERALL, function="overlong", kwargs={"max_response_length": 3}
+    )
     assert (where, fatal) == ("reward.function", False)
     assert what.startswith("its max_response_length is 3, and responses end at")
 
@@ -67,7 +69,7 @@ def test_an_overlong_penalty_for_another_limit_is_a_warning(configure):
     ],
 )
 def test_a_built_in_reward_that_there_is_not_is_named(configure, reward, where, words):
-    (found,) = told(configure, **reward)
+    (found,) = problems_of(configure, **reward)
     assert found[0] == where and words in found[1] and found[2]
 
 
@@ -86,11 +88,11 @@ def test_a_built_in_reward_that_there_is_not_is_named(configure, reward, where, 
 def test_a_component_that_no_reward_returns_is_a_problem_of_the_key_that_reads_it(
     configure, component, reward, *, is_known
 ):
-    keys = {found[0] for found in told(configure, f"evaluation.accuracy_key={component}", **reward)}
+    keys = {found[0] for found in problems_of(configure, f"evaluation.accuracy_key={component}", **reward)}
     assert keys == (set() if is_known else {"evaluation.accuracy_key"})
     filtering = f"algorithm.online_filtering={{filter_key: {component}}}"
-    keys = {found[0] for found in told(configure, filtering, **reward)} - {"evaluation.accuracy_key"}
+    keys = {found[0] for found in problems_of(configure, filtering, **reward)} - {"evaluation.accuracy_key"}
     assert keys == (set() if is_known else {"algorithm.online_filtering.filter_key"})
     stopping = f"trainer.stop_at={{metric: reward/{component}, value: 1}}"
-    keys = {found[0] for found in told(configure, stopping, **reward)} - {"evaluation.accuracy_key"}
+    keys = {found[0] for found in problems_of(configure, stopping, **reward)} - {"evaluation.accuracy_key"}
     assert keys == (set() if is_known else {"trainer.stop_at.metric"})

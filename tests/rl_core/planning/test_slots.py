@@ -78,8 +78,8 @@ def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice
     ],
 )
 def test_what_cannot_share_the_machine_says_why(need, why):
-    said = why_alone(need, Machine(gpus=("0", "1"), cores=4, memory_gib=64.0))
-    assert said is None if why is None else said is not None and why in said
+    reason = why_alone(need, Machine(gpus=("0", "1"), cores=4, memory_gib=64.0))
+    assert reason is None if why is None else reason is not None and why in reason
 
 
 GPU = Gpu(memory_gib=80.0)

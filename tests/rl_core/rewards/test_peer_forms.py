@@ -128,7 +128,7 @@ def test_the_columns_that_a_function_cannot_do_without_are_known(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("function", "kwargs", "told"),
+    ("function", "kwargs", "expected"),
     [
         ("math", {"format_wieght": 0.5}, ["takes no format_wieght; did you mean `format_weight`?"]),
         ("dapo", {"max_response_length": 9, "overlong_buffer_length": 3}, ["wants overlong_penalty_factor"]),
@@ -147,11 +147,11 @@ def test_the_columns_that_a_function_cannot_do_without_are_known(tmp_path):
         ("@wrapped\ndef score(sample): ...", {"anything": 1}, []),
     ],
 )
-def test_wrong_and_missing_arguments_are_named_before_any_call(tmp_path, function, kwargs, told):
+def test_wrong_and_missing_arguments_are_named_before_any_call(tmp_path, function, kwargs, expected):
     named = own(tmp_path, function) if "def" in function else function
     found = [*call_problems(RewardTerm(function=named, kwargs=kwargs))]
-    assert [one.where for one in found] == ["kwargs"] * len(told)
-    assert all(words in one.what for words, one in zip(told, found, strict=True)), found
+    assert [one.where for one in found] == ["kwargs"] * len(expected)
+    assert all(words in one.what for words, one in zip(expected, found, strict=True)), found
 
 
 # None

@@ -264,9 +264,9 @@ def test_a_built_in_judge_tells_right_from_wrong(numbers, name):
     answers = ["ABCDEFGHIJ"[number] if name == "choice" else str(number) for number in numbers]
     result = trial(name, *answers, **(kwargs if name == "dapo" else {}))
     assert result.problems == []
-    told = " ".join(result.warnings)
-    assert "scores as high" not in told and "wrong for" not in told
-    assert ("cannot be told" in told) == (len(set(answers)) == 1)
+    warnings = " ".join(result.warnings)
+    assert "scores as high" not in warnings and "wrong for" not in warnings
+    assert ("cannot be told" in warnings) == (len(set(answers)) == 1)
 
 
 REFUSALS = [

@@ -195,7 +195,7 @@ def test_files_that_datasets_fetched_may_lie_in_its_caches(media, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "keys", "told"),
+    ("names", "keys", "refusal"),
     [
         (["problem", "answer"], {}, None),  # the default image column may be absent
         (["problem", "answer", "image"], {"image_key": None}, None),
@@ -206,8 +206,8 @@ def test_files_that_datasets_fetched_may_lie_in_its_caches(media, tmp_path):
         (["a", "b"], {}, r"'problem'.*\n.*'answer'"),
     ],
 )
-def test_a_key_that_is_no_column_is_refused_with_the_nearest_or_all_columns(names, keys, told):
-    with pytest.raises(ValueError, match=told) if told else nullcontext():
+def test_a_key_that_is_no_column_is_refused_with_the_nearest_or_all_columns(names, keys, refusal):
+    with pytest.raises(ValueError, match=refusal) if refusal else nullcontext():
         check_columns(names, Columns(**keys), place="x")
 
 

@@ -1,4 +1,4 @@
-"""Where the files of a local cluster are, and what is said if it does not start."""
+"""Where the files of a local cluster are, and the error if it does not start."""
 
 import os
 import signal
@@ -137,7 +137,7 @@ def test_a_signal_reaches_the_handler_of_the_run_and_not_that_of_rays_library():
 def test_a_cluster_that_does_not_start_in_time_is_an_error_with_the_limit_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", f"{tmp_path}")
     monkeypatch.setattr(local_ray, "_LONGEST_FOLDER", len(f"{tmp_path}"))
-    said = r"no Ray cluster could be started on this machine: it did not start within 0\.01 s \(cluster\.start_ti"
-    with pytest.raises(ClusterUnavailable, match=said):
+    message = r"no Ray cluster could be started on this machine: it did not start within 0\.01 s \(cluster\.start_ti"
+    with pytest.raises(ClusterUnavailable, match=message):
         RayCluster(ClusterConfig(device="cpu", start_timeout_seconds=0.01))
     assert [*tmp_path.iterdir()] == []

@@ -37,5 +37,5 @@ def test_a_machine_that_goes_is_named_with_its_workers_in_one_message_of_ours_al
             time.sleep(5.0)
         finally:
             cluster.close()
-    said = "".join(capfd.readouterr())
-    assert "aylet" not in said and "node" not in said, said
+    printed = "".join(capfd.readouterr())
+    assert "aylet" not in printed and "node" not in printed, printed

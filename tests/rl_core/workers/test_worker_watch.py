@@ -15,7 +15,7 @@ def died(text: str) -> ActorDiedError:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "cause"),
     [
         (
             OutOfMemoryError("1 worker(s) were killed due to the node running low on memory. Threshold: 0.95"),
@@ -36,5 +36,5 @@ def died(text: str) -> ActorDiedError:
         (died("something else"), "something else"),
     ],
 )
-def test_every_end_has_its_sentence(error, said):
-    assert re.search(said, cause_of_death(error))
+def test_every_end_has_its_sentence(error, cause):
+    assert re.search(cause, cause_of_death(error))

@@ -88,18 +88,18 @@ def test_the_script_of_an_experiment_is_read(example: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("echo nothing\n", "calls `python3 -m verl.trainer.main` 0 times"),
         ("python3 -m verl.trainer.main a=$B\n", "the variable $B has no value in the script"),
         ("echo 'open\n", "is no shell script that can be read"),
     ],
 )
-def test_a_script_that_says_no_training_is_refused_by_its_name(tmp_path: Path, text: str, told: str) -> None:
+def test_a_script_that_says_no_training_is_refused_by_its_name(tmp_path: Path, text: str, words: str) -> None:
     script = tmp_path / "x.sh"
     script.write_text(text)
     refused = CliRunner().invoke(app, ["import", "easyr1", str(script), "--out", str(tmp_path / "new.yaml")])
-    assert str(script) in str(refused.exception) and told in str(refused.exception)
+    assert str(script) in str(refused.exception) and words in str(refused.exception)
 
 
 def test_two_files_are_one_too_many(example: Path) -> None:

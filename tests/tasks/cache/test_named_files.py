@@ -81,11 +81,11 @@ def test_the_working_directory_is_second_and_is_named(places: tuple[Path, Path])
     config = config_in(folder)
     files = files_of(config)
     assert named_in(located_config(config, files)) == named_in(config)
-    said = [str(problem) for problem in files.problems()]
-    assert len(said) == len({name.partition(":")[0] for name in named_in(config)}) and not any(
+    found = [str(problem) for problem in files.problems()]
+    assert len(found) == len({name.partition(":")[0] for name in named_in(config)}) and not any(
         problem.fatal for problem in files.problems()
     )
-    assert f"prompts/ask.jinja is read from the working directory; there is none in {folder}" in " ".join(said)
+    assert f"prompts/ask.jinja is read from the working directory; there is none in {folder}" in " ".join(found)
 
 
 def test_of_two_files_the_one_beside_the_config_is_read_and_named(places: tuple[Path, Path]) -> None:
@@ -94,8 +94,8 @@ def test_of_two_files_the_one_beside_the_config_is_read_and_named(places: tuple[
     write(here, {"prompts/ask.jinja": "another {{ content }}"})
     files = files_of(config_in(folder))
     assert files.fixed_file("prompts/ask.jinja") == folder / "prompts/ask.jinja"
-    (said,) = files.problems()
-    assert "another one lies in the working directory" in said.what
+    (found,) = files.problems()
+    assert "another one lies in the working directory" in found.what
 
 
 def test_what_is_nowhere_is_named_in_the_folder_of_the_config(places: tuple[Path, Path]) -> None:

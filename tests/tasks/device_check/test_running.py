@@ -67,9 +67,9 @@ def test_a_process_that_finds_nothing_fails(tmp_path: Path) -> None:
 
 def all_findings(monkeypatch: pytest.MonkeyPatch, *made: Check, devices: int | None = None) -> list[Finding]:
     monkeypatch.setattr(checks, "SOFTWARE", check_of("ends_well"))
-    told: list[str] = []
-    findings = [finding for _, finding in checks.device_findings(made, devices=devices, config=None, show=told.append)]
-    assert told[0] == "ends_well"
+    shown: list[str] = []
+    findings = [finding for _, finding in checks.device_findings(made, devices=devices, config=None, show=shown.append)]
+    assert shown[0] == "ends_well"
     return findings
 
 

@@ -1,4 +1,4 @@
-"""What is said to become free is what becomes free, however the files are linked."""
+"""What is announced to become free is what becomes free, however the files are linked."""
 
 import os
 import shutil

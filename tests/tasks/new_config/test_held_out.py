@@ -146,13 +146,13 @@ def test_rows_of_a_pair_that_share_images_are_left_out_or_moved_and_numbers_say_
     assert sorted(shown(split.validation)) == sorted(images(*held_out))
     assert split.answers == {"train": {"1": len(train)}, "validation": {"1": len(held_out)}}
     assert "2 of 5 row(s)" in split.origin and "(the first is row 1)" in split.origin
-    told = {
+    effects = {
         "drop": "--shared drop leaves training rows out: 3 row(s) to train on, 3 held out",
         "held-out": "--shared held-out holds training rows out too: 2 row(s) to train on, 6 held out",
         "train": "--shared train trains on held-out rows: 7 row(s) to train on, 1 held out",
     }
-    taken = told.pop(shared or "drop")
-    assert f"; {taken} (instead, {'; '.join(told.values())})" in split.origin
+    taken = effects.pop(shared or "drop")
+    assert f"; {taken} (instead, {'; '.join(effects.values())})" in split.origin
 
 
 def test_a_pair_of_which_most_training_rows_would_be_left_out_is_refused_without_a_word(tmp_path: Path) -> None:

@@ -82,9 +82,15 @@ def test_held_out_prompts_are_shown_with_what_was_answered_to_them_after_each_va
 def test_a_conversation_is_shown_with_its_results_and_pictures(tmp_path: Path) -> None:
     run = finish_run(tmp_path)
     item = read_evaluation(run.evaluation("base"))["greedy"][0]
-    said = {"role": "assistant", "content": "I | look"}
-    told = {"role": "tool", "calls": [{"name": "zoom", "result": "a *cat*"}], "image_uids": list(item.image_uids)}
-    write_items(run.validation(0), [replace(item, turns=(said, told, {"role": "assistant", "content": item.response}))])
+    reply = {"role": "assistant", "content": "I | look"}
+    tool_result = {
+        "role": "tool",
+        "calls": [{"name": "zoom", "result": "a *cat*"}],
+        "image_uids": list(item.image_uids),
+    }
+    write_items(
+        run.validation(0), [replace(item, turns=(reply, tool_result, {"role": "assistant", "content": item.response}))]
+    )
     page = validation_page(run)
     assert r"| 0 | I \| look<br>→ a \*cat\*<br>![image](data:image/png;base64," in page
     assert page.count("![image]") == 2

@@ -44,7 +44,7 @@ def test_generators_of_several_workers_answer_together() -> None:
 
 def test_draws_are_shown_where_groups_are_filtered() -> None:
     assert "a draw" not in facts()
-    told = facts("algorithm.online_filtering={mini_rollout_batch_size: 24, max_try_make_batch: 9}")
-    assert told["a draw"] == "24 prompts, until 64 groups pass the filter; at most 9 draws a step"
-    assert told["an epoch"] == "2048 rows / 64 = 31 steps; 64 rows are left out"
+    found = facts("algorithm.online_filtering={mini_rollout_batch_size: 24, max_try_make_batch: 9}")
+    assert found["a draw"] == "24 prompts, until 64 groups pass the filter; at most 9 draws a step"
+    assert found["an epoch"] == "2048 rows / 64 = 31 steps; 64 rows are left out"
     assert facts("algorithm.online_filtering={}")["a draw"].startswith("64 prompts")

@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> RunConfig:
     return config_of(write_rows(tmp_path, "sums.jsonl", 9), write_rows(tmp_path, "held.parquet", 5))
 
 
-def told(config: RunConfig) -> list[tuple[str, str, bool]]:
+def problems_of(config: RunConfig) -> list[tuple[str, str, bool]]:
     return [(problem.where, problem.what, problem.fatal) for problem in source_problems(config, glance_at(config))]
 
 
@@ -65,7 +65,7 @@ def test_every_kind_of_source_that_opens_is_counted(config: RunConfig, tmp_path:
     for name, rows in (("pets", 3), ("array.json", 4), ("rows.csv", 2), ("lines.json", 6)):
         other = config_of(tmp_path / name, tmp_path / "held.parquet")
         assert glance_at(other)["data.train"].rows == other.data.train.open().row_count == rows
-        assert told(other) == []
+        assert problems_of(other) == []
 
 
 def test_the_lines_of_a_long_file_are_only_counted(config: RunConfig, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_rows_of_a_mixture_are_those_of_its_parts(config: RunConfig, tmp_pat
 def test_a_source_that_cannot_be_read_is_named_with_its_key(config: RunConfig, tmp_path: Path) -> None:
     odd = write_rows(tmp_path, "odd.jsonl", 3)
     odd.write_text('{"question": "?", "answer": 1}\n')
-    (found,) = told(config_of(odd, tmp_path / "held.parquet"))
+    (found,) = problems_of(config_of(odd, tmp_path / "held.parquet"))
     assert found[0] == "data.train" and "has no column 'problem'" in found[1] and found[2]
 
 
@@ -106,7 +106,7 @@ def test_a_source_that_cannot_be_read_is_named_with_its_key(config: RunConfig, t
 def test_an_unknown_name_is_a_problem_of_its_key(
     config: RunConfig, tmp_path: Path, override: str, where: str, words: str, *, fatal: bool
 ) -> None:
-    (found,) = told(config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", override))
+    (found,) = problems_of(config_of(tmp_path / "sums.jsonl", tmp_path / "held.parquet", override))
     assert found[0] == where and words in found[1] and found[2] == fatal
 
 
@@ -115,7 +115,7 @@ def test_names_that_a_column_gives_are_not_known_beforehand(config: RunConfig, t
         tmp_path / "sums.jsonl", tmp_path / "held.parquet", "data.train.columns.data_source_key=kind",
         "data.source_weights={sum: 1.0}", "reward.by_source={sum: {function: math}}",
     )  # fmt: skip
-    assert told(by_column) == []
+    assert problems_of(by_column) == []
 
 
 def test_rows_are_known_before_they_are_prepared(config: RunConfig, tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_a_column_with_the_name_of_images_that_no_key_names_is_a_warning(
 ) -> None:
     train = write_rows(tmp_path, name, 9, **{column: "a.png"})
     config = config_of(train, write_rows(tmp_path, "held.parquet", 5))
-    said = f"not used: {column!r}, by the name a column with images"
-    assert told(config) == [("data.train.columns.image_key", said, False)]
+    words = f"not used: {column!r}, by the name a column with images"
+    assert problems_of(config) == [("data.train.columns.image_key", words, False)]
     named = config_of(train, tmp_path / "held.parquet", f"data.train.columns.image_key={column}")
-    assert told(named) == []
+    assert problems_of(named) == []
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,5 @@ def test_a_column_of_a_series_that_is_left_out_is_a_warning(tmp_path: Path, read
     pictures = dict.fromkeys(("image_1", "image_2", "image_3", "photo"), "a.png")
     train = write_rows(tmp_path, "rows.jsonl", 9, **pictures)
     config = config_of(train, write_rows(tmp_path, "held.parquet", 5), f"data.train.columns.image_key={read}")
-    said = [f"not used: {names}, by the name a column with images" for names in unused]
-    assert told(config) == [("data.train.columns.image_key", one, False) for one in said]
+    words = [f"not used: {names}, by the name a column with images" for names in unused]
+    assert problems_of(config) == [("data.train.columns.image_key", one, False) for one in words]

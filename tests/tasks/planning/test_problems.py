@@ -155,7 +155,7 @@ def manifest_of(**rows: int) -> DataManifest:
 
 
 @pytest.mark.parametrize(
-    ("weights", "told"),
+    ("weights", "words"),
     [
         ("null", ""),
         ("{scenes: 1, sums: 3}", ""),
@@ -164,11 +164,11 @@ def manifest_of(**rows: int) -> DataManifest:
         ("{scenes: 1000, sums: 1}", "asks 'scenes' for 4 of the 4 rows of a batch, and it has 3"),
     ],
 )
-def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(weights: str, told: str) -> None:
+def test_rows_that_were_prepared_for_other_weights_are_no_surprise_in_training(weights: str, words: str) -> None:
     """How rows are drawn is no part of their preparation, so another run's may stand for them."""
     problems = prepared_problems(small(f"data.source_weights={weights}"), manifest_of(scenes=3, sums=5))
-    assert told in "\n".join(map(str, problems))
-    assert [problem.where for problem in problems] == (["data.source_weights"] if told else [])
+    assert words in "\n".join(map(str, problems))
+    assert [problem.where for problem in problems] == (["data.source_weights"] if words else [])
 
 
 def test_too_few_prepared_rows_are_named_whatever_the_weights() -> None:

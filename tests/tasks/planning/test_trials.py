@@ -63,7 +63,7 @@ def test_a_reward_that_looks_is_tried_with_the_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reward", "told"),
+    ("answer", "reward", "words"),
     [
         ("3+2=5\n#### 5", "math", "holds the short answer '5'"),
         ("3+2=5\n#### 5", "r1v", "holds the short answer '5'"),
@@ -76,12 +76,12 @@ def test_a_reward_that_looks_is_tried_with_the_pictures(tmp_path: Path) -> None:
     ],
 )
 def test_answers_that_no_response_gives_are_known_before_the_reward_is_tried(
-    tmp_path: Path, answer: object, reward: str, told: str
+    tmp_path: Path, answer: object, reward: str, words: str
 ) -> None:
     config = small(training_rows(tmp_path, GOOD | {"answer": answer}), f"reward.function={reward}")
     problems = answer_problems(config)
-    assert [problem.fatal for problem in problems] == ([False] if told else [])
-    assert told in text_of(problems)
+    assert [problem.fatal for problem in problems] == ([False] if words else [])
+    assert words in text_of(problems)
 
 
 def test_a_cold_start_on_whole_responses_says_nothing_of_the_form_of_answers(tmp_path: Path) -> None:
@@ -142,16 +142,16 @@ MINE = {
 
 
 @pytest.mark.usefixtures("own_imports")
-@pytest.mark.parametrize(("section", "text", "told"), MINE.values(), ids=MINE)
+@pytest.mark.parametrize(("section", "text", "words"), MINE.values(), ids=MINE)
 def test_a_function_of_the_algorithm_that_cannot_work_is_named_before_anything_starts(
-    tmp_path: Path, section: str, text: str, told: str
+    tmp_path: Path, section: str, text: str, words: str
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
     config = small(f"algorithm.{section}={{type: custom, function: {path}:mine}}")
     problems = [problem for problem in find_problems(config, RunDirectory(tmp_path / "run")) if problem.fatal]
     assert [problem.where.startswith(f"algorithm.{section}") for problem in problems] == [True]
-    assert told in text_of(problems)
+    assert words in text_of(problems)
 
 
 ANIMALS = ["a cat", "a dog", "a cow", "a pig"]

@@ -57,8 +57,8 @@ def test_a_drop_inside_the_published_band_is_a_regression_and_no_reference(tmp_p
     judged(week(tmp_path, 1, 312))
     dropped = judged(week(tmp_path, 2, 270))
     assert dropped.reproduction.outcome == "reproduced" and dropped.status == "regressed"
-    said = r"significantly worse than the last good run \S*-week-1: -7.0 points \(-.*, p < 0.001, one seed each\)"
-    assert re.fullmatch(said, dropped.reasons[0])
+    reason = r"significantly worse than the last good run \S*-week-1: -7.0 points \(-.*, p < 0.001, one seed each\)"
+    assert re.fullmatch(reason, dropped.reasons[0])
     assert json.loads(run_of(dropped).reproduction.read_text())["status"] == "regressed"
     assert judged(week(tmp_path, 3, 268)).last_good[0].endswith("week-1")
 
@@ -111,11 +111,11 @@ def test_the_seeds_decide_about_a_drop_where_both_weeks_have_several(tmp_path: P
     judged(week_of_seeds(tmp_path, 1, {1: 330, 2: 290, 3: 300}))
     luck = judged(week_of_seeds(tmp_path, 2, {1: 270, 2: 310, 3: 280}))
     assert luck.drift.comparison.p_value < 0.05 and luck.status == "good"
-    said = (
+    reason = (
         r"no significant drop from the last good runs \S*-seed-1-week-1 and 2 others: -3.3 points "
         r"\(-\S+ to \+\S+, p = 0.\d+, over seeds, 3 seeds before and 3 seeds now\)"
     )
-    assert re.fullmatch(said, luck.reasons[1])
+    assert re.fullmatch(reason, luck.reasons[1])
     judged(week_of_seeds(tmp_path / "steady", 1, {1: 310, 2: 311, 3: 312}))
     dropped = judged(week_of_seeds(tmp_path / "steady", 2, {1: 290, 2: 291}))
     assert dropped.status == "regressed"

@@ -19,7 +19,7 @@ def test_an_item_of_the_gallery_shows_what_was_answered_to_it_while_training(tmp
     for step, evaluated in ((0, "base"), (2, "trained")):
         write_items(run.validation(step), read_evaluation(run.evaluation(evaluated))["greedy"])
     for item in gallery_items(RunFacts(run)):
-        assert [(step, said.is_right) for step, said in item.while_training] == [
+        assert [(step, answer.is_right) for step, answer in item.while_training] == [
             (0, item.base.is_right),
             (2, item.trained.is_right),
         ]

@@ -11,7 +11,7 @@ from tests.tasks.finished_run import finish_run
 
 
 @pytest.mark.parametrize(
-    ("base", "trained", "said", "not_said"),
+    ("base", "trained", "expected", "unexpected"),
     [
         (
             "-" * 40,
@@ -25,11 +25,11 @@ from tests.tasks.finished_run import finish_run
     ],
 )
 def test_it_says_from_where_to_where_and_what_that_is_worth(
-    tmp_path: Path, base: str, trained: str, said: list[str], not_said: str
+    tmp_path: Path, base: str, trained: str, expected: list[str], unexpected: str
 ) -> None:
     sentence = verdict(RunFacts(finish_run(tmp_path, base=base, trained=trained)))
-    assert all(part in sentence for part in said), sentence
-    assert not_said not in sentence
+    assert all(part in sentence for part in expected), sentence
+    assert unexpected not in sentence
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_a_run_without_fault_has_nothing_to_look_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "said"),
+    ("metrics", "expected"),
     [
         ({"reward/failed": 3.0}, "The reward failed for 3 in training"),
         ({"reward/zero_std_groups": 0.8}, "80.0 % of the groups had equal rewards"),
         ({"agreement/log_prob_gap_p999": 3.0}, "Generator and trainer disagreed by up to 3"),
     ],
 )
-def test_what_weakens_a_run_is_named(tmp_path: Path, metrics: dict[str, float], said: str) -> None:
+def test_what_weakens_a_run_is_named(tmp_path: Path, metrics: dict[str, float], expected: str) -> None:
     run = finish_run(tmp_path)
     RunLogs(run).log_step(3, {"reward/overall": 0.5, **metrics})
     (remark,) = remarks(RunFacts(run))
-    assert said in remark
+    assert expected in remark
 
 
 def test_of_many_faults_the_gravest_are_named(tmp_path: Path) -> None:

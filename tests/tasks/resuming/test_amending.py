@@ -204,8 +204,8 @@ def test_a_fork_has_batches_of_its_own(run: RunDirectory, prompts: int, ends: li
     stages = taken_up(fork, forked(f"data.rollout_batch_size={prompts}", step=3))
     assert attempt(fork, geometry(stages, steps_per_epoch=8 // prompts, batch=prompts)).ended
     assert [last for _, last in spans_of(fork)] == ends
-    told = [event["message"] for event in read(fork.events) if event["kind"] == "data-changed"]
-    assert bool(told) == (prompts != 4) == any(f"were 4 and are {prompts}" in message for message in told)
+    messages = [event["message"] for event in read(fork.events) if event["kind"] == "data-changed"]
+    assert bool(messages) == (prompts != 4) == any(f"were 4 and are {prompts}" in message for message in messages)
 
 
 @pytest.mark.parametrize(
