@@ -25,7 +25,7 @@ disable_telemetry()  # before any library is imported that has one
 # runs wait in another way, which changes no number: see rl_core.environment.share_cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# A deadline measures the machine, not the code: these tests run beside others on few cores. The same commit draws the
+# A deadline measures the machine, not the code: these tests share few cores with others. The same commit draws the
 # same examples in every run, so that a red test is the change's own; `make test-slow` searches among new ones.
 settings.register_profile("sightline", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=200)

@@ -65,7 +65,7 @@ def environment() -> Iterator[tuple[str, str, str | None]]:
 
 @cache
 def mlflow_server_variables() -> set[str]:
-    """The variables of `mlflow server`, asked in another process: it imports Flask, beside which no vLLM starts (vLLM
+    """The variables of `mlflow server`, asked in another process: it imports Flask, with which no vLLM starts (vLLM
     looks at every global of its process, and Flask's raise outside of a request)."""
     script = "from mlflow.cli import server; print(*(option.envvar for option in server.params if option.envvar))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""`sightline doctor`: corrects what Prefect says of runs whose process was killed, or checks a device or a model."""
+"""`sightline doctor`: corrects what Prefect says about runs whose process was killed, or checks a device or a model."""
 
 import json
 import tempfile

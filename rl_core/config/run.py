@@ -137,7 +137,7 @@ class RunConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _correct_stale_rollouts(cls, tree: Any) -> Any:
-        """Where rollouts wait for a step, and nothing is said of how that is corrected, correct it by the decoupled
+        """Where rollouts wait for a step, and nothing is said about how that is corrected, correct it by the decoupled
         loss, which learns as fast as without the wait (docs/algorithms.md, "One step off-policy")."""
         match tree:
             case {"rollout": {"staleness": 1}}:

@@ -11,15 +11,15 @@ from rl_core.evaluation.comparison import Comparison, GroupAccuracy, Shares, com
 from rl_core.evaluation.statistics import SIGNIFICANT, Interval, Z
 
 Outcome = Literal["reproduced", "above", "below", "undecided", "not comparable"]
-"""What the runs say of the published number."""
+"""What the runs say about the published number."""
 
 Status = Literal["good", "regressed", "undecided", "not comparable"]
-"""What the runs say of their baseline, by the published number and by the earlier good runs."""
+"""What the runs say about their baseline, by the published number and by the earlier good runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reproduction:
-    """What the runs of a baseline say of a published number. Both accuracies are means over `seeds`.
+    """What the runs of a baseline say about a published number. Both accuracies are means over `seeds`.
 
     Attributes:
         published, band: The published accuracy, and the accuracies that reproduce it; None where none was published.
@@ -36,7 +36,7 @@ class Reproduction:
 
     @property
     def is_below(self) -> bool:
-        """Whether the mean accuracy is below the band, whatever the seeds say of it."""
+        """Whether the mean accuracy is below the band, whatever the seeds say about it."""
         return self.band is not None and self.trained.mean < self.band[0]
 
     def to_json(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def drift_from(earlier: Mapping[str, Shares], now: Sequence[Shares]) -> Drift:
 
 def baseline_status(reproduction: Reproduction, drifts: Sequence[Drift]) -> Status:
     """The status of a baseline after its runs: "regressed" where they are below the published band, or significantly
-    worse than a group of earlier good runs; "not comparable" where nothing can be said of a published number;
+    worse than a group of earlier good runs; "not comparable" where nothing can be said about a published number;
     "undecided" where the seeds do not tell whether it is below the band. A baseline without a published number is
     judged by its good runs alone."""
     if reproduction.outcome == "below" or any(drift.is_drop for drift in drifts):

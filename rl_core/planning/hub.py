@@ -116,7 +116,8 @@ def offline_problems(config: RunConfig) -> list[Problem]:
 
 
 class HubAnswer(NamedTuple):
-    """What the hub says of a name: what is wrong with it, if anything is, and whether the hub has answered at all."""
+    """What the hub says about a name: what is wrong with it, if anything is, and whether the hub has answered at
+    all."""
 
     name: HubName
     problem: Problem | None = None

@@ -128,8 +128,8 @@ def check_source(source: ModelSource) -> None:
 
 
 def config_fields(source: ModelSource) -> Fields | None:
-    """What the config.json of a configured model says of its layers; None for one of the hub that was never downloaded
-    and is not known beforehand. Raises ValueError where there is none."""
+    """What the config.json of a configured model says about its layers; None for one of the hub that was never
+    downloaded and is not known beforehand. Raises ValueError where there is none."""
     if isinstance(source, TinyModel):
         return FAMILIES[source.family].tiny_fields(source, vocab_size=source.max_vocab_size)
     folder = checkpoint_folder(source)

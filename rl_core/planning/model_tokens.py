@@ -35,7 +35,7 @@ class ResponseEnds:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTokens:
-    """What the files of a model say of its tokens.
+    """What the files of a model say about its tokens.
 
     Attributes:
         vocabulary: [token] -> id; empty where the folder has none of the files that are read here.

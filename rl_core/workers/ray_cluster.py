@@ -53,8 +53,8 @@ class RayCluster:
         self._room: PlacementGroup | None = None
         self._is_joined = False
         logging.getLogger("ray").setLevel(logging.ERROR)
-        # Ray would print on the terminal what it says of a lost worker, and of a lost machine the last lines of its
-        # log, besides what the run itself logs.
+        # Besides what the run itself logs, Ray would print its messages about a lost worker on the terminal, and the
+        # last lines of its log about a lost machine.
         ray_logging.stdout_deduplicator.skip_re = re.compile("")
         try:
             if config.address == "local":
@@ -182,7 +182,7 @@ class RayCluster:
 
     def _environment(self) -> dict[str, Any]:
         """The runtime environment of an actor, the same on all machines, whoever has started Ray there. What the
-        config says of a variable wins. In a cluster that was started here, actors inherit the variables, and start
+        config says about a variable wins. In a cluster that was started here, actors inherit the variables, and start
         sooner without an environment of their own."""
         asked = dict(self.config.runtime_env)
         if self.local is not None:

@@ -144,7 +144,7 @@ class WorkerWatch:
         return "\n".join(f"{self.name(rank)}:\n{_text(ref)}" for rank, ref in asked.items())
 
     def _cause(self, rank: int, error: RayError) -> str:
-        """Why a rank has died. Ray first says of some that they do not answer; then it is asked again."""
+        """Why a rank has died. Ray first says about some that they do not answer; then it is asked again."""
         deadline = time.monotonic() + _CAUSE_SECONDS
         while isinstance(error, ActorUnavailableError) and time.monotonic() < deadline:
             if self._is_lost(rank):

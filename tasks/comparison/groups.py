@@ -18,7 +18,8 @@ _ABSENT = "-"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
-    """Runs that repeat one experiment, sorted by seed; `failures` says of other seeds why their runs did not finish."""
+    """Runs that repeat one experiment, sorted by seed; `failures` says for other seeds why their runs did not
+    finish."""
 
     label: str
     runs: tuple[RunFacts, ...]

@@ -73,7 +73,7 @@ class Geometry(Trial):
 
     @property
     def forecast(self) -> MemoryForecast:
-        """What the plan says of its memory, with responses of its length."""
+        """What the plan says about its memory, with responses of its length."""
         gpu_gib = None if self.gpu is None else self.gpu.memory_gib or 0.0
         return memory_forecast(self.config, self.sizes, gpu_gib=gpu_gib, response=self.response)
 

@@ -28,7 +28,7 @@ def reason_to_keep(
     aliases: Callable[[str, str], Aliases],
 ) -> str | None:
     """Why a chosen run must be kept, a sentence; None when it may be removed. `runs` are all runs, not only the chosen
-    ones; `in_use` says of a run's name why it is still needed; `aliases` asks the registry at an address about an
+    ones; `in_use` says for the name of a run why it is still needed; `aliases` asks the registry at an address about an
     experiment."""
     if run.run.name in in_use:
         return in_use[run.run.name]

@@ -96,7 +96,7 @@ def stage_statuses(
 @dataclass(frozen=True, kw_only=True)
 class _View:
     """Finds the stages' status in order: whether one can be taken over depends on those before it, on what `made_by`
-    says of them."""
+    says about them."""
 
     config: RunConfig
     run: RunDirectory

@@ -20,7 +20,7 @@ class BaselineResult:
     Attributes:
         published: The published result that the runs were to reproduce.
         failures: [seed] -> why its run has no accuracy.
-        reproduction: What the other runs say of the published number; None when there is no other run.
+        reproduction: What the other runs say about the published number; None when there is no other run.
         drift: The runs compared with the last good runs; None when there are none, or when they could not be compared.
         drift_from_first: The runs compared with the first good runs, which shows a slow decline. None when the first
             good runs are also the last ones, or when they could not be compared.

@@ -44,7 +44,7 @@ def colocated(draw: DrawFn, together: int) -> Tree:
 
 @st.composite
 def split(draw: DrawFn, together: int) -> Tree:
-    """One or two workers that train, beside one or two that generate."""
+    """One or two workers that train, and one or two that generate."""
     trainers, generators = draw(one_of(together, 2)), draw(one_of(1, 1, 2))
     return {"placement": "split", "devices": trainers + generators, "generating_devices": generators}
 

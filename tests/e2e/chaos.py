@@ -126,7 +126,7 @@ def one_step_off_geometry(generator: random.Random) -> list[str]:
 
 
 def split_geometry(generator: random.Random) -> list[str]:
-    """As one step off, on a worker that generates beside one that trains."""
+    """As one step off, on a worker that generates and one that trains."""
     return [*one_step_off_geometry(generator), "cluster={devices: 2, placement: split, device: cpu}"]
 
 

@@ -144,7 +144,8 @@ class Killer:
         return any(self._run.checkpoints.glob(f"*step-{step:06d}*"))
 
     def _causes(self) -> list[tuple[str, str]]:
-        """What the run has said of each worker that has died: during which call, and why. It says it several times."""
+        """What the run has said about each worker that has died: during which call, and why. It says it several
+        times."""
         if not self._run.log.is_file():
             return []
         lines = self._run.log.read_text(errors="replace").splitlines()

@@ -84,8 +84,8 @@ print(ctypes.CDLL(library).kmp_get_num_known_threads() if loaded else "not loade
     ids=["by default", "left to the user"],
 )
 def test_threads_of_torch_wait_as_intels_runtime_lets_them(variables, threads):
-    """Whatever the environment of the tests says of threads; and where a generator has run in the process of the tests,
-    vLLM preloads libgomp in all that this starts."""
+    """Whatever the environment of the tests says about threads; and where a generator has run in the process of the
+    tests, vLLM preloads libgomp in all that this starts."""
     others = ("KMP_", "OMP_", "LD_PRELOAD")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     assert printed_by(THREADS_OF_INTEL_OPENMP, variables=inherited | variables).split("\n")[0] == threads

@@ -258,7 +258,7 @@ def test_the_numbers_of_classes_with_names_become_names(init: Init, tmp_path: Pa
 
 @pytest.mark.parametrize("form", ["{}", "<answer> {} </answer>"])
 def test_a_person_names_the_classes_of_numbers(init: Init, tmp_path: Path, form: str) -> None:
-    """In a list or a file; numbers in tags too, beside columns that look like options."""
+    """In a list or a file; numbers in tags too, besides columns that look like options."""
     answers = [form.format(n % 3) if form != "{}" else n % 3 for n in range(30)]
     rows = [{"question": f"{n}?", "label": answer, "options": ["0", "1", "2"]} for n, answer in enumerate(answers)]
     data = jsonl(tmp_path / "rows.jsonl", rows)

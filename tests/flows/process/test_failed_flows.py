@@ -1,4 +1,4 @@
-"""What a worker's hook says of a flow run whose process could not speak any more."""
+"""What a worker's hook says about a flow run whose process could not speak any more."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run in a process of its own: why it ended, also when it could not note it, and what it prints beside others."""
+"""A run in a process of its own: why it ended, also when it could not note it, and what it prints among others."""
 
 import os
 import subprocess

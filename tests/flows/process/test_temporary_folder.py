@@ -31,7 +31,7 @@ _WITH_CHILD = _WORK + (
 
 @contextmanager
 def working(machine: Path, script: str = _ALONE) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A process that owns a temporary folder until its input ends, and what it says of itself."""
+    """A process that owns a temporary folder until its input ends, and what it says about itself."""
     variables = os.environ | {"TMPDIR": str(machine)}
     with subprocess.Popen(
         [sys.executable, "-c", script], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

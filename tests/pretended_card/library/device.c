@@ -1,4 +1,4 @@
-// The card itself, its modules and kernels, and what the driver's tools say of it (NVML).
+// The card itself, its modules and kernels, and what the driver's tools say about it (NVML).
 #include "card.h"
 #include <dlfcn.h>
 #include <pthread.h>

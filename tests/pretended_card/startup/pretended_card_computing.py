@@ -207,7 +207,7 @@ def _computed(operation: torch._ops.OpOverload) -> Callable[..., Any]:
 
 def _without_numbers(args: tuple[Any, ...], tensors: list[int]) -> tuple[Any, ...]:
     """The arguments with a tensor wherever a number stands in the place of one, which has no influence on the type of
-    the result beside a tensor of its kind."""
+    the result next to a tensor of its kind."""
     numbers = [at for at in tensors if at < len(args) and isinstance(args[at], int | float)]
     if not numbers:
         return args

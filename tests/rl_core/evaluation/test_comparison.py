@@ -1,4 +1,4 @@
-"""Two models, or two groups of models, on the same items: what items say of their difference, and what seeds say."""
+"""Two models, or two groups of models, on the same items: what items say about their difference, and what seeds say."""
 
 from collections import Counter
 from dataclasses import replace

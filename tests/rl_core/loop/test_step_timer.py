@@ -1,4 +1,4 @@
-"""A step says what it does, how much of it is done, and what the steps before say of the rest."""
+"""A step says what it does, how much of it is done, and what the steps before say about the rest."""
 
 from collections.abc import Iterator
 

@@ -26,8 +26,8 @@ def _own_cache(monkeypatch, tmp_path) -> None:
 
 @pytest.fixture
 def _hub(monkeypatch) -> Iterator[None]:
-    """Knows owner/rows, with two configurations, says of every other name that there is none, and does not answer for
-    owner/model in time."""
+    """Knows owner/rows, with two configurations, says about every other name that there is none, and does not answer
+    for owner/model in time."""
     ended = threading.Event()
 
     def answer(path: str, _: bytes) -> tuple[int, object]:

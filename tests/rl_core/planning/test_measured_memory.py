@@ -1,4 +1,4 @@
-"""The forecast of memory beside what was measured: on a GPU by torch's allocator with the geometry of published models
+"""The forecast of memory against what was measured: on a GPU by torch's allocator with the geometry of published models
 (`python -m benchmarks.gpu_memory`), on a CPU in whole runs (`python -m benchmarks.memory`)."""
 
 import json
@@ -37,7 +37,7 @@ def test_a_gpu_takes_what_is_forecast(row):
 
 
 def test_what_is_chosen_for_an_h100_fits_as_it_was_measured():
-    """The chosen settings are those of a case, and beside its peak there is room for all that torch does not count."""
+    """The chosen settings are those of a case, and above its peak there is room for all that torch does not count."""
     autos = ("model.gradient_checkpointing", "actor.micro_batch_size_per_device_for_update", "trainer.offload")
     config = load_config(BASE, [*CHOSEN.overrides, *(f"{key}=auto" for key in autos)])
     sizes = sizes_of(config)

@@ -263,7 +263,8 @@ def test_workers_of_a_machine_share_its_memory(configure):
 
 
 def test_a_save_in_the_background_keeps_a_copy_of_the_checkpoint(configure):
-    """Master weights and two moments, in float32: on a CPU beside everything else, on a GPU in the machine's memory."""
+    """Master weights and two moments, in float32: on a CPU besides everything else, on a GPU in the machine's
+    memory."""
     background, waiting = configure(), configure("trainer.async_save=false")
     copy = 12 * 8_292_166_656 / GIB
     rows = rows_of(background)

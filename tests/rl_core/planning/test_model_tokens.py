@@ -1,5 +1,5 @@
-"""What the files of a model say of its tokens is what its tokenizer does, and what ends a response is decided from all
-of them."""
+"""What the files of a model say about its tokens is what its tokenizer does, and what ends a response is decided from
+all of them."""
 
 import json
 from collections.abc import Callable

@@ -51,7 +51,7 @@ def test_generating_takes_what_it_took_on_an_h100():
 
 
 def test_the_seconds_by_hand():
-    """3.086e9 parameters beside the vision tower, of 2 bytes, and 36 layers with two heads of 128 keys and values."""
+    """3.086e9 parameters besides the vision tower, of 2 bytes, and 36 layers with two heads of 128 keys and values."""
     time = card_time("h200", of_length(100, prompt=500))
     language, tower, card = 3.086e9, 0.6687e9, CARDS["h200"]
     prefill = 8 * 2 * (language * 500 + tower * 4 * 0.97 * 500) / (ARITHMETIC * card.flops)

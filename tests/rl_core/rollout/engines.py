@@ -98,7 +98,7 @@ class TinyPolicy:
         return prompts
 
     def image_inputs(self, prompt: Prompt, sequence: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the model's forward takes beside `sequence`, [1, P + R] token ids."""
+        """What the model's forward takes besides `sequence`, [1, P + R] token ids."""
         if not prompt.image_uids:
             return {}
         images = [DrawnImages().image(uid) for uid in prompt.image_uids]

@@ -1,5 +1,5 @@
 """vLLM computes with frozen weights and adapters what transformers does, on the real engine. pytest runs this module
-before those that share engines, which it could not have beside its own."""
+before those that share engines, which it could not have besides its own."""
 
 from collections.abc import Iterator
 

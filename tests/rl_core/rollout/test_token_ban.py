@@ -1,4 +1,4 @@
-"""The logits processor that bans tokens, beside vLLM's bias of a request."""
+"""The logits processor that bans tokens, and vLLM's bias of a request."""
 
 import torch
 from vllm import SamplingParams

@@ -1,4 +1,4 @@
-"""What vLLM keeps beside weights, buffers and cache outlives a sleep that drops it."""
+"""What vLLM keeps besides weights, buffers and cache outlives a sleep that drops it."""
 
 from types import SimpleNamespace
 

@@ -65,7 +65,7 @@ def test_engine_and_trainer_agree_while_the_adapters_move_and_the_base_does_not(
 
 @pytest.fixture(scope="module")
 def separate_worker(lora_config, folders, open_worker) -> Iterator[LocalWorker]:
-    """Its generator has the adapters beside the frozen weights."""
+    """Its generator has the adapters besides the frozen weights."""
     with open_worker(changed(lora_config, {"model.lora.generator_weights": "separate"}), folders) as worker:
         yield worker
 

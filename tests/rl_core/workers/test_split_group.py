@@ -1,4 +1,4 @@
-"""A worker that generates beside one that trains: the numbers of a worker that does both, and the overlap."""
+"""A worker that generates and one that trains: the numbers of a worker that does both, and the overlap."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_a_generator_beside_the_trainer_gives_the_numbers_of_a_worker_that_does_
     group, worker, config, rewards, parity, prepared_run, tmp_path
 ):
     """To the bit: on-policy, and one step off, where the responses are generated while the update runs. At last the run
-    goes on from its checkpoint, and the generator dies beside an update."""
+    goes on from its checkpoint, and the generator dies during an update."""
     configs = [changed(config, {"trainer.val_freq": 3, "rollout.staleness": staleness}) for staleness in (0, 1)]
     given = {"prepared_run": prepared_run, "rewards": parity, "judges": rewards}
     for chosen in configs:

@@ -1,4 +1,4 @@
-"""What Ray says of a worker's end becomes a sentence that says what to do."""
+"""What Ray says about a worker's end becomes a sentence that says what to do."""
 
 import re
 

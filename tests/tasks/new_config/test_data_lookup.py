@@ -25,7 +25,7 @@ def test_a_path_where_nothing_lies_is_refused_as_such(name: str) -> None:
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The hub's cache, beside which nothing is asked."""
+    """The hub's cache; nothing else is asked."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     return tmp_path

@@ -1,4 +1,4 @@
-"""What `plan` says of each stage."""
+"""What `plan` says about each stage."""
 
 import shutil
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which placements a plan compares, and which steps of a run tell of the speed of its devices."""
+"""Which placements a plan compares, and which steps of a run show the speed of its devices."""
 
 from pathlib import Path
 from typing import Any

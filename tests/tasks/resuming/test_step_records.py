@@ -1,4 +1,4 @@
-"""What a step leaves beside checkpoints."""
+"""What a step leaves besides checkpoints."""
 
 from pathlib import Path
 

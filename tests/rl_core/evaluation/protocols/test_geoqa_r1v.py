@@ -23,7 +23,7 @@ from tests.rl_core.rewards.samples import make_sample
     ],
 )
 def test_grades_of_the_published_script(response, truth, is_right):
-    """What math-verify 0.5.2 with latex2sympy2_extended 1.0.6, the published environment, says of these."""
+    """What math-verify 0.5.2 with latex2sympy2_extended 1.0.6, the published environment, says about these."""
     assert compute_score(make_sample(response, truth)) == {"overall": float(is_right), "accuracy": float(is_right)}
 
 
