@@ -92,7 +92,7 @@ def is_read(variable: str) -> bool:
     )
 
 
-def test_what_the_image_copies_is_there_and_sent_to_the_build() -> None:
+def test_the_files_that_the_image_copies_exist_and_are_sent_to_the_build() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert (ROOT / ".dockerignore").read_text().splitlines()[1] == "*"
     assert set(copied()) == sent

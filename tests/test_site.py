@@ -31,7 +31,7 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
     assert not [sheet for sheet in site.rglob("*.css") if re.search(r"url\([\"']?(?:https?:)?//", sheet.read_text())]
 
 
-def test_what_a_page_links_to_outside_of_docs_comes_along(site: Path) -> None:
+def test_files_outside_of_docs_that_a_page_links_to_are_copied(site: Path) -> None:
     for path in ("benchmarks/results/update.json", "configs/rewards/own.py", "automations.yaml"):
         assert (site / "repository" / path).read_bytes() == (REPOSITORY / path).read_bytes()
 

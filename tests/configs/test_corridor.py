@@ -11,7 +11,7 @@ from rl_core.config.loading import load_config
 
 
 @given(seed=st.integers(0, 2**63 - 1))
-def test_who_reads_the_notes_passes_all_walls(seed: int) -> None:
+def test_a_player_who_reads_the_notes_passes_all_walls(seed: int) -> None:
     corridor = game.Corridor()
     note = corridor.reset(None, seed)
     again = game.Corridor().reset(None, seed)
@@ -27,7 +27,7 @@ def test_who_reads_the_notes_passes_all_walls(seed: int) -> None:
 
 
 @pytest.mark.parametrize("reply", ["", "0", "7", "one", "1 2", "-1"])
-def test_what_is_no_door_is_a_mistake_and_costs_nothing_else(reply: str) -> None:
+def test_an_answer_that_names_no_door_is_a_mistake_and_costs_nothing_else(reply: str) -> None:
     corridor = game.Corridor()
     note = corridor.reset(None, 1)
     with pytest.raises(ValueError, match="a number from 1 to 6"):

@@ -128,7 +128,7 @@ def test_a_config(path: str) -> None:
         plan_message(path, names=("config file", "no run", path[:40]))
 
 
-def test_the_drawn_inputs_are_both_refused_and_taken() -> None:
+def test_some_drawn_inputs_are_refused_and_some_taken() -> None:
     """The control: of one value each that fits and that does not."""
     assert plan_message("base.yaml", "seed=3") == ""
     assert re.match(r"base\.yaml: 1 problem", plan_message("base.yaml", "seed=-3", names=("base.yaml",)))

@@ -229,7 +229,7 @@ def test_the_pages_open_and_ctrl_c_closes_them(home: Path, finished: RunDirector
 
 
 @pytest.mark.slow
-def test_what_dies_below_the_server_is_named_and_comes_back_and_the_others_go_on(new_home: Path) -> None:
+def test_a_process_of_the_server_that_dies_is_named_and_restarted_while_the_others_go_on(new_home: Path) -> None:
     """Each of the three is killed."""
     ports = {name: free_port() for name in ("--prefect-port", "--mlflow-port", "--worker-port")}
     output, store = new_home / "server.txt", f"sqlite:///{new_home}/mlflow.db"

@@ -11,5 +11,5 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_nothing_finished_is_lost_whatever_is_asked_next(seed: int, tmp_path: Path) -> None:
+def test_no_sequence_of_commands_loses_finished_work(seed: int, tmp_path: Path) -> None:
     assert Sequence(tmp_path, random.Random(seed)).play(5) == []

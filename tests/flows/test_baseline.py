@@ -210,7 +210,7 @@ def test_a_second_call_changes_nothing_and_fills_an_empty_mlflow_database_from_t
     test_mlflow_has_data_answers_images_and_report(second, finished)
 
 
-def test_from_elsewhere_a_run_is_recognised_by_its_folder_alone(
+def test_a_moved_run_is_recognised_by_its_folder_alone(
     finished: tuple[State, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its config names a template relative to where it was started, which a run on another machine cannot find."""

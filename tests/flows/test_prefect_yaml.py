@@ -101,13 +101,13 @@ def test_every_config_of_a_deployment_is_among_those_offered(deployment: dict[st
         assert deployment["parameters"]["config"] in field["anyOf"][1]["enum"]
 
 
-def test_they_go_to_the_pool_of_the_server_unless_the_environment_names_another() -> None:
+def test_deployments_go_to_the_pool_of_the_server_unless_the_environment_names_another() -> None:
     settings = tomllib.loads((ROOT / "prefect.toml").read_text())
     assert settings["deployments"]["default_work_pool_name"] == POOL
 
 
 @each
-def test_what_needs_devices_waits_for_them(deployment: dict[str, Any]) -> None:
+def test_deployments_that_need_devices_wait_in_the_queue_of_devices(deployment: dict[str, Any]) -> None:
     pool = deployment["work_pool"]
     assert "name" not in pool, "the default of prefect.toml, so that another pool can be named in the environment"
     assert pool["job_variables"]["env"]["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"

@@ -188,7 +188,7 @@ def pushing(config: Path | str, runs_dir: Path = Path("runs")) -> ResolvedRun:
     return asked.resolved(datetime.now(UTC))
 
 
-def test_where_to_upload_does_not_make_another_run(tmp_path: Path) -> None:
+def test_the_repository_of_the_upload_does_not_make_another_run(tmp_path: Path) -> None:
     plain = resolve_run(CONFIG, runs_dir=tmp_path)
     pushed = pushing(CONFIG, runs_dir=tmp_path)
     assert pushed.run == plain.run
@@ -228,7 +228,7 @@ def test_an_override_of_the_command_line_is_one_of_the_form(override: str) -> No
 
 
 @pytest.mark.parametrize("override", ["", "seed", "=3", "  =3"])
-def test_what_changes_no_key_is_refused_by_both(override: str) -> None:
+def test_an_override_that_changes_no_key_is_refused_by_the_loader_and_by_the_form(override: str) -> None:
     with pytest.raises(ConfigError, match=r"must read key\.path=value"):
         load_config(QUICKSTART, [override])
     with pytest.raises(ValidationError):

@@ -30,7 +30,7 @@ def resumed(name: str, runs_dir: Path) -> ResolvedRun:
     return RunRequest(resume=name, runs_dir=str(runs_dir)).resolved(datetime.now(UTC))
 
 
-def test_its_config_is_fetched_from_where_the_environment_says(
+def test_the_config_of_a_stored_run_is_fetched_from_where_the_environment_says(
     copied: RunDirectory, share: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(share))
@@ -42,7 +42,7 @@ def test_its_config_is_fetched_from_where_the_environment_says(
 
 
 @pytest.mark.parametrize("form", ["{share}/{name}", "file://{share}/{name}/"])
-def test_its_address_leads_to_it_and_goes_on_being_its_storage(
+def test_the_address_of_a_stored_run_leads_to_it_and_stays_its_storage(
     copied: RunDirectory, share: Path, tmp_path: Path, form: str
 ) -> None:
     address = form.format(share=share, name=copied.name)

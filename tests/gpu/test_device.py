@@ -42,6 +42,6 @@ def test_no_check_fails(findings: list[dict[str, str]]) -> None:
     assert [finding for finding in findings if finding["verdict"] == "fails"] == []
 
 
-def test_what_was_not_checked_needs_another_gpu(findings: list[dict[str, str]]) -> None:
+def test_only_checks_that_need_another_gpu_were_left_out(findings: list[dict[str, str]]) -> None:
     left_out = [finding for finding in findings if finding["verdict"] == "not checked"]
     assert [finding for finding in left_out if not finding["measured"].startswith("it needs 2 devices")] == []

@@ -54,6 +54,6 @@ def test_decimals_and_times_are_texts_as_a_person_writes_them(value, text):
     "value",
     [None, "", " ", float("nan"), float("inf"), Decimal("nan"), Decimal("inf"), [float("nan")], {1, 2}, b"x", [b"x"]],
 )
-def test_what_is_no_answer_is_refused(value):
+def test_a_value_that_is_no_answer_is_refused(value):
     with pytest.raises(ValueError, match="the answer"):
         read_answer(value)

@@ -22,7 +22,7 @@ from tests.processes import printed_by
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
 
-def test_what_is_not_set_is_turned_off_and_what_is_set_stays(monkeypatch):
+def test_telemetry_is_turned_off_where_its_variable_is_not_set(monkeypatch):
     for name in TELEMETRY_OFF:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
@@ -58,7 +58,7 @@ for rows in range(1, 901):
 """
 
 
-def test_what_is_kept_of_products_is_bounded():
+def test_the_memory_kept_for_products_is_bounded():
     """Otherwise the 600 later shapes take 350 MiB, where oneDNN computes in bfloat16."""
     first, last = map(int, printed_by(MEMORY_AFTER_PRODUCTS, variables={**os.environ, **ALLOCATOR}).split())
     assert last - first < 30

@@ -11,7 +11,7 @@ COUNTS = st.builds(Tally, *[st.integers(0, 9)] * 4)
 
 
 @given(st.lists(COUNTS), COUNTS)
-def test_what_is_counted_in_parts_is_the_whole(parts, before):
+def test_tallies_of_parts_add_up_to_the_whole(parts, before):
     now = before.copy()
     for part in parts:
         now.add(part)
@@ -33,7 +33,7 @@ def test_a_unit_that_is_done_takes_the_place_of_what_was_done_of_it():
     assert reached.now.words == "150 tokens", "until something else is said"
 
 
-def test_what_is_done_is_looked_up_again_and_again_until_the_end(monkeypatch):
+def test_the_current_activity_is_polled_until_the_end(monkeypatch):
     monkeypatch.setattr("rl_core.progress._SECONDS_BETWEEN_LOOKS", 0.001)
     shown = []
     third = threading.Event()

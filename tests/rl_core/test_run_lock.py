@@ -44,7 +44,7 @@ def test_a_second_process_is_refused_with_the_owners_pid_and_gets_the_lock_when_
         assert int(lock_file.read_text()) != owner.pid
 
 
-def test_who_only_looks_refuses_nobody(lock_file, monkeypatch):
+def test_looking_at_a_lock_refuses_nobody(lock_file, monkeypatch):
     """Nor does a program that is just being started with a copy of the open file."""
     lock_file.parent.mkdir()
     looked_at = os.open(lock_file, os.O_RDONLY | os.O_CREAT)

@@ -44,7 +44,7 @@ def test_a_secret_is_refused_and_not_repeated(override, advice):
         "tools.mcp.a={command: [python, secret_server.py, --key=id]}",
     ],
 )
-def test_what_is_no_secret_passes(override):
+def test_names_that_are_no_secrets_pass(override):
     load_config(QUICKSTART, [override])
 
 

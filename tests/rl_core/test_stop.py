@@ -92,7 +92,7 @@ def test_elsewhere_it_takes_effect_as_soon_as_it_can(caplog):
     assert caplog.messages[0].startswith("SIGTERM: stops as soon as it can; ")
 
 
-def test_what_is_broken_off_is_not_waited_for_and_what_nobody_asks_for_is_not_answered(caplog):
+def test_only_a_stop_that_has_to_wait_is_answered_with_when_it_takes_effect(caplog):
     with caplog.at_level(logging.INFO):
         with stopped_by_signals(StopRequest()):
             pass

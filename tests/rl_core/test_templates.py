@@ -26,7 +26,7 @@ def rendered(source: str, content: str = "text") -> str:
         ("{{ " + "(" * 5000 + "content" + ")" * 5000 + " }}", "nested too deeply"),
     ],
 )
-def test_what_is_no_template_is_named(source, why):
+def test_a_text_that_is_no_template_is_named(source, why):
     with pytest.raises(ValueError, match=f"prompt.jinja .*{why}"):
         TextTemplate(source, name="prompt.jinja", variables=("content",))
 
@@ -38,7 +38,7 @@ def test_what_is_no_template_is_named(source, why):
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "maximum recursion depth"),
     ],
 )
-def test_what_would_go_on_for_ever_is_ended(source, why):
+def test_an_endless_template_is_ended(source, why):
     with pytest.raises(ValueError, match=f"prompt.jinja cannot be rendered: .*{why}"):
         rendered(source)
 

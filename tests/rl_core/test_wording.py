@@ -13,7 +13,7 @@ from rl_core.wording import MOST_SHOWN, exit_words, last_statement, shortened
 
 
 @given(st.text(max_size=3 * MOST_SHOWN))
-def test_whatever_is_repeated_is_one_short_line(text):
+def test_a_shortened_text_is_one_short_line(text):
     shown = shortened(text)
     assert shown.isprintable()
     assert len(shown) <= 10 * MOST_SHOWN + 40

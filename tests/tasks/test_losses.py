@@ -74,7 +74,7 @@ def test_a_loss_elsewhere_names_the_stage(tmp_path: Path, caplog: pytest.LogCapt
     assert (events_of(context)[0]["step"], events_of(context)[0]["steps"]) == (0, 0)
 
 
-def test_what_the_threads_did_is_in_a_file_that_the_warning_and_the_event_name(
+def test_the_stacks_of_the_threads_are_in_a_file_that_the_warning_and_the_event_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = context_of(tmp_path)

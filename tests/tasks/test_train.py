@@ -26,7 +26,7 @@ from tasks.train import RETRIES, is_tried_again, is_worth_retrying, train_epoch
 @pytest.mark.parametrize(
     "error", [RuntimeError("CUDA error: device lost"), ConnectionResetError(), OSError(errno.EIO, "")]
 )
-def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
+def test_a_failure_of_the_machine_is_retried(error: Exception) -> None:
     assert is_worth_retrying(error)
 
 
@@ -47,13 +47,13 @@ def test_a_failure_of_the_machine_is_tried_again(error: Exception) -> None:
         DiskFull.__new__(DiskFull),
     ],
 )
-def test_what_would_come_back_or_was_asked_for_is_not(error: Exception) -> None:
+def test_errors_that_would_recur_and_requested_stops_are_not_retried(error: Exception) -> None:
     if isinstance(error, DiskFull):
         error.errno = errno.ENOSPC
     assert not is_worth_retrying(error)
 
 
-def test_a_full_disk_that_another_failure_names_as_its_cause_is_not() -> None:
+def test_a_failure_caused_by_a_full_disk_is_not_retried() -> None:
     error = RuntimeError("rewards cannot be scored any more")
     assert is_worth_retrying(error)
     error.__cause__ = OSError(errno.ENOSPC, "disk full")

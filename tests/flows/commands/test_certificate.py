@@ -33,7 +33,7 @@ def test_a_plan_asks_for_the_certificate_and_takes_it(tmp_path: Path) -> None:
     assert "certificate" not in taken.stdout + taken.stderr
 
 
-def test_what_is_no_model_or_cannot_be_trained_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_and_a_model_that_cannot_be_trained_are_refused_at_once(tmp_path: Path) -> None:
     nothing = sightline(tmp_path, "doctor", "--model", str(tmp_path / "nothing"))
     assert nothing.returncode != 0 and "there is no folder" in nothing.stderr
     folder = build_folder(tmp_path / "model", "llama")

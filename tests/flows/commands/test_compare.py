@@ -48,7 +48,7 @@ def test_groups_can_be_named(runs: list[RunDirectory], tmp_path: Path) -> None:
         (([], []), "name the runs to compare"),
     ],
 )
-def test_what_is_not_there_is_named(given: tuple[list[str], list[str]], named: str, tmp_path: Path) -> None:
+def test_a_missing_run_is_named(given: tuple[list[str], list[str]], named: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=named):
         asked_groups(*given, runs_dir=str(tmp_path))
 

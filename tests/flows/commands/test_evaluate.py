@@ -95,7 +95,7 @@ def test_results_that_would_take_the_place_of_the_earlier_ones_are_refused_first
         (("--outputs", "none.json", "--protocol", "geoqa-r1v@1"), "none.json cannot be read"),
     ],
 )
-def test_what_is_missing_is_named(arguments: tuple[str, ...], named: str) -> None:
+def test_a_missing_argument_is_named(arguments: tuple[str, ...], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         evaluate(*arguments)
 

@@ -105,7 +105,7 @@ def refused(request: RunRequest) -> list[str]:
     return [problem.where for problem in error.value.problems]
 
 
-def test_what_the_hub_has_is_asked_for_once_and_not_fetched(
+def test_the_hub_is_asked_for_a_name_once_and_nothing_is_fetched(
     asked: Callable[..., RunRequest], hub: Callable[[str], None]
 ) -> None:
     paths = []

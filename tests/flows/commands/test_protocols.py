@@ -11,7 +11,7 @@ from tests.rl_core.evaluation.test_protocol_result import result_on
 
 
 @pytest.mark.parametrize(("grades", "accuracy"), [("+-+-", "50.00%  (2/4 responses right)"), ("++??", "no result")])
-def test_what_is_no_result_has_no_number(grades: str, accuracy: str) -> None:
+def test_an_accuracy_is_shown_only_for_a_result(grades: str, accuracy: str) -> None:
     output = io.StringIO()
     _print_protocol_result(result_on(make_items(grades)), Console(file=output, width=200))
     text = output.getvalue()

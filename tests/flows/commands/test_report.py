@@ -90,7 +90,9 @@ def test_a_report_that_does_not_stand_is_made(
     assert len(flows_called) == 1
 
 
-def test_what_else_became_of_the_folder_is_not_asked(reported: RunDirectory, flows_called: list[RunRequest]) -> None:
+def test_a_finished_run_is_shown_even_without_its_merged_model(
+    reported: RunDirectory, flows_called: list[RunRequest]
+) -> None:
     assert "With vLLM" in reported_of(reported.name, reported.root.parent)[1]
     shutil.rmtree(reported.merged_model)
     code, text = reported_of(reported.name, reported.root.parent)

@@ -68,7 +68,9 @@ def test_stretch_answers_for_the_length_alone_and_not_for_an_edited_file(tmp_pat
     assert [run.name for run in sorted(runs_dir.iterdir())] == [first.name, f"{first.name}-2"]
 
 
-def test_what_a_person_can_change_is_a_message_and_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_that_a_person_can_correct_is_a_message_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, text = ended(tmp_path, "data.max_prompt_length=8")
     error = capsys.readouterr().err.rpartition("failed ")[2]
     assert code == 1

@@ -13,7 +13,7 @@ def test_groups_without_a_common_device_are_taken(groups: list[str]) -> None:
 
 
 @pytest.mark.parametrize("group", ["", "a", "0-3", "0, 1", "0,", ":6379", "host", "ray://host:1"])
-def test_what_names_no_devices_is_refused(group: str) -> None:
+def test_a_text_that_names_no_devices_is_refused(group: str) -> None:
     with pytest.raises(ValueError, match="is no group of devices"):
         check_groups(["7", group])
 

@@ -51,7 +51,7 @@ def served(*servers: PageServer) -> tuple[int, str]:
     return code, " ".join(text.getvalue().split())
 
 
-def test_one_that_dies_is_named_with_its_cause_and_comes_back_while_the_others_go_on(tmp_path: Path) -> None:
+def test_a_server_that_dies_is_named_with_its_cause_and_restarted_while_the_others_go_on(tmp_path: Path) -> None:
     seen: list[float] = []
 
     def up() -> None:
@@ -68,7 +68,7 @@ def test_one_that_dies_is_named_with_its_cause_and_comes_back_while_the_others_g
     assert [len((tmp_path / name).read_text()) for name in ("First", "Second")] == [2, 1]
 
 
-def test_one_that_dies_again_and_again_is_given_up_with_what_to_do(tmp_path: Path) -> None:
+def test_a_server_that_dies_again_and_again_is_given_up_with_what_to_do(tmp_path: Path) -> None:
     code, printed = served(server(tmp_path, "First", "dies for ever"))
     assert code == 1
     once = " ".join(["a line of a traceback"] * 3 + ["start 2: the database is locked"])

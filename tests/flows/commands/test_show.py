@@ -73,7 +73,7 @@ def test_prompt_answer_responses_rewards_and_advantages_are_shown(run: RunDirect
 
 
 @pytest.mark.parametrize("text", [r"so \[x = 5\] done", "a backslash at the end \\", ":smile: [red]"])
-def test_what_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) -> None:
+def test_text_that_looks_like_markup_is_shown_as_it_is(run: RunDirectory, text: str) -> None:
     prompt = replace(make_prompt("p1"), text=f"Q {text}", answer=text)
     group = Group(prompt=prompt, rollouts=[rollout(0, text), rollout(1, text)])
     scores = {("p1", 0): Score(components={"overall": 1.0, text: 0.5}), ("p1", 1): Score(components={}, error=text)}

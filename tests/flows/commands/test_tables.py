@@ -18,7 +18,7 @@ def printed(run: RunDirectory) -> str:
     return text.getvalue()
 
 
-def test_both_models_are_shown_in_every_pass_and_what_became_of_the_answers(tmp_path: Path) -> None:
+def test_both_models_and_the_changes_of_their_answers_are_shown_for_every_pass(tmp_path: Path) -> None:
     text = printed(finish_run(tmp_path, base="+---?", trained="-++-?"))
     rows = [line.replace("│", "").split() for line in text.splitlines() if "greedy" in line]
     left_out = ["4", "(1", "not", "scored)"]

@@ -42,7 +42,7 @@ def test_an_address_where_nobody_answers_is_named_with_what_to_do(address: str, 
     assert "correct PREFECT_API_URL" in message and "geheim" not in message and "\n" not in message
 
 
-def test_what_goes_wrong_after_the_server_was_reached_keeps_its_kind(prefect_server: None) -> None:
+def test_an_error_after_the_server_was_reached_keeps_its_type(prefect_server: None) -> None:
     with pytest.raises(KeyError), reached_prefect():
         raise KeyError("of the block")
 

@@ -20,6 +20,6 @@ def test_a_full_disk_that_was_foreseen_keeps_its_own_message() -> None:
     assert cause_of(full) == full.strerror
 
 
-def test_what_nobody_expected_is_named_with_its_kind() -> None:
+def test_an_unexpected_error_is_named_with_its_type() -> None:
     assert cause_of(KeyError("step")) == "KeyError: 'step'"
     assert cause_of(OSError(errno.EACCES, "Permission denied", "runs")) == "runs: Permission denied"

@@ -48,14 +48,14 @@ def test_a_killed_flow_run_gets_a_page_with_the_end_of_its_log(tmp_path: Path) -
     assert "line 99" in page and "line 10\n" not in page
 
 
-def test_one_that_noted_its_end_itself_is_not_explained_again(tmp_path: Path) -> None:
+def test_a_flow_run_that_noted_its_end_itself_is_not_explained_again(tmp_path: Path) -> None:
     flow_run = flow_run_of(tmp_path)
     remember(the_run(flow_run), str(flow_run.id), end="interrupted")
     explain(baseline, flow_run, KILLED)
     assert pages_of(flow_run) == []
 
 
-def test_one_whose_config_is_gone_gets_a_page_without_a_run(tmp_path: Path) -> None:
+def test_a_flow_run_whose_config_is_gone_gets_a_page_without_a_run(tmp_path: Path) -> None:
     flow_run = flow_run_of(tmp_path, config="nowhere.yaml")
     explain(baseline, flow_run, KILLED)
     (page,) = pages_of(flow_run)

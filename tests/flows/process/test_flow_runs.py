@@ -128,7 +128,7 @@ def test_a_killed_flow_run_has_noted_no_end(run: RunDirectory) -> None:
         ({"config": ""}, None),
     ],
 )
-def test_what_waits_is_called_by_what_it_is_to_do(
+def test_a_waiting_flow_run_is_named_by_its_parameters(
     parameters: dict[str, object], name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])

@@ -83,7 +83,7 @@ def test_the_resolved_config_and_the_log_lie_in_the_runs_folder(tmp_path: Path) 
         current_context(the_run(tmp_path).name)
 
 
-def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_process_are_swept(tmp_path: Path) -> None:
     run = the_run(tmp_path)
     for leftover in (run.root / ".merged.tmp-123", run.evaluation(".base.tmp-123")):
         leftover.mkdir(parents=True)

@@ -57,7 +57,7 @@ def test_a_locked_run_names_who_writes_it(tmp_path: Path) -> None:
     assert failure is not None and "is being written by the process" in failure
 
 
-def test_what_was_printed_is_shown_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_text_is_shown_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "of-nobody-else")
     with tempfile.TemporaryFile() as printed:
         printed.write(b"x" * 100_000 + b"\n" + b"line\n" * 50 + b"login with of-nobody-else failed\n\n")
@@ -86,7 +86,7 @@ def test_every_line_comes_whole_and_once_after_the_name(capsys: pytest.CaptureFi
     assert capsys.readouterr().out == "seed 2: step 16: 96 °\nseed 2: and the last words\n"
 
 
-def test_nobody_who_reads_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printing_without_a_reader_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after `| head`, or for a terminal of another encoding."""
     read, write = os.pipe()
     os.close(read)

@@ -68,14 +68,14 @@ def test_the_next_start_removes_what_a_killed_process_left(tmp_path: Path) -> No
         assert folders(tmp_path) == {Path(other).name}
 
 
-def test_what_a_living_process_owns_stays(tmp_path: Path) -> None:
+def test_a_folder_of_a_living_process_stays(tmp_path: Path) -> None:
     with ExitStack() as stack:
         living = [stack.enter_context(working(tmp_path))[1][0] for _ in range(2)]
         sweep(tmp_path)
         assert folders(tmp_path) == {Path(folder).name for folder in living}
 
 
-def test_what_the_child_of_a_killed_process_works_in_stays_until_it_ends(tmp_path: Path) -> None:
+def test_the_folder_that_a_child_of_a_killed_process_uses_stays_until_the_child_ends(tmp_path: Path) -> None:
     with working(tmp_path, _WITH_CHILD) as (process, (folder, child)):
         os.kill(process.pid, signal.SIGKILL)
         os.waitpid(process.pid, 0)
@@ -87,7 +87,7 @@ def test_what_the_child_of_a_killed_process_works_in_stays_until_it_ends(tmp_pat
         assert folders(tmp_path) == set()
 
 
-def test_nothing_is_removed_that_is_not_known_to_be_left(tmp_path: Path) -> None:
+def test_folders_without_a_known_dead_owner_stay(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "owner").write_text("1")

@@ -33,7 +33,7 @@ def test_a_process_goes_on_when_its_reader_is_gone(tmp_path):
     assert (tmp_path / "end").read_text() == "came to its end"
 
 
-def test_nothing_is_lost_while_somebody_reads(tmp_path):
+def test_no_output_is_lost_while_somebody_reads(tmp_path):
     lines = (
         "import sys; from flows.process.worker_output import outlive_the_reader as f; f(); f(); print('1\\n' * 50000)"
     )

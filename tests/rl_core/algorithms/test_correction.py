@@ -33,7 +33,7 @@ def test_the_effective_sample_size_is_a_share_and_whole_for_equal_weights(log_ra
     assert effective_sample_size(np.full_like(weights, 0.3)) == pytest.approx(1.0)
 
 
-def test_one_sample_that_rules_counts_as_one():
+def test_a_sample_with_nearly_all_of_the_weight_counts_as_one():
     assert effective_sample_size(np.array([1e9, 1.0, 1.0, 1.0])) == pytest.approx(0.25)
     assert effective_sample_size(np.zeros(3)) == 0.0
 

@@ -63,7 +63,7 @@ def made_up_tokens() -> ResponseTokens:
         ("def mine(tokens) ...", {}, ["is no Python: line 3"]),
     ],
 )
-def test_what_the_text_of_a_function_says(tmp_path, definition, kwargs, expected):
+def test_the_text_of_a_function_shows_its_problems_before_it_is_imported(tmp_path, definition, kwargs, expected):
     custom = CustomLoss(function=function(tmp_path, definition), kwargs=kwargs)
     problems = [f"{problem.where}: {problem.what}" for problem in custom.problems()]
     assert all_match(problems, expected)

@@ -18,7 +18,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def test_it_is_equal_and_stays_as_it_was():
+def test_a_host_copy_is_equal_and_does_not_change_with_the_original():
     original, expected = state(), state()
     copied = HostCopies().of("model", original)
     for tensor in (original["a"]["weight"], original["part"]):

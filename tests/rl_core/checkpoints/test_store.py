@@ -51,7 +51,7 @@ def root(tmp_path) -> Path:
     return tmp_path / "checkpoints"
 
 
-def test_what_was_saved_is_read_back_equal(root):
+def test_a_saved_checkpoint_is_read_back_equal(root):
     saved = CheckpointStore(root, save_limit=2).save(write_state("x"), info=info(3, 0.1 + 0.2))
     read = CheckpointStore(root, save_limit=2).latest()
     assert read is not None and read == saved
@@ -59,7 +59,7 @@ def test_what_was_saved_is_read_back_equal(root):
     assert set(read.files) == {"shards/0.distcp", "probe.json"}
 
 
-def test_what_a_killed_save_left_over_is_removed_and_nothing_else(root, tmp_path):
+def test_the_leftovers_of_a_killed_save_are_removed_and_nothing_else(root, tmp_path):
     store = CheckpointStore(root, save_limit=2)
     for step in (1, 2, 3):
         save(store, step)

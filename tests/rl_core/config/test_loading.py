@@ -97,7 +97,7 @@ def odd_paths(tmp_path) -> Path:
     ],
 )
 @pytest.mark.parametrize("is_extended", [False, True])
-def test_what_is_no_config_file_is_named_with_the_reason(odd_paths, name, why, *, is_extended):
+def test_a_path_that_is_no_config_file_is_named_with_the_reason(odd_paths, name, why, *, is_extended):
     path = odd_paths / name
     if is_extended:
         path = odd_paths / "child.yaml"
@@ -112,7 +112,7 @@ def test_what_is_no_config_file_is_named_with_the_reason(odd_paths, name, why, *
 
 @pytest.mark.parametrize("written", ["1:30", "9" * 40, "~"])
 @pytest.mark.parametrize("is_override", [False, True])
-def test_what_is_no_seed_is_refused_with_its_key_or_place(small, tmp_path, written, *, is_override):
+def test_a_value_that_is_no_seed_is_refused_with_its_key_or_place(small, tmp_path, written, *, is_override):
     child = tmp_path / "child.yaml"
     child.write_text("extends: small.yaml\n" + ("" if is_override else f"seed: {written}\n"))
     with pytest.raises(ConfigError, match=r"seed: |override 'seed=|line 2, column 7: "):
@@ -188,7 +188,7 @@ def test_a_refused_key_is_named_as_the_user_wrote_it(small, override, message):
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES)
-def test_what_another_project_calls_so_is_a_key_here(small, name):
+def test_every_suggested_key_for_another_projects_name_exists(small, name):
     """The message of each key that the table names would be another one if there were no such key."""
     for key in re.findall(r"`([\w.]+)", OTHER_NAMES[name]):
         with pytest.raises(ConfigError) as refusal:

@@ -31,7 +31,7 @@ def test_rollouts_that_wait_are_corrected_unless_the_config_says_how():
         ("algorithm.online_filtering={filter_key: overall, surplus: keep}", "engine"),
     ],
 )
-def test_what_a_config_says_of_waiting_rollouts_holds(overrides, old_log_probs):
+def test_a_configured_correction_of_stale_rollouts_is_kept(overrides, old_log_probs):
     algorithm = configure(STALE, overrides).algorithm
     assert algorithm.old_log_probs == old_log_probs and algorithm.correction is None
 

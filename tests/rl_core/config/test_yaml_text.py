@@ -22,7 +22,7 @@ from rl_core.config.yaml_text import NotYaml, dump_yaml, parse_yaml
         ("[" * 3000, "nested too deeply"),
     ],
 )
-def test_what_is_no_yaml_is_named_with_its_place(text, place):
+def test_a_text_that_is_no_yaml_is_named_with_its_place(text, place):
     with pytest.raises(NotYaml, match=place):
         parse_yaml(text)
 
@@ -57,6 +57,6 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_dumped_is_read_again(value):
+def test_a_dumped_config_is_read_again(value):
     again = parse_yaml(dump_yaml(value))
     assert again == value and repr(again) == repr(value)

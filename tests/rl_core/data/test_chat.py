@@ -247,7 +247,7 @@ def add_older_forms(folder):
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_everything_that_reads_the_folder_gets_the_new_template_and_the_checkpoint_stays(tiny_folder, linked, older):
+def test_every_reader_of_the_folder_gets_the_new_template_and_the_checkpoint_stays(tiny_folder, linked, older):
     source = tiny_folder("qwen2_5_vl")
     before = {path.name: path.read_bytes() for path in source.iterdir()}
     if older:

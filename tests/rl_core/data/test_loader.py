@@ -65,7 +65,7 @@ def test_a_batch_larger_than_the_data_is_refused():
     now=st.tuples(st.integers(1, 30), st.integers(1, 30)),
     taken=st.integers(0, 60),
 )
-def test_in_other_rows_or_batches_an_epoch_goes_on_after_as_many_prompts_as_it_has_had(before, now, taken):
+def test_with_other_rows_or_batches_an_epoch_goes_on_after_the_number_of_prompts_it_has_had(before, now, taken):
     first, second = (loader(rows, batch_size=min(batch, rows)) for rows, batch in (before, now))
     for _ in range(taken):
         first.next_batch()

@@ -120,7 +120,7 @@ TALKS = {
 @pytest.mark.parametrize(
     ("largest", "shown"), [(3136, (56, 56)), (900, (30, 30)), (10_000, (84, 84)), (None, (28, 28))]
 )
-def test_what_a_tool_has_shown_is_as_large_as_tools_show_it(
+def test_pictures_of_tool_results_have_the_size_that_tools_show(
     prepare, write_jsonl, tmp_path, talk, are_results, largest, shown
 ):
     """Whatever the prompts show: a lesson has what the run will have."""
@@ -273,7 +273,7 @@ def test_problems_of_both_splits_come_together(prepare, write_jsonl):
 
 
 @pytest.mark.parametrize("max_bad_share", [0.5, 1.0])
-def test_where_no_row_is_left_each_says_why_and_once(prepare, write_jsonl, max_bad_share):
+def test_a_split_without_a_usable_row_names_each_reason_once(prepare, write_jsonl, max_bad_share):
     blind = {"problem": "<image>?", "images": ["nothing.png"], "answer": "1"}
     rows = [blind, {"problem": "Why? " * 400, "answer": "1"}, blind]
     with pytest.raises(ValueError, match="train: no row is left of 3") as caught:
@@ -368,7 +368,7 @@ HOPELESS = {
 
 
 @pytest.mark.parametrize("name", HOPELESS)
-def test_what_no_prompt_has_room_for_is_not_looked_at(prepare, illustrated, tmp_path, name):
+def test_media_that_no_prompt_has_room_for_are_not_opened(prepare, illustrated, tmp_path, name):
     change, reason = HOPELESS[name]
     if "images" not in change:
         change = change | {"images": []}

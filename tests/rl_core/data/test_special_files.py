@@ -42,7 +42,7 @@ def lay(request, tmp_path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_as_the_only_shard_it_is_no_data(lay, ending):
+def test_a_special_file_as_the_only_shard_is_refused(lay, ending):
     path = lay(f"data/rows.{ending}")
     for source in (local(path, format=ending), local(path.parent), local(path.parent / "r*", format=ending)):
         if lay.kind == "a folder" and source.path == str(path):
@@ -53,7 +53,7 @@ def test_as_the_only_shard_it_is_no_data(lay, ending):
             source.fingerprint()
 
 
-def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl):
+def test_a_special_file_as_an_image_costs_its_row_and_no_fingerprint(lay, write_jsonl):
     path = lay("a.png")
     source = local(write_jsonl([{"problem": "<image>", "images": ["a.png"], "answer": "1"}]))
     assert source.fingerprint() == source.fingerprint()
@@ -61,7 +61,7 @@ def test_as_an_image_it_costs_its_row_and_no_fingerprint(lay, write_jsonl):
         read_image(path)
 
 
-def test_as_a_video_it_costs_its_row(lay):
+def test_a_special_file_as_a_video_costs_its_row(lay):
     path = lay("a.mp4")
     with pytest.raises(ValueError, match=f"the video file {path} is {lay.kind}, not a file"):
         read_video(path, fps=1.0, max_frames=2)

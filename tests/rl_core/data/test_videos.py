@@ -71,7 +71,7 @@ def test_channels_keep_their_order(tmp_path):
     assert means[0] > 150 > 50 > means[1:].max()
 
 
-def test_what_is_no_video_is_refused(tmp_path):
+def test_a_file_that_is_no_video_is_refused(tmp_path):
     (tmp_path / "text.avi").write_text("no video")
     with pytest.raises(ValueError, match="of no known format, or damaged"):
         read_video(tmp_path / "text.avi", fps=2.0, max_frames=8)

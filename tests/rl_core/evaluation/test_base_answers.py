@@ -31,7 +31,7 @@ def test_an_answer_without_a_score_is_asked_for_again(validation):
 
 
 @pytest.mark.parametrize("damage", ["another file", "no file", "no note", "a torn note"])
-def test_what_is_damaged_is_asked_for_again(validation, damage):
+def test_damaged_answers_are_asked_for_again(validation, damage):
     note = validation.with_suffix(".json")
     match damage:
         case "another file":

@@ -43,7 +43,7 @@ def test_items_are_paired_by_uid_whatever_their_order():
         ([ITEM], [], "1 and 0 items, 1 of them on one side only, such as p0"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(first, second, named):
+def test_items_that_cannot_be_paired_are_refused(first, second, named):
     with pytest.raises(ValueError, match=named):
         compare_items(first, second)
 
@@ -158,7 +158,7 @@ def test_flips_come_first_and_failures_are_not_hidden():
 
 
 @given(grades, st.integers(0, 50))
-def test_as_many_rows_as_asked_for_as_long_as_there_are_items(pairs, count):
+def test_the_gallery_has_the_requested_number_of_rows_or_all_items(pairs, count):
     rows = gallery(pairs, count)
     assert len(rows) == len({base.uid for base, _ in rows}) == min(count, len(pairs))
     flips = sum(pair in ("+-", "-+") for pair in pairs)

@@ -158,7 +158,7 @@ def test_the_number_format_is_the_checkpoints_own(tmp_path, named, dtype):
     assert FoundModel(folder=tmp_path, origin="").own_dtype() == dtype
 
 
-def test_what_is_no_model_is_named(tmp_path):
+def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"is not a model: it has no config\.json"), find_model(str(tmp_path)):
         pass
     with (

@@ -61,7 +61,7 @@ def test_two_results_compare_item_by_item():
     assert low < 0 < high
 
 
-def test_what_does_not_compare_is_refused():
+def test_results_that_are_not_comparable_are_refused():
     items = make_items("+-")
     other_words = replace(SUPERCLEVR_R1V, prompt="{{ content }} Count.", max_pixels=10)
     with pytest.raises(ValueError, match="differ in max_pixels, prompt of their protocols"):

@@ -80,7 +80,7 @@ def test_more_than_a_number_is_reproduced_by_anything_above_it():
         (PUBLISHED, 0.135, model(288), "before training the accuracy is 0.135 here, 0.37 in the publication"),
     ],
 )
-def test_what_does_not_compare_says_why(published, before, trained, reason):
+def test_a_run_that_is_not_comparable_names_the_reason(published, before, trained, reason):
     found = judge_reproduction(published, seeds=[1], before=before, trained=group_accuracy([trained]))
     assert found.outcome == "not comparable"
     assert any(reason in obstacle for obstacle in found.obstacles)
@@ -172,7 +172,7 @@ LUCK = drift_of([GOOD], ["+" * 57 + "-" * 43])
         ("undecided", 0.38, DROP, "regressed"),
     ],
 )
-def test_what_a_run_says_of_its_baseline(outcome, published, drift, status):
+def test_the_status_of_a_baseline_follows_from_its_runs(outcome, published, drift, status):
     found = replace(FOUND, outcome=outcome, published=published)
     assert baseline_status(found, [] if drift is None else [drift]) == status
     assert baseline_status(found, [LUCK, DROP]) == "regressed"

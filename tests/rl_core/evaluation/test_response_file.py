@@ -72,7 +72,7 @@ def test_the_rest_alone_is_drawn_and_nothing_differs(path):
 
 
 @pytest.mark.parametrize("unreadable", [b"\0\0\0", b"\0\0\0\n", b"7\n", b"[]\n", b'{"seed": 1}\n', b'{"key": "k"}\n'])
-def test_what_comes_after_the_last_readable_line_is_drawn_again(path, unreadable, caplog):
+def test_responses_after_the_last_readable_line_are_sampled_again(path, unreadable, caplog):
     """A power cut leaves blocks of NULs where the last lines were."""
     interrupted(path, 4)
     lines = path.read_bytes().splitlines(keepends=True)

@@ -69,7 +69,7 @@ def test_several_responses_give_pass_and_majority_at_k_and_come_back_from_json()
         ([replace(ITEM, error="no model server", components={})], "none of 1 responses has a score.*no model server"),
     ],
 )
-def test_what_cannot_be_summed_up_is_refused(items, named):
+def test_items_that_cannot_be_summed_up_are_refused(items, named):
     with pytest.raises(ValueError, match=named):
         summarise(items)
 

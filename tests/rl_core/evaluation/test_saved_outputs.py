@@ -87,7 +87,7 @@ def test_our_own_items_give_the_rows_of_one_mode_with_their_categories(tmp_path)
         ("a.json", '[{"answer": "1", "response": [1]}]', "row 0: the response is int"),
     ],
 )
-def test_what_cannot_be_scored_is_named(tmp_path, name, text, named):
+def test_outputs_that_cannot_be_scored_are_named(tmp_path, name, text, named):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ValueError, match=named):

@@ -117,7 +117,7 @@ def test_the_interval_does_not_depend_on_the_order_and_lies_within_the_values(va
     assert min(values) - 1e-12 <= low <= high <= max(values) + 1e-12
 
 
-def test_with_many_items_it_is_wilsons():
+def test_with_many_items_the_interval_is_wilsons():
     values = [1.0] * 300 + [0.0] * 300
     assert bootstrap_interval(values) == pytest.approx(wilson_interval(300, 600), abs=0.004)
 

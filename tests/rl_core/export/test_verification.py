@@ -93,7 +93,7 @@ def test_a_check_that_ends_without_a_result_fails_with_its_own_words(merged, tmp
         verify_merged(merged("qwen2_5").folder, tmp_path, TOLERANCE, engines=["vllm"])
 
 
-def test_what_ends_the_verification_ends_its_processes(merged):
+def test_an_error_that_ends_the_verification_ends_its_processes(merged):
     """As Ctrl-C does, which is raised wherever the verification waits."""
     one, children = merged("qwen2_5_vl"), psutil.Process().children
     before = {*children(recursive=True)}

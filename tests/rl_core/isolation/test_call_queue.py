@@ -73,7 +73,7 @@ def test_later_samples_hold_back_nothing_that_was_flushed():
     assert task_sizes(queue) == []
 
 
-def test_what_was_put_back_comes_first_and_is_cleared_too():
+def test_inputs_that_were_put_back_come_first_and_are_cleared_too():
     queue = make_queue("batch")
     futures = fill(queue, 3)
     queue.flush()

@@ -39,13 +39,13 @@ def test_an_input_of_several_calls_has_the_time_of_them(limits):
 
 
 @pytest.mark.parametrize(("seconds", "has_more"), [(0.1, False), (10.0, False), (10.1, True), (None, False)])
-def test_what_a_first_call_took_decides_about_all_calls(limits, seconds, has_more):
+def test_the_time_of_a_first_call_decides_about_all_calls(limits, seconds, has_more):
     limits.learn(0, inputs=1, seconds=seconds)
     assert (limits.of(0, inputs=1, is_first=True).seconds > 1000.0) == has_more
     assert limits.of(1, inputs=1, is_first=True).seconds > 1000.0, "another function"
 
 
-def test_who_needed_long_once_may_need_it_again(limits):
+def test_a_function_that_needed_long_once_may_need_it_again(limits):
     for seconds in (500.0, 0.1, None):
         limits.learn(0, inputs=1, seconds=seconds)
     assert limits.of(0, inputs=1, is_first=True).seconds == 1010.0

@@ -20,7 +20,7 @@ def sampled_now(prompts, config, worker, rewards) -> Sequence[Group]:
     return groups
 
 
-def test_what_the_present_weights_have_sampled_agrees(sampled_now, config, worker):
+def test_rollouts_of_the_present_weights_agree(sampled_now, config, worker):
     timer = PhaseTimer()
     gap = compare_with_generator(sampled_now, config=config, workers=worker, timer=timer)
     compared = sampled_now[:COMPARED_GROUPS]

@@ -42,7 +42,7 @@ def cold_worker(worker, config, monkeypatch) -> LocalWorker:
     return worker
 
 
-def test_it_says_what_the_last_step_was(cold_worker, prepared_run):
+def test_a_cold_start_reports_its_last_step(cold_worker, prepared_run):
     metrics = start(cold_worker, prepared_run)
     assert metrics["cold_start/nonfinite_streak"] == 0.0
     assert metrics["cold_start/final_loss"] > 0.0

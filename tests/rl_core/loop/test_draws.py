@@ -109,7 +109,7 @@ def test_a_draw_ends_with_the_group_that_meets_the_quota_whatever_comes_first(dr
 
 
 @given(draws())
-def test_nothing_is_taken_after_the_last_score_that_is_needed(draw):
+def test_no_rollout_is_taken_after_the_last_score_that_is_needed(draw):
     quota = Quota(missing=draw.missing, is_informative=is_informative)
     _, taken = scored(draw, quota)
     needed = [key for key in draw.arrivals if int(key[0]) < draw.end]

@@ -52,7 +52,7 @@ def cause(record: StepRecord, config: RunConfig, *, parses: bool = True) -> str:
     return f"{missing_signal(record, config, has_parser=lambda source: parses)}"
 
 
-def test_each_way_to_teach_nothing_has_its_cause(record, config):
+def test_each_kind_of_missing_signal_has_its_cause(record, config):
     assert cause(record, config) == "None"
     wrong = with_scores(record, lambda key: right_if(False))
     unread = with_scores(record, lambda key: right_if(False, parsed=None))

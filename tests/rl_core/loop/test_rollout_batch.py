@@ -54,7 +54,7 @@ def plain(surplus: RolloutBatch) -> list[list[object]]:
 
 
 @given(surplus=surpluses())
-def test_what_was_kept_comes_back_equal_to_the_bit(folder, surplus):
+def test_kept_groups_come_back_equal_to_the_bit(folder, surplus):
     surplus.write(folder / "surplus.parquet", step=3)
     found = read_batch(folder / "surplus.parquet", lambda uids: {uid: make_prompt(uid) for uid in uids})
     assert plain(found) == plain(surplus)

@@ -74,7 +74,7 @@ def test_the_first_step_says_what_is_done_and_nothing_of_the_time(clock):
     assert timer.last_seconds is None
 
 
-def test_what_the_step_before_took_for_a_token_says_what_is_left(clock):
+def test_the_remaining_time_follows_from_the_last_steps_seconds_a_token(clock):
     first = first_step(clock)
     a_whole_step(first, clock)
     timer = first.next(validates=False, saves=False)
@@ -131,7 +131,7 @@ def test_validation_and_save_count_in_the_steps_that_have_them(clock):
         assert timer.now().words == "step 3: validation, 50 s left", "it is remembered over a step that had none"
 
 
-def test_what_only_the_end_of_a_step_keeps_begins_with_its_responses(clock):
+def test_a_step_has_begun_with_its_first_response(clock):
     before = StepTimer(0)
     assert not before.has_begun
     with before.phase("validate"):

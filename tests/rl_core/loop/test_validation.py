@@ -64,7 +64,9 @@ def test_validation_answers_as_the_evaluation_does_in_that_mode(validate, worker
     assert validated.metrics["val/accuracy"] == sum(item.is_right for item in expected) / len(expected)
 
 
-def test_what_the_base_model_has_answered_is_not_asked_before_the_first_step(worker, rewards, held_out, config):
+def test_prompts_that_the_base_model_has_answered_are_not_asked_before_the_first_step(
+    worker, rewards, held_out, config
+):
     known = BaseAnswers(key="k", items={"greedy": make_items("+-+")})
     settings = {"prompts": held_out, "rewards": rewards, "progress": SilentProgress(), "base": known}
     assert Validator(config=with_mode(config, "greedy"), **settings).run(worker, step=0).items == make_items("+-+")

@@ -117,7 +117,9 @@ def test_a_window_that_only_the_layer_names_is_obeyed(model_folder):
         ("llama4_text", r"Llama4TextAttention of layer 0 asks for .*\(attention_chunk_size\)"),
     ],
 )
-def test_what_the_kernels_of_a_gpu_do_not_have_is_refused_by_layer_and_argument(family, words, tmp_path, monkeypatch):
+def test_features_that_the_kernels_of_a_gpu_lack_are_refused_by_layer_and_argument(
+    family, words, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=varlen_attention))
     policy = policy_of(write_text_model(tmp_path, family))
     use_tree_attention(policy.model, "flash")

@@ -38,7 +38,7 @@ def test_an_argument_that_is_not_known_is_an_error_that_names_layer_and_argument
         ({"mask": Mask(window=5), "sliding_window": 4}, "window of 4, but its mask one of 5"),
     ],
 )
-def test_what_a_tree_cannot_take_is_refused(arguments, words):
+def test_attention_that_trees_cannot_have_is_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         rules(**arguments)
 

@@ -76,7 +76,7 @@ def test_bfloat16_norms_and_rotations_stay_as_they_are(model_folder):
         ("olmo2", False, False),  # rounds elsewhere
     ],
 )
-def test_what_has_only_the_name_of_a_proven_function_stays_as_it_is(family, rotates, norms, tmp_path):
+def test_a_function_with_only_the_name_of_a_proven_one_is_not_replaced(family, rotates, norms, tmp_path):
     model = policy_of(write_text_model(tmp_path, family)).model
     attentions = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
     assert {rotate_heads in type(module).forward.__globals__.values() for module in attentions} == {rotates}

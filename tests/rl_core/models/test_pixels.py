@@ -42,7 +42,7 @@ def test_threads_in_the_background_compute_alone_and_the_others_as_before(model_
             assert later.submit(torch.get_num_threads).result() == 2
 
 
-def test_what_was_prepared_is_not_made_again(model_folder):
+def test_prepared_pixels_are_not_computed_again(model_folder):
     images = RenderedImages()
     cache = PixelCache(model_folder("qwen2_5_vl"), images)
     cache.prepare(SQUARES)

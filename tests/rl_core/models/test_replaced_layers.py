@@ -67,7 +67,7 @@ def test_gradients_are_those_of_the_ordinary_layer():
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
-def test_what_is_added_to_the_logits_in_place_costs_no_copy_of_their_gradient():
+def test_an_addition_to_the_logits_in_place_copies_no_gradient():
     hidden, head = states_and_head()
     logits = Float32Head(head.weight)(hidden)
     assert not logits._is_view()  # to whose base autograd would copy the gradient

@@ -62,7 +62,7 @@ def test_a_value_knows_nothing_of_its_own_token_and_those_after_it(bench, critic
 
 
 @pytest.mark.parametrize("bench", ["qwen2_5_vl"], indirect=True)
-def test_a_new_critic_expects_nothing_and_learns_with_its_whole_body(bench, model_folder):
+def test_a_new_critic_predicts_zero_and_trains_all_of_its_weights(bench, model_folder):
     folder = model_folder("qwen2_5_vl")
     critic = load_value_model(folder, model_config(folder))
     trees = trees_of(bench)

@@ -72,7 +72,7 @@ def test_another_config_needs_its_own(changed: dict, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"transformers_version": "9"}, {"dtype": "bfloat16"}, {"_name_or_path": "x"}])
-def test_what_says_nothing_of_layers_does_not_matter(changed: dict, tmp_path: Path) -> None:
+def test_fields_that_do_not_concern_the_layers_need_no_new_certificate(changed: dict, tmp_path: Path) -> None:
     keep_certificate(FIELDS, FOUND)
     assert certificate_problem(model(tmp_path, **changed)) is None
 

@@ -96,7 +96,7 @@ def test_a_hub_that_does_not_answer_is_not_waited_for():
 
 
 @pytest.mark.usefixtures("_hub")
-def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named():
+def test_names_that_the_hub_has_are_no_problem_and_missing_ones_are_named():
     answers = ask_hub(from_the_hub("model.source={type: tiny}"), seconds=60.0)
     assert asked_of(answers) == {"data.train.name", "data.validation.name"}
     (problem,) = hub_problems(answers)
@@ -105,7 +105,7 @@ def test_what_the_hub_has_is_no_problem_and_what_it_lacks_is_named():
 
 
 @pytest.mark.usefixtures("_nowhere")
-def test_what_the_cache_holds_is_no_problem_and_is_taken_from_it():
+def test_names_that_the_cache_holds_are_no_problem_and_are_read_from_it():
     for folder in ("models--owner--model", "datasets--owner--rows", "datasets--owner--gone"):
         (Path(constants.HF_HUB_CACHE) / folder).mkdir(parents=True)
     answers = ask_hub(from_the_hub(), seconds=60.0)

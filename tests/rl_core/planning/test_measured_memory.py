@@ -36,7 +36,7 @@ def test_a_gpu_takes_what_is_forecast(row):
     assert not wrong, "[phase] -> forecast, measured"
 
 
-def test_what_is_chosen_for_an_h100_fits_as_it_was_measured():
+def test_the_settings_chosen_for_an_h100_fit_as_measured():
     """The chosen settings are those of a case, and above its peak there is room for all that torch does not count."""
     autos = ("model.gradient_checkpointing", "actor.micro_batch_size_per_device_for_update", "trainer.offload")
     config = load_config(BASE, [*CHOSEN.overrides, *(f"{key}=auto" for key in autos)])

@@ -184,7 +184,7 @@ def test_phases_take_turns_and_malloc_keeps_a_share_of_the_update(configure):
 
 
 @pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
-def test_what_is_offloaded_is_in_the_machines_memory_and_not_in_the_gpus(configure, offload):
+def test_offloaded_tensors_are_in_the_machines_memory_and_not_in_the_gpus(configure, offload):
     gae = ("algorithm.advantage.type=gae", "critic={}", "algorithm.kl={coef: 0.01}", "model.dtype=bfloat16")
     forecast = memory_forecast(configure(*gae, f"trainer.offload={offload}"), SEVEN_BILLION, gpu_gib=141.0)
     always = {row.name for row in forecast.rows_of("always")}

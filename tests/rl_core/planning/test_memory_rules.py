@@ -48,7 +48,7 @@ def keys(changes: list[Change] | None) -> set[str]:
     return {change.key for change in changes}
 
 
-def test_what_costs_time_comes_before_what_rounds_and_what_trains_less(configure):
+def test_changes_that_cost_time_come_before_those_that_round_or_train_less(configure):
     config, sizes = published(configure, "3B", "model.dtype=bfloat16", *LARGE_PASSES)
     on_80 = keys(fitting_changes(config, sizes, MemoryLimit(gib=79.6, on_gpu=True)))
     assert on_80 and not on_80 & (ROUNDS | TRAINS_LESS)

@@ -108,7 +108,7 @@ def test_another_version_builds_again(monkeypatch, cache, package):
     assert len(list(cache.iterdir())) == 2
 
 
-def test_what_takes_too_long_is_not_known(monkeypatch, cache, caplog):
+def test_a_description_that_takes_too_long_is_not_known(monkeypatch, cache, caplog):
     monkeypatch.setattr(model_sizes, "SECONDS", 0.01)
     without_torch(monkeypatch)
     with caplog.at_level(logging.WARNING):

@@ -92,7 +92,7 @@ def test_a_plan_knows_the_layers_of_a_family_that_vllm_has_no_adapters_for():
 
 
 @pytest.mark.parametrize(("family", "positions"), [("phi3", 4096), ("ministral3", 2048), ("llama", 32768)])
-def test_what_changes_beyond_the_positions_of_the_first_training_is_planned_up_to_there(family, positions):
+def test_a_model_whose_rotation_changes_beyond_its_first_positions_is_planned_up_to_them(family, positions):
     _, sizes = tiny(family)
     assert sizes.max_positions == positions
 

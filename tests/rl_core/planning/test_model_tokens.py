@@ -140,7 +140,7 @@ ends_of_a_file = st.none() | st.sampled_from(SAMPLED) | st.lists(st.sampled_from
     eos=st.sampled_from([None, "</s>", "<|im_end|>", "unknown"]),
     template=st.sampled_from([None, CHATML, LLAMA_3, MISTRAL, REFUSING]),
 )
-def test_whatever_the_files_say_the_ends_are_all_of_theirs_that_can_be_sampled(
+def test_the_ends_of_a_response_are_all_those_of_the_files_that_can_be_sampled(
     tmp_path_factory, generation, config, inner, eos, template
 ):
     files = {

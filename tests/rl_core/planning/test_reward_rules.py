@@ -40,7 +40,7 @@ def test_a_reward_that_fits_has_no_problem(configure, reward):
         ({"function": "count", "grader": "mathruler"}, "reward.grader", "no configured reward uses"),
     ],
 )
-def test_what_does_not_fit_is_named(configure, reward, where, named):
+def test_settings_that_do_not_fit_the_reward_are_named(configure, reward, where, named):
     ((place, what, fatal),) = problems_of(configure, **reward)
     assert (place, fatal) == (where, True)
     assert named in what

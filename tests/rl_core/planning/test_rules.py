@@ -129,7 +129,7 @@ def test_a_problem_names_the_key_and_the_change(configure, overrides, where, wor
         ("algorithm.kl={coef: 0.01, penalty: kl}", "algorithm.kl.penalty"),
     ],
 )
-def test_what_works_but_may_not_be_meant_is_a_warning(configure, override, where):
+def test_settings_that_work_but_may_not_be_meant_are_warnings(configure, override, where):
     (problem,) = check_config(configure(override))
     assert (problem.where, problem.fatal) == (where, False)
     raise_if_fatal([problem])
@@ -201,7 +201,7 @@ def test_offline_what_the_cache_lacks_is_named(configure, monkeypatch, tmp_path)
     assert wheres(config) == ["merge.push"]
 
 
-def test_what_a_gpu_of_unknown_memory_can_do_is_still_checked(configure):
+def test_rules_about_a_gpu_of_unknown_memory_are_still_checked(configure):
     override = ["model.attention=flash", "rollout.max_response_length=40000"]
     problems = check_config(configure(*override), gpu=Gpu(memory_gib=None))
     found = {problem.where: problem for problem in problems}

@@ -101,7 +101,7 @@ def test_a_number_in_the_config_is_obeyed(configure):
 
 
 @given(gpu_gib=st.floats(4.0, 300.0), size=st.sampled_from(["3B", "7B"]), longest=st.integers(64, 20_000))
-def test_whatever_is_chosen_on_its_own_fits_or_is_refused(gpu_gib, size, longest):
+def test_resolved_settings_fit_or_take_the_least(gpu_gib, size, longest):
     config, sizes = drawn(size, longest)
     resolved = resolve_auto(config, sizes, Gpu(memory_gib=gpu_gib))
     forecast = memory_forecast(resolved.config, sizes, gpu_gib=gpu_gib)

@@ -77,7 +77,7 @@ def test_every_run_starts_in_its_order_and_no_part_of_the_machine_is_given_twice
         (Need(cores=4, memory_gib=64.0), None),
     ],
 )
-def test_what_cannot_share_the_machine_says_why(need, why):
+def test_a_run_that_cannot_share_the_machine_has_a_reason(need, why):
     reason = why_alone(need, Machine(gpus=("0", "1"), cores=4, memory_gib=64.0))
     assert reason is None if why is None else reason is not None and why in reason
 

@@ -84,11 +84,11 @@ TIME = card_time("h100", Lengths(prompt=100, response=300, longest=400))
 
 
 @pytest.mark.parametrize("override", ["model.lora={rank: 8}", "model.freeze_vision_tower=true"])
-def test_what_is_not_trained_costs_no_gradient(override):
+def test_frozen_weights_cost_no_gradient(override):
     assert card_time("h100", of_length(128), override).passes(1) < card_time("h100", of_length(128)).passes(1)
 
 
-def test_what_workers_share_takes_less_and_what_they_exchange_takes_longer():
+def test_shared_work_takes_less_time_and_exchanges_take_more():
     lengths = of_length(400)
     one, eight = (card_time("h100", lengths, f"cluster.devices={number}") for number in (1, 8))
     assert eight.step(512).generate < one.step(512).generate and eight.step(512).update < one.step(512).update

@@ -80,7 +80,7 @@ def test_each_returns_the_components_that_planning_knows():
         assert known is not None and set(known) == set(score.components), name
 
 
-def test_nothing_is_known_of_a_function_of_a_persons_own():
+def test_the_components_of_a_users_function_are_not_known():
     config = RewardConfig.model_validate({"mixture": [term("count"), term("own.py:score")]})
     assert config.components is None
 
@@ -206,7 +206,7 @@ def test_choice_reads_a_letter(response, truth, accuracy, form):
 
 @pytest.mark.parametrize("name", [*JUDGES, "choice"])
 @given(answer=st.sampled_from(["3", "B"]), before=st.sampled_from(["", "so ", "<think>4</think> ", "Answer: A\n"]))
-def test_what_is_right_has_an_answer_that_can_be_counted_for_the_majority(name, answer, before):
+def test_a_right_response_has_an_answer_that_counts_for_the_majority(name, answer, before):
     module = importlib.import_module(BUILTIN[name])
     forms = [answer, f"<answer>{answer}</answer>", f"\\boxed{{{answer}}}", f"Answer: {answer}", f"**{answer}**"]
     truths = {"count": "3", "choice": "B"}

@@ -49,7 +49,7 @@ def test_a_batch_that_raises_fails_whole_and_a_single_sample_by_itself(judge_of)
     assert results_of(judge, [make_sample("raise")]) == [failure("KeyError: 'the reason' (easyr1_batch.py line 29)")]
 
 
-def test_what_a_batch_returns_is_checked_as_a_whole_and_one_by_one(judge_of, tmp_path):
+def test_the_return_of_a_batch_is_checked_as_a_whole_and_one_by_one(judge_of, tmp_path):
     samples = [make_sample("x")] * 3
     with pytest.raises(BatchFailed, match="returned 2 results for a batch of 3"):
         results_of(judge_of("easyr1_batch.py:short"), samples)

@@ -54,7 +54,7 @@ def test_a_bare_number_is_the_overall(number):
         ({"overall": 1.0, "word " * 21: 1.0}, "name 'word word word word '... has 105 characters, not 1 to 100"),
     ],
 )
-def test_what_is_no_score_is_refused_by_name(result, named):
+def test_a_value_that_is_no_score_is_refused_by_name(result, named):
     with pytest.raises(ValueError, match=named):
         components_of(result)
 

@@ -85,11 +85,11 @@ def test_harm_costs_the_samples_that_it_is_done_on(aftermath, name):
 
 
 @pytest.mark.parametrize("name", COSTS_NOTHING)
-def test_what_harms_nobody_costs_nothing(aftermath, name):
+def test_odd_but_harmless_rewards_cost_no_score(aftermath, name):
     assert aftermath.scores[name] == [Score(components={"overall": 1.0})] * 3
 
 
-def test_what_a_reward_starts_ends_with_its_process(aftermath):
+def test_processes_that_a_reward_starts_end_with_its_own(aftermath):
     assert len(aftermath.left) >= 10
     assert living(aftermath.left) == []
 

@@ -55,7 +55,7 @@ def test_no_component_of_a_mixture_replaces_another_one(names):
     assert len(score.components) == 1 + sum(len(found.components) for found in results)
 
 
-def test_one_failure_is_the_samples_and_is_named():
+def test_the_failure_of_a_term_is_that_of_the_sample_and_is_named():
     score = combine(route_of(1.0, 1.0, 1.0), [result(1.0), CallResult({}, None, "no"), CallResult({}, None, "never")])
     assert (score.components, score.error) == ({}, "t1: no; t2: never")
 

@@ -115,7 +115,7 @@ def test_every_list_has_an_item_for_each_sample_and_no_other_name_is_given(rows,
 @pytest.mark.parametrize(
     "form", ["def score(completions, {}, **kwargs): ...", "def score(completions, **kwargs): kwargs['{}']"]
 )
-def test_what_only_the_trainer_of_trl_has_is_refused_by_name(tmp_path, form, name):
+def test_arguments_that_only_the_trainer_of_trl_has_are_refused_by_name(tmp_path, form, name):
     ((where, what),) = [
         (one.where, one.what) for one in call_problems(RewardTerm(function=own(tmp_path, form.format(name))))
     ]

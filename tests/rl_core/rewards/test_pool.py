@@ -173,7 +173,7 @@ def test_a_function_opens_the_images_of_its_sample(tmp_path):
     assert [score.overall for score in scores] == [70.0, 0.0]
 
 
-def test_what_a_reward_prints_goes_to_the_error_stream(tmp_path, capfd):
+def test_prints_of_a_reward_go_to_the_error_stream(tmp_path, capfd):
     text = (
         "import subprocess, sys\nprint('import')\n"
         "def score(sample):\n    print('one')\n    print('two', file=sys.stderr)\n"
@@ -224,7 +224,7 @@ def test_closing_ends_a_hanging_call_and_cancels_its_score():
 FULL_DISK = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
+def test_an_error_that_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
     entered, all_wait = threading.Event(), threading.Event()
 
     def log_event(kind, **facts):
@@ -257,7 +257,7 @@ def test_what_ends_a_thread_of_the_pool_ends_the_run_and_is_named(tmp_path):
     assert psutil.wait_procs(scoring, timeout=PATIENCE)[1] == [], "the calls that hang end with the pool"
 
 
-def test_nothing_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path):
+def test_no_process_is_left_when_the_run_is_killed_in_a_hanging_call(tmp_path):
     script = (
         "import psutil, sys, time\n"
         "from tests.rl_core.rewards.test_pool import strangers\nfrom tests.rl_core.rewards.samples import make_sample\n"

@@ -43,7 +43,7 @@ def test_a_function_of_a_file_is_found_without_importing_it(reward_file):
         ("{folder}/mine.py:scroe", "defines no `scroe`; did you mean `score`?"),
     ],
 )
-def test_what_is_missing_is_named(reward_file, function, named):
+def test_a_missing_reward_function_is_named(reward_file, function, named):
     folder = reward_file.parent
     with pytest.raises(ValueError, match=named.format(folder=folder)):
         resolve(function.format(folder=folder))

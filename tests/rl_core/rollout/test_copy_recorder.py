@@ -69,7 +69,7 @@ def test_a_buffer_is_a_place_too():
     assert _arrived(lambda model, _, weight: model.scale.copy_(weight), [("scale", torch.ones(3))]) == {}
 
 
-def test_memory_of_a_freed_weight_is_not_taken_for_it():
+def test_reused_memory_of_a_freed_weight_is_not_mistaken_for_the_weight():
     """An allocator gives the memory of a weight that was dropped to the next tensor."""
 
     def weights():

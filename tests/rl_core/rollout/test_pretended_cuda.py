@@ -31,7 +31,7 @@ def found(tiny_folders, tmp_path_factory) -> dict[str, Any]:
         ("two ranks", "FLASH_ATTN", "RanksExecutor"),
     ],
 )
-def test_what_vllm_chooses(found, case, attention, executor):
+def test_the_choices_of_vllm_on_a_gpu(found, case, attention, executor):
     assert found[case] == {
         "second runner": True,
         "asynchronous": True,

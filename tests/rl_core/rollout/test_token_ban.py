@@ -30,7 +30,7 @@ def test_a_ban_is_the_bias_of_every_request():
     assert not ours.is_argmax_invariant(), "greedy sampling is banned from them too"
 
 
-def test_both_of_vllms_model_runners_take_it():
+def test_both_of_vllms_model_runners_take_the_ban():
     ban = token_ban(BANNED)
     assert issubclass(ban, FirstRunnersProcessor)
     assert issubclass(ban, SecondRunnersProcessor)

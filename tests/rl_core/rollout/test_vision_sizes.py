@@ -49,7 +49,7 @@ def _patches(item: Any) -> int:
 
 
 @pytest.mark.parametrize("longest_prompt", [6553, 9000, 16_384])
-def test_what_a_processor_scales_because_of_a_larger_limit_is_too_long_for_a_prompt(longest_prompt):
+def test_an_image_that_a_larger_limit_would_rescale_is_too_long_for_a_prompt(longest_prompt):
     """So the limit changes no prompt: it is at or above the processor's own, or no image that it concerns is used."""
     unit, side = 28, 28 * 300
     for limit in np.geomspace(5 * longest_prompt // 4, 80_000, 9).astype(int) * unit**2:

@@ -22,7 +22,7 @@ def test_a_number_is_the_name_of_its_class(answer: Answer, name: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [2, -1, "dog", 0.5])
-def test_what_is_no_number_of_a_class_is_a_bad_row(answer: Answer) -> None:
+def test_a_value_that_is_no_number_of_a_class_is_a_bad_row(answer: Answer) -> None:
     row = parsed(answer)
     assert isinstance(row, BadRow) and row.column == "answer"
     assert "is no number of one of the 2 class_names" in row.reason

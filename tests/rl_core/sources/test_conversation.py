@@ -42,7 +42,7 @@ def test_turns_before_the_last_are_history():
         ([turn("user", " ")], "the last turn, the question, is empty"),
     ],
 )
-def test_what_is_no_conversation_is_refused_with_its_reason(value, reason):
+def test_a_value_that_is_no_conversation_is_refused_with_its_reason(value, reason):
     with pytest.raises(ValueError, match=reason):
         read_conversation(value)
 
@@ -65,7 +65,7 @@ def test_turns_of_sharegpt_are_read_alike():
 ROLES = ["system", "user", "assistant", "user", "assistant"]
 
 
-def test_what_the_parts_of_turns_show_is_collected_in_order():
+def test_media_in_the_parts_of_turns_are_collected_in_order():
     parts = [
         {"type": "image", "image": "/data/a.png", "text": None},
         {"type": "text", "text": "and", "image": None},

@@ -135,7 +135,7 @@ def rows():
         ("class rows:\n    __len__ = __iter__ = lambda self: 1 / 0\n", "ZeroDivisionError"),
     ],
 )  # fmt: skip
-def test_what_a_users_code_raises_names_the_row_and_the_line(written, text, words):
+def test_an_exception_in_user_code_names_the_row_and_the_line(written, text, words):
     source = written(text)
     with pytest.raises(ValueError) as raised:
         list(source.open())
@@ -171,14 +171,14 @@ def test_a_source_without_end_has_a_limit(written):
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_known_before_a_run_starts(written, text, settings, found):
+def test_problems_of_a_users_source_are_known_before_a_run_starts(written, text, settings, found):
     named = problems(written(text, **settings))
     assert [key for key, _ in named] == [key for key, _ in found]
     for (_, what), (_, words) in zip(named, found, strict=True):
         assert words in what
 
 
-def test_nothing_runs_where_a_plan_looks(written, tmp_path):
+def test_a_glance_runs_no_user_code(written, tmp_path):
     source = written(f"open({str(tmp_path / 'ran')!r}, 'w')\n{SUMS}")
     glance = source.glance()
     assert (glance.rows, glance.names, glance.columns) == (None, {"rows"}, None)

@@ -40,7 +40,7 @@ def test_jsonl_rows_are_numbered_and_bad_lines_are_rows_too(write_jsonl):
         *((line, "not JSON") for line in (b'{"problem": "?"', b'{"problem', b"{")),
     ],
 )
-def test_one_bad_line_costs_its_row_only_at_the_beginning_too(tmp_path, line, reason):
+def test_a_bad_first_line_costs_only_its_row(tmp_path, line, reason):
     (tmp_path / "rows.jsonl").write_bytes(line + b'\n{"problem": "?", "answer": 1}\n')
     for path in (tmp_path, tmp_path / "rows.jsonl"):
         bad, good = local(path).open()
@@ -189,7 +189,7 @@ def test_a_column_of_later_rows_counts_as_present(write_jsonl):
         ),
     ],
 )
-def test_what_cannot_be_a_source_is_refused_by_name(tmp_path, make, message):
+def test_a_path_that_is_no_source_is_refused_by_name(tmp_path, make, message):
     with pytest.raises(ValueError, match=message):
         local(make(tmp_path)).open()
 

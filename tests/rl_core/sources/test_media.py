@@ -142,7 +142,7 @@ def test_an_empty_cell_is_no_image(cell):
         ([[[[[[[[[["a.png"]]]]]]]]]], "the image is list"),
     ],
 )
-def test_what_is_no_image_is_refused_in_a_short_sentence(cell, reason):
+def test_a_value_that_is_no_image_is_refused_in_a_short_sentence(cell, reason):
     with pytest.raises(ValueError, match="image") as caught:
         images_in(cell, media_dir=Path("/media"))
     assert reason in str(caught.value)

@@ -42,7 +42,7 @@ def test_a_number_that_no_shard_has_is_refused(numbers, count, stray):
         check_shards(shards(numbers, count))
 
 
-def test_what_would_be_read_twice_is_refused():
+def test_shards_that_would_be_read_twice_are_refused():
     with pytest.raises(
         ValueError, match="train is there in 00001 and in 00002 shards, so its rows would be read twice"
     ):

@@ -36,7 +36,7 @@ def test_a_file_comes_back_as_it_was_given(place, tmp_path, size):
     assert (tmp_path / "deep" / "copy").read_bytes() == data
 
 
-def test_what_is_written_is_read_listed_replaced_and_removed(place):
+def test_a_written_object_is_read_listed_replaced_and_removed(place):
     assert place.names("records") == []
     for name in ("b.json", "a.json"):
         place.write(f"records/{name}", b"one")
@@ -49,7 +49,7 @@ def test_what_is_written_is_read_listed_replaced_and_removed(place):
     assert place.names("records") == ["b.json"]
 
 
-def test_what_is_not_there_is_reported_as_such(place, tmp_path):
+def test_a_missing_object_is_reported_as_such(place, tmp_path):
     for ask in (place.read, place.digest, lambda name: place.get(name, tmp_path / "copy")):
         with pytest.raises(FileNotFoundError):
             ask("objects/none")

@@ -18,12 +18,12 @@ records = st.builds(
 
 
 @given(records)
-def test_it_is_read_back_as_it_was_written(record):
+def test_a_record_is_read_back_as_it_was_written(record):
     assert parse_record(record.to_bytes()) == record
 
 
 @given(records, st.data())
-def test_a_torn_or_altered_one_is_none(record, data):
+def test_a_torn_or_altered_record_is_none(record, data):
     whole = record.to_bytes()
     assert parse_record(whole[: data.draw(st.integers(0, len(whole) - 1))]) is None
     place = data.draw(st.integers(0, len(whole) - 1))

@@ -45,7 +45,7 @@ def test_a_nan_is_the_largest_gap():
         meter.check(bounds())
 
 
-def test_what_other_weights_have_drawn_is_left_out():
+def test_rollouts_of_other_weights_are_left_out():
     stale, fresh = rollout_of(version=0), rollout_of(version=1)
     meter = AgreementMeter(policy_version=1, keeps_surplus=True)
     meter.add([stale], np.array([-9.0, math.nan], dtype=np.float32))

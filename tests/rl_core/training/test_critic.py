@@ -99,7 +99,7 @@ def test_a_new_critic_leaves_the_returns_as_advantages(critic_worker, groups, ga
     assert experience.metrics["critic/vf_explained_var"] == pytest.approx(0.0, abs=1e-4)
 
 
-def test_its_small_steps_lead_to_the_returns(critic_worker, groups, gae_config, prepared_run, monkeypatch):
+def test_small_steps_of_the_critic_lead_to_the_returns(critic_worker, groups, gae_config, prepared_run, monkeypatch):
     """Each lowers the loss. A new critic's values are 0, so the first one moves them along the returns. What is
     measured afterwards is the critic's own values."""
     monkeypatch.setattr(critic_worker.trainer, "config", changed(gae_config, {"critic.optim.lr": 1e-5}))

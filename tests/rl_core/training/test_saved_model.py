@@ -21,7 +21,7 @@ def save(folder: Path, module: nn.Module, optimizer: PolicyOptimizer) -> None:
 
 @pytest.mark.parametrize("strategy", FIRST_MOMENT)
 @pytest.mark.parametrize("trained_before_loading", [False, True])
-def test_it_continues_to_the_bit(strategy, trained_before_loading, tmp_path):
+def test_a_saved_model_continues_to_the_bit(strategy, trained_before_loading, tmp_path):
     module, optimizer = make_bfloat16(strategy)
     train(module, optimizer, 3, seed=1)
     save(tmp_path, module, optimizer)

@@ -83,13 +83,13 @@ def test_the_code_of_an_installed_module_is_that_of_its_package(installed):
         ("json.decoder:JSONDecode", "did you mean `JSONDecoder`?"),
     ],
 )
-def test_what_is_not_there_is_named(name, words):
+def test_a_missing_function_is_named(name, words):
     with pytest.raises(ValueError, match="^" + repr(name).replace(".", r"\.")) as raised:
         find_function(name)
     assert words in str(raised.value)
 
 
-def test_what_goes_wrong_while_it_is_loaded_names_the_line(tmp_path):
+def test_an_error_while_a_function_is_loaded_names_the_line(tmp_path):
     texts = {
         "def rows(): ...\n\nraise OSError('no disk')\n": r"OSError: no disk \(user_file_of_mine\.py line 3\)",
         "raise SystemExit(3)\nrows = 1\n": r"SystemExit: 3 \(user_file_of_mine\.py line 1\)",

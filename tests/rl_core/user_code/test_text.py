@@ -125,7 +125,7 @@ def test_a_reward_is_its_file_and_the_neighbours_that_it_imports(folder):
     assert found == FILES.keys() - {"stranger.py", "notes/text.py"}
 
 
-def test_what_is_imported_from_elsewhere_is_named(folder):
+def test_imports_from_elsewhere_are_named(folder):
     found = imported_names(files_of(folder / "reward.py"), folder)
     assert found == {"json", "numpy.linalg"}
 

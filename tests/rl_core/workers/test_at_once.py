@@ -54,7 +54,7 @@ def test_a_death_that_is_noticed_after_the_broken_connection_is_the_cause(turned
         at_once(*(sides[::-1] if turned else sides), patience_seconds=LONG)
 
 
-def test_what_a_call_that_returned_leaves_is_not_ended():
+def test_workers_of_a_call_that_returned_are_not_ended():
     fine = Side(call=lambda: None, end=lambda: pytest.fail("it needs its workers no less than before"))
     with pytest.raises(ValueError, match="an unknown weight"):
         at_once(fine, failing(ValueError("an unknown weight"), after=MOMENT), patience_seconds=LONG)

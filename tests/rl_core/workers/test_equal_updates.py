@@ -58,7 +58,7 @@ def test_equal_updates_are_equal_to_the_bit_on_a_busy_machine(variant, opened):
     assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
 
 
-def test_they_are_without_the_code_for_a_cpu_too(opened, monkeypatch):
+def test_updates_are_equal_without_the_code_for_a_cpu_too(opened, monkeypatch):
     monkeypatch.setenv(CPU_MODEL, "0")
     trials, groups = opened(quickstart(longest=40))
     assert what_differs(trials, groups, threads=8, repeats=4, steps=1) == set()
@@ -81,7 +81,7 @@ def test_the_first_ratio_of_an_update_is_exactly_1_with_recomputed_log_probs(var
 @pytest.mark.parametrize(
     ("kind", "place"), [("float32", "optimizer"), ("pure bfloat16", "optimizer"), ("critic and KL", "all")]
 )
-def test_what_is_kept_in_the_hosts_memory_changes_no_number(kind, place, opened):
+def test_offloading_changes_no_number(kind, place, opened):
     kinds = VARIANTS | {"critic and KL": [*VARIANTS["critic"], "algorithm.kl={coef: 0.1, penalty: full}"]}
     (here, groups), (offloaded, _) = (
         opened(quickstart(*kinds[kind], *more)) for more in ((), (f"trainer.offload={place}",))

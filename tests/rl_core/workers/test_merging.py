@@ -37,7 +37,7 @@ def test_two_workers_have_the_metrics_of_one():
     assert merged.seconds == {"optimizer": 3.0}
 
 
-def test_they_are_those_of_the_worker_that_waited_least_for_the_others():
+def test_the_seconds_of_an_update_are_those_of_the_worker_that_waited_least():
     slow, fast = (
         replace(result(0.1), seconds={"forward_backward": work, "exchange": exchange})
         for work, exchange in ((3.0, 0.1), (2.0, 1.2))

@@ -78,7 +78,7 @@ def test_an_update_of_two_ranks_is_that_of_one(alone, two):
     assert found.policy[0].outcome.grad_norm == pytest.approx(expected.policy[0].outcome.grad_norm, rel=1e-5)
 
 
-def test_what_is_resumed_goes_on_equal_to_the_bit(two):
+def test_resumed_ranks_go_on_equal_to_the_bit(two):
     for life in two:
         assert life.updates[1] == life.updates[2]
         assert all(torch.equal(weight, life.resumed[name]) for name, weight in life.weights.items())

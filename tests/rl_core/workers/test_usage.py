@@ -36,7 +36,7 @@ def slow_values(ended: list[bool]) -> Iterator[int]:
         ended.append(True)
 
 
-def test_of_a_generation_only_the_waiting_for_values_is_counted():
+def test_only_the_time_between_values_of_a_generation_counts_as_work():
     working = WorkingTime()
     for _ in working.spent_on("generate", slow_values([])):
         time.sleep(4 * MOMENT)

@@ -25,7 +25,7 @@ def test_a_page_without_a_place_for_the_table_is_refused() -> None:
         with_table("# Memory")
 
 
-def test_one_gpu_is_enough_for_what_is_promised() -> None:
+def test_one_gpu_is_enough_for_the_promised_models() -> None:
     amp, bfloat16, _ = METHODS
     for method, model, card in ((amp, "3B", 80), (bfloat16, "3B", 40), (amp, "7B", 80)):
         found = gpus_needed(method, model, card)
@@ -55,7 +55,7 @@ def test_a_larger_model_never_needs_fewer_gpus_and_a_larger_card_never_more(meth
         assert needed[model, 24] >= needed[model, 40] >= needed[model, 80]
 
 
-def test_what_fits_on_no_number_of_gpus_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_fits_on_no_number_of_gpus_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MOST_GPUS", 2)
     assert gpus_needed(METHODS[0], "72B", 24) is None
     assert "more than 2 x 80 GB; EasyR1 32" in table.gpu_table()

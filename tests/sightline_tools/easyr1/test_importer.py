@@ -120,7 +120,7 @@ def test_values_without_an_equivalent_are_named_with_what_to_do(
     assert f"# no equivalent: {key} = " in imported.text("From EasyR1")
 
 
-def test_what_nobody_but_the_user_can_say_is_left_to_be_set(checkout: Path) -> None:
+def test_settings_that_only_the_user_knows_are_left_to_be_set(checkout: Path) -> None:
     path = checkout / "empty.yaml"
     path.write_text("trainer: {total_epochs: 3}\n")
     imported = import_easyr1(path)
@@ -232,12 +232,12 @@ def test_a_secret_is_neither_listed_nor_written(importing: Import) -> None:
         ("worker.reward.reward_function=gone.py:f", "there is no file gone.py:f here"),
     ],
 )
-def test_what_easyr1_would_not_take_stops_the_import(importing: Import, override: str, words: str) -> None:
+def test_values_that_easyr1_would_refuse_stop_the_import(importing: Import, override: str, words: str) -> None:
     with pytest.raises(ConfigError, match=rf"config\.yaml: 1 problem\(s\)\n  .*{re.escape(words)}"):
         importing(override)
 
 
-def test_all_that_stops_the_import_is_named_at_once(importing: Import) -> None:
+def test_all_reasons_that_stop_the_import_are_named_at_once(importing: Import) -> None:
     with pytest.raises(ConfigError, match=r"3 problem\(s\)") as refusal:
         importing("worker.actor.optim.lr=1e-6x", "data.format_prompt=gone.jinja", "algorithm.adv_estimator=grop")
     assert all(name in str(refusal.value) for name in ("optim.lr", "format_prompt", "adv_estimator"))
@@ -286,7 +286,7 @@ def test_a_mixture_of_experts_is_named_and_left_to_be_set(importing: Import, nam
     value=st.sampled_from(["null", "many", "[1]", "-1", "0", "1.5", "{}", "{a: 1}"]),
     estimator=st.sampled_from(["grpo", "gae"]),
 )
-def test_whatever_a_value_is_it_is_taken_or_named_with_its_key(
+def test_every_value_is_imported_or_named_with_its_key(
     importing: Import, name: str, value: str, estimator: str
 ) -> None:
     with suppress_refusal_of(name):

@@ -78,7 +78,7 @@ def test_every_key_of_the_config_is_what_the_experiment_means(importing: Import,
 
 
 @pytest.mark.parametrize("case", BOTH)
-def test_what_is_not_the_same_is_printed_and_nothing_else(importing: Import, case: str) -> None:
+def test_only_settings_with_another_meaning_are_printed(importing: Import, case: str) -> None:
     e = reference(case)
     imported = importing(case)
     named = {note.key for note in (*imported.lost, *imported.differing)}

@@ -165,7 +165,7 @@ def test_everything_can_be_read_where_the_located_config_says(begun: Begun) -> N
             shutil.rmtree(begun.project)
 
 
-def test_what_is_shown_and_named_is_the_config_as_it_was_written(begun: Begun) -> None:
+def test_a_config_is_shown_named_and_hashed_as_it_was_written(begun: Begun) -> None:
     located = located_config(begun.config, NamedFiles())
     assert located == begun.config
     elsewhere = located_config(begun.config, files_of_run(begun.config, begun.run))
@@ -185,7 +185,7 @@ def test_a_reward_can_be_mended_until_the_run_is_frozen(begun: Begun) -> None:
     assert begun.digests() == before, "a finished run stays finished"
 
 
-def test_what_was_prepared_stays_prepared(begun: Begun) -> None:
+def test_prepared_rows_keep_their_digest_when_the_files_change(begun: Begun) -> None:
     before = begun.digests()
     (begun.project / "prompts" / "ask.jinja").write_text("{{ content }}")
     (begun.project / "data" / "train.jsonl").write_text('{"problem": "1 + 1?", "answer": "3"}\n')

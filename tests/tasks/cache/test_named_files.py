@@ -98,7 +98,7 @@ def test_of_two_files_the_one_beside_the_config_is_read_and_named(places: tuple[
     assert "another one lies in the working directory" in found.what
 
 
-def test_what_is_nowhere_is_named_in_the_folder_of_the_config(places: tuple[Path, Path]) -> None:
+def test_a_missing_file_is_located_in_the_folder_of_the_config(places: tuple[Path, Path]) -> None:
     folder, _ = places
     config = config_in(folder)
     located = located_config(config, files_of(config))

@@ -82,7 +82,7 @@ def test_a_stage_of_another_run_is_taken_over_and_says_so(run: RunDirectory, oth
 
 
 @pytest.mark.parametrize("made_by", [{"torch": "2.1"}, {**SOFTWARE, "sightline": "0.1.0 (code b)"}])
-def test_what_other_software_made_elsewhere_is_not_taken_over_and_stands_at_home(
+def test_a_stage_of_other_software_is_not_taken_over_and_stays_valid_in_its_own_run(
     run: RunDirectory, other: RunDirectory, made_by: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -92,7 +92,7 @@ def test_what_other_software_made_elsewhere_is_not_taken_over_and_stands_at_home
     assert find_complete(other, wanted()) == written
 
 
-def test_of_several_runs_the_one_that_the_same_software_made_gives_its_stage(run: RunDirectory) -> None:
+def test_a_stage_comes_from_the_run_that_the_same_software_made(run: RunDirectory) -> None:
     for name, version in (("a", "1.0"), ("b", "2.0"), ("c", "3.0")):
         finish(RunDirectory(run.root.with_name(name)), "evaluate-base", "d1", name, software={"torch": version})
     found = find_complete(run, wanted(software={"torch": "2.0"}))
@@ -142,7 +142,7 @@ def test_a_manifest_that_names_a_file_outside_its_run_counts_for_nothing(
     assert victim.read_text() == "result"
 
 
-def test_one_folder_is_brought_from_a_stage_that_is_another_one(run: RunDirectory, other: RunDirectory) -> None:
+def test_a_folder_may_be_taken_over_from_a_stage_with_another_digest(run: RunDirectory, other: RunDirectory) -> None:
     """As the prepared rows, which do not depend on the seed."""
     finish(other, "prepare", "of seed 1", text="rows")
     brought = bring_folder(run, wanted("prepare", "of seed 2"), run.data, fits=lambda found: found.result != {})

@@ -34,7 +34,7 @@ def test_named_groups_come_first_and_take_their_runs_from_the_others(tmp_path: P
     assert grouped([], a=[runs[0]], b=[runs[1]]) == {"a": [1], "b": [2]}
 
 
-def test_what_cannot_be_grouped_is_refused(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_grouped_are_refused(tmp_path: Path) -> None:
     run = finish_run(tmp_path)
     with pytest.raises(ValueError, match="name the runs"):
         group_runs([])

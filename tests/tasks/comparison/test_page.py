@@ -91,7 +91,7 @@ def test_one_seed_is_called_one_seed(tmp_path: Path) -> None:
     assert shown.seed_charts == [] and "one seed" in render_comparison(shown)
 
 
-def test_what_differs_stands_in_every_sentence_about_a_cause_and_under_the_title(tmp_path: Path) -> None:
+def test_differences_of_recipes_are_in_every_sentence_about_a_cause_and_under_the_title(tmp_path: Path) -> None:
     shown = page(tmp_path, [ODD], [BEST])
     (row,) = shown.comparisons
     assert row.conclusion.endswith(": n 3 instead of 2.")

@@ -71,7 +71,7 @@ def test_a_damaged_file_costs_its_own_line_at_most(
     assert lines[bad.name].status in RunStatus
 
 
-def test_what_a_killed_removal_left_is_no_run(tmp_path: Path) -> None:
+def test_the_rest_of_a_killed_removal_is_no_run(tmp_path: Path) -> None:
     run = finished(tmp_path)
     remember(run, "00000000-0000-0000-0000-000000000000")
     run.root.rename(tmp_path / ".run.tmp-1")

@@ -63,7 +63,7 @@ def test_an_age_is_a_number_with_its_unit() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1.5d", "30 days", "9999999d", "1m"])
-def test_nonsense_is_no_age(text: str) -> None:
+def test_a_text_that_is_no_age_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="12h, 30d or 8w"):
         parse_age(text)
 

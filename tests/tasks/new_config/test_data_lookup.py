@@ -8,7 +8,7 @@ from rl_core.sources.local import LocalSource
 from tasks.new_config.data_lookup import find_pair, source_of, training_data
 
 
-def test_what_is_on_this_machine_is_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_on_this_machine_is_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "owner").mkdir()
     (tmp_path / "owner" / "name").touch()
     monkeypatch.chdir(tmp_path)

@@ -22,7 +22,7 @@ def test_the_rest_takes_as_long_as_the_units_so_far() -> None:
     assert eta.percent == 50.0
 
 
-def test_what_an_earlier_process_did_says_nothing_of_the_pace() -> None:
+def test_the_pace_does_not_count_the_work_of_an_earlier_process() -> None:
     eta = Eta(100)
     eta.reach(Reached(90), at=0.0)
     assert str(eta) == "90 of 100"
@@ -37,7 +37,7 @@ def test_work_of_which_nobody_knows_how_much_there_is_is_counted() -> None:
     assert (str(eta), eta.percent, eta.is_finished) == ("3", 0.0, False)
 
 
-def test_what_is_not_finished_counts_by_what_is_done_of_it() -> None:
+def test_unfinished_work_counts_by_the_part_that_is_done() -> None:
     """Responses that are all generated at the same time end only at the end."""
     eta = Eta(300)
     eta.reach(Reached(), at=0.0)
@@ -56,7 +56,7 @@ def test_the_share_stays_between_0_and_100(counts: list[int], total: int) -> Non
     assert eta.percent == pytest.approx(100 * min(sum(counts), total) / total)
 
 
-def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_waits_are_shown_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Recorder(SilentProgress):
         open: list[str] = []
 
@@ -79,7 +79,7 @@ def test_what_is_waited_for_is_shown_and_written_into_the_log(caplog: pytest.Log
     assert caplog.messages[-1] == "load the model: 1.0 s"
 
 
-def test_what_is_being_done_is_the_innermost_of_what_is_open() -> None:
+def test_the_current_activity_is_the_innermost_open_bar() -> None:
     progress = FlowProgress(SilentProgress())
     assert progress.doing() == ""
     with progress.bar("train epoch 1", 3) as advance:

@@ -88,7 +88,9 @@ def test_the_number_of_generating_devices_is_the_best_or_the_configured_one(run:
         (["cluster.min_workers=1"], "split"),
     ],
 )
-def test_what_a_plan_would_refuse_is_left_out(run: RunDirectory, overrides: list[str], left_out: str) -> None:
+def test_placements_that_a_plan_would_refuse_are_left_out(
+    run: RunDirectory, overrides: list[str], left_out: str
+) -> None:
     found = names(quickstart("cluster.devices=2", *overrides), run)
     assert found[0] == "colocated"
     assert not any(left_out in name for name in found)

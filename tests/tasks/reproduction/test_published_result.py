@@ -19,7 +19,7 @@ def baseline(*overrides: str) -> RunConfig:
     return configured(NAME, *overrides)
 
 
-def test_what_is_published_is_no_part_of_a_run() -> None:
+def test_the_published_result_is_no_part_of_a_run() -> None:
     config = baseline()
     other = baseline("published.accuracy=0.1")
     assert run_name(config) == run_name(other)

@@ -119,7 +119,7 @@ def page(**changes) -> ReportPage:
     return ReportPage(**(values | changes))
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_figures_are_left_out_of_the_report() -> None:
     html, less = render(page()), render(page(memory=[], workers=[], timeline=None, gallery=[]))
     for part in ('id="memory"', 'id="workers"', "Steps 2 to 4: who did what when, over 6.2 s"):
         assert part in html and part not in less, part
@@ -178,7 +178,7 @@ def test_why_a_run_may_have_learned_nothing_stands_above_its_figures() -> None:
     assert 'class="look"' not in render(page(look_at=[]))
 
 
-def test_what_changed_while_a_run_was_made_is_listed_where_there_is_any() -> None:
+def test_changes_while_a_run_was_made_are_listed() -> None:
     assert "What changed while it ran" not in render(page())
     assert "trainer.save_freq 8 instead of 16" in render(page(changes=["trainer.save_freq 8 instead of 16"]))
 
@@ -260,7 +260,7 @@ def test_the_values_of_each_step_can_be_read_off_a_chart() -> None:
     assert all(x <= point <= x + width for (x, width), point in zip(strips, points, strict=True))
 
 
-def test_of_a_long_run_a_chart_keeps_its_size() -> None:
+def test_the_chart_of_a_long_run_keeps_its_size() -> None:
     line = Series(label="a", steps=range(5000), values=[0.5] * 5000)
     assert draw(Chart(title="A", caption="", series=[line])).count("<title>") <= 200
 

@@ -35,7 +35,7 @@ def test_a_run_without_validation_has_no_history(tmp_path: Path) -> None:
     assert validation_history(RunDirectory(tmp_path)) == {}
 
 
-def test_of_many_validations_some_are_shown(tmp_path: Path) -> None:
+def test_some_of_many_validations_are_shown(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     for step in range(0, 200, 10):
         write_items(run.validation(step), make_items("+"))

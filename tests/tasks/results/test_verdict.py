@@ -24,7 +24,7 @@ from tests.tasks.finished_run import finish_run
         ("+-" * 20, "+-" * 20, ["did not change: 50.0 %"], "rose"),
     ],
 )
-def test_it_says_from_where_to_where_and_what_that_is_worth(
+def test_the_verdict_names_both_accuracies_and_their_significance(
     tmp_path: Path, base: str, trained: str, expected: list[str], unexpected: str
 ) -> None:
     sentence = verdict(RunFacts(finish_run(tmp_path, base=base, trained=trained)))
@@ -57,14 +57,14 @@ def test_a_run_without_fault_has_nothing_to_look_at(tmp_path: Path) -> None:
         ({"agreement/log_prob_gap_p999": 3.0}, "Generator and trainer disagreed by up to 3"),
     ],
 )
-def test_what_weakens_a_run_is_named(tmp_path: Path, metrics: dict[str, float], expected: str) -> None:
+def test_weaknesses_of_a_run_are_named(tmp_path: Path, metrics: dict[str, float], expected: str) -> None:
     run = finish_run(tmp_path)
     RunLogs(run).log_step(3, {"reward/overall": 0.5, **metrics})
     (remark,) = remarks(RunFacts(run))
     assert expected in remark
 
 
-def test_of_many_faults_the_gravest_are_named(tmp_path: Path) -> None:
+def test_the_gravest_of_many_faults_are_named(tmp_path: Path) -> None:
     run = finish_run(tmp_path, base="----", trained="----")
     every = {"reward/failed": 1.0, "reward/zero_std_groups": 1.0, "agreement/log_prob_gap_p999": 3.0}
     RunLogs(run).log_step(3, {"reward/overall": 0.5, **every})

@@ -65,7 +65,7 @@ def line(step: int, *spans: list[list[Any]]) -> dict[str, Any]:
     return {"step": step, "spans": list(spans)}
 
 
-def test_work_lies_where_it_happened() -> None:
+def test_work_is_drawn_at_its_time() -> None:
     found = timeline(
         [
             line(1, [["update", 0.0, 1.0]], [["generate", 0.0, 1.0]]),
@@ -89,6 +89,6 @@ def test_steps_on_other_workers_are_left_out() -> None:
     assert found is not None and (found.first_step, len(found.workers)) == (2, 2)
 
 
-def test_there_is_none_where_nothing_was_recorded() -> None:
+def test_without_records_there_is_no_timeline() -> None:
     assert timeline([]) is None
     assert timeline([{"step": 1}, line(2, [], [])]) is None

@@ -40,7 +40,7 @@ def unbroken(folder: Path, geometry: Geometry) -> dict[str, str]:
 
 @settings(max_examples=15)
 @given(geometry=geometries, first=ends, second=ends, third=ends, calls=st.integers(0, 60))
-def test_it_ends_as_if_it_had_stayed_on_one_machine(
+def test_a_run_that_changes_machines_ends_as_if_it_had_stayed_on_one(
     geometry: Geometry, first: End, second: End, third: End, calls: int
 ) -> None:
     """On the first machine it is ended twice, and the storage goes away while it is copied the second time; on the
@@ -72,7 +72,7 @@ def test_it_ends_as_if_it_had_stayed_on_one_machine(
 GEOMETRY = Geometry(steps_per_epoch=4, epochs=2, save_freq=2, save_limit=2)
 
 
-def test_what_came_further_elsewhere_is_fetched_and_what_is_behind_replaces_nothing(tmp_path: Path) -> None:
+def test_training_that_is_ahead_elsewhere_is_fetched_and_one_that_is_behind_replaces_nothing(tmp_path: Path) -> None:
     place = Place.at(str(tmp_path / "share"))
     first, second = machine(tmp_path, 1), machine(tmp_path, 2)
     trained(first, place, GEOMETRY, End(step=3, kind="killed"))

@@ -64,7 +64,7 @@ def test_a_stage_that_the_copy_has_is_fetched_and_recognised(
     assert folder_records(here.data) == folder_records(copied.data)
 
 
-def test_what_a_run_begins_with_is_fetched_by_an_empty_folder(
+def test_an_empty_folder_fetches_the_files_that_a_run_begins_with(
     copied: RunDirectory, here: RunDirectory, place: Place
 ) -> None:
     storage_of(here, place).bring_beginnings()
@@ -89,7 +89,9 @@ def test_a_damaged_stage_of_the_copy_is_made_again(copied: RunDirectory, here: R
     assert (here.data / "half").is_file()
 
 
-def test_what_a_fresh_folder_has_not_stays_in_the_copy(copied: RunDirectory, here: RunDirectory, place: Place) -> None:
+def test_files_that_a_fresh_folder_lacks_stay_in_the_copy(
+    copied: RunDirectory, here: RunDirectory, place: Place
+) -> None:
     """A machine whose start the storage did not answer has made one stage so far, and copies."""
     before = set(RunStore(place.below(copied.name), verify=True).records())
     here.data.mkdir()
@@ -129,7 +131,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert begun.is_set()
 
 
-def test_a_moment_is_copied_whole_though_training_goes_on(
+def test_a_consistent_state_is_copied_while_training_goes_on(
     tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention removes the checkpoint, and the next epoch's note replaces the one that is being copied."""
@@ -151,7 +153,7 @@ def test_a_moment_is_copied_whole_though_training_goes_on(
     assert EVENTS == [] and not list(run.root.glob(".storage*/*"))
 
 
-def test_whatever_a_file_system_raises_ends_the_copy_alone(
+def test_an_exception_of_a_file_system_ends_the_copy_alone(
     copied: RunDirectory, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class OfItsOwn(Exception):

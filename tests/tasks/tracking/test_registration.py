@@ -95,7 +95,7 @@ def test_the_alias_moves_only_for_a_significant_improvement(uri: str, tmp_path: 
         ([], BEST + "+", "the items differ: 40 and 41"),
     ],
 )
-def test_what_cannot_be_compared_wins_nothing(
+def test_a_model_that_cannot_be_compared_becomes_no_champion(
     uri: str, tmp_path: Path, overrides: list[str], items: str, reason: str
 ) -> None:
     first = registered(uri, tmp_path / "runs", 1, BETTER)

@@ -45,7 +45,7 @@ def test_the_config_is_the_one_in_the_runs_name_and_the_data_are_named_when_they
     assert "dataset" not in run_tags(config_with(), NOWHERE)
 
 
-def test_names_say_what_is_special() -> None:
+def test_names_show_what_differs_from_the_default() -> None:
     assert model_name(config_with("model.source={type: pretrained, path: Qwen/Qwen2.5-VL-3B-Instruct}").model) == (
         "Qwen2.5-VL-3B-Instruct"
     )

@@ -66,7 +66,7 @@ def test_the_digest_does_not_depend_on_where_the_files_lie(tmp_path):
     ],
     ids=str,
 )
-def test_everything_that_moves_a_number_moves_the_digest(tmp_path, change):
+def test_every_setting_that_moves_a_number_moves_the_digest(tmp_path, change):
     changed = config_in(tmp_path / "b", change) if isinstance(change, str) else config_in(tmp_path / "b", **change)
     assert not set(digests(changed)) & set(digests(config_in(tmp_path / "a")))
 

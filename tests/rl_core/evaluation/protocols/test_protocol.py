@@ -47,11 +47,11 @@ def test_every_protocol_is_whole(protocol):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_everything_that_moves_a_number_moves_the_digest(change):
+def test_every_setting_that_moves_a_number_moves_the_digest(change):
     assert replace(GEO3K_EASYR1, **change).digest() != GEO3K_EASYR1.digest()
 
 
-def test_what_a_protocol_is_called_does_not_depend_on_where_it_is_installed():
+def test_the_name_of_a_protocol_does_not_depend_on_where_it_is_installed():
     assert GEOQA_R1V.record()["judging"]["function"] == "geoqa_r1v.py:compute_score"
 
 

@@ -12,7 +12,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.integers(0, 12))
-def test_it_counts_as_the_published_script_does(response, truth):
+def test_the_superclevr_protocol_counts_as_the_published_script_does(response, truth):
     """The script's rule in its own terms: the first match of this pattern, as an int, equals the item's int."""
     match = re.search(r"<answer>\s*(\d+)\s*</answer>", response)
     expected = match is not None and int(match.group(1)) == truth
