@@ -5,7 +5,10 @@ The model of configs/zoom after its cold start takes steps in which it calls `zo
 turns are generated and trained again as if they had nothing to do with each other: the calls from the prompts, and the
 answers from prompts that have the call and its result already. Both sides take turns. The figures are medians of
 the steps' ratios: how many times as long the conversations take. Training computes a prompt once for all turns of its
-conversations; the last ratio leaves that advantage out.
+conversations; one ratio leaves that advantage out.
+
+The last ratio is of the generation with `tools.schedule: continuous` to that in rounds, with a zoom that takes half a
+second in the mean and at most three (benchmarks/slow_zoom.py).
 """
 
 import argparse
@@ -14,11 +17,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,10 +33,15 @@ from rl_core.config.loading import load_config
 from rl_core.environment import share_cores
 from rl_core.run_directory import RunDirectory
 
+if TYPE_CHECKING:
+    from rl_core.tools.conversations import Conversing
+
 CONFIG: Final = Path("configs/zoom/zoom.yaml")
+SLOW_ZOOM: Final = Path(__file__).with_name("slow_zoom.py")
 WARM_UP: Final = 2
 GENERATE, UPDATE = "generate, ", "update, "
 CONVERSATIONS, SINGLE = "conversations", "single turns"
+ROUNDS, CONTINUOUS = "slow tool, rounds", "slow tool, continuous"
 
 Row = Mapping[str, float]
 """Seconds of a step's parts on both sides, and what was generated and trained."""
@@ -47,7 +57,8 @@ def main() -> None:
         from benchmarks.starting_point import make_starting_point  # loads torch, before which `share_cores` must run
 
         make_starting_point(load_config(CONFIG), RunDirectory(arguments.work))
-    rows = list(measured(arguments.work, arguments.steps))
+    with slow_conversations(RunDirectory(arguments.work)) as slowly:
+        rows = list(measured(arguments.work, arguments.steps, slowly))
     for row in rows:
         print(json.dumps({name: round(value, 3) for name, value in row.items()}), flush=True)
     counted = rows[WARM_UP:]
@@ -61,6 +72,9 @@ def main() -> None:
             "step, both trained as conversations": _ratio(
                 counted,
                 lambda row: _whole(row, CONVERSATIONS) / (row[GENERATE + SINGLE] + row[UPDATE + CONVERSATIONS]),
+            ),
+            "generation with a slow tool, continuous to rounds": _ratio(
+                counted, lambda row: row[GENERATE + CONTINUOUS] / row[GENERATE + ROUNDS]
             ),
         },
         "medians": {name: round(median(row[name] for row in counted), 3) for name in counted[0]},
@@ -90,7 +104,41 @@ def _ratio(rows: Sequence[Row], of: Callable[[Row], float]) -> float:
     return round(median(map(of, rows)), 3)
 
 
-def measured(work: Path, steps: int) -> Iterator[Row]:
+@contextmanager
+def slow_conversations(run: RunDirectory) -> Iterator[Mapping[str, "Conversing"]]:
+    """[schedule] -> how whole responses are generated with a slow tool, whose processes run inside the block."""
+    from rl_core.data.images import ImageStore
+    from rl_core.data.prepared import IMAGES_FILE
+    from rl_core.tools.conversations import conversing
+    from rl_core.tools.isolated_tools import IsolatedTools
+    from rl_core.tools.journal import Journal
+
+    config = load_config(CONFIG, [f"tools.use=[{SLOW_ZOOM}:zoom]", "tools.max_failed_share=1.0"])
+    assert config.tools is not None
+    store = run.data / IMAGES_FILE
+    with (
+        TemporaryDirectory() as folder,
+        IsolatedTools(
+            config.tools,
+            config.data,
+            image_store=store,
+            journal=Journal(Path(folder), needed_from=lambda: 0),
+            log_event=lambda *_, **__: None,
+        ) as isolated,
+    ):
+        yield {
+            name: conversing(
+                config.tools.model_copy(update={"schedule": schedule}),
+                config.data,
+                run.initial_model,
+                isolated=isolated,
+                images=ImageStore(store),
+            )
+            for name, schedule in ((ROUNDS, "rounds"), (CONTINUOUS, "continuous"))
+        }
+
+
+def measured(work: Path, steps: int, slowly: Mapping[str, "Conversing"]) -> Iterator[Row]:
     """A row for each step. The first ones start everything up."""
     from rl_core.data.images import ImageStore
     from rl_core.data.prepared import IMAGES_FILE, PreparedDataset
@@ -181,9 +229,15 @@ def measured(work: Path, steps: int) -> Iterator[Row]:
             by_key = {rollout.key: rollout for rollout in said}
             groups = [Group(prompt=one.prompt, rollouts=[by_key[one.prompt.uid, one.sample_index]]) for one in asked]
             single_update += updated(groups, global_batch_size=prompts_each * n)
+        # What was answered for the weights of a version is not asked again.
+        slow_seconds = {
+            name: generated(converse(worker.generate, len(slowly) * number + place), [requests])[0]
+            for place, (name, converse) in enumerate(slowly.items())
+        }
         yield {
             GENERATE + CONVERSATIONS: conversing_seconds,
             GENERATE + SINGLE: single_seconds,
+            **{GENERATE + schedule: seconds for schedule, seconds in slow_seconds.items()},
             UPDATE + CONVERSATIONS: conversing_update,
             UPDATE + SINGLE: single_update,
             "turns": sum(map(len, lists)) / len(requests),
