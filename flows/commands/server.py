@@ -12,7 +12,7 @@ from rich.console import Console
 
 from flows.commands.serving import PageServer, Serving
 from flows.commands.ui import POOL, page_servers, worker_server
-from flows.process.embedded_server import named_when_away
+from flows.process.embedded_server import named_when_away, starting_alone
 from flows.process.flow_runs import WaitingRuns
 
 DEVICES = "devices"
@@ -82,11 +82,14 @@ def serve_with_workers(
     groups: Sequence[str] = (),
 ) -> int:
     """Start the servers and then the workers, print what to do next, and keep them running until Ctrl-C. Returns the
-    exit code. Raises ValueError where a group is none, or two groups share a device."""
+    exit code. Raises ValueError where a group is none, or two groups share a device; and PrefectAway as
+    `starting_alone`."""
     check_groups(groups)
     pages = page_servers(mlflow_uri=mlflow_uri, mlflow_port=mlflow_port, prefect_port=prefect_port)
     with Serving(console) as serving:
-        if not serving.start(pages):
+        with starting_alone():
+            are_there = serving.start(pages)
+        if not are_there:
             return 1
         # The first worker makes the pool.
         first, *others = _workers(groups, worker_port=worker_port, prefect_port=prefect_port)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from rich.console import Console
 
 from flows.commands.serving import HOST, PageServer, Serving
+from flows.process.embedded_server import starting_alone
 
 POOL = "local"
 """Name of the work pool in prefect.yaml."""
@@ -77,6 +78,8 @@ def worker_server(
 
 def serve_pages(servers: Sequence[PageServer], console: Console) -> int:
     """Start the servers, print their addresses, keep them running until Ctrl-C. Returns 1 if one does not start, or all
-    have been given up, else 0."""
+    have been given up, else 0. Raises PrefectAway as `starting_alone`."""
     with Serving(console) as serving:
-        return serving.wait() if serving.start(servers) else 1
+        with starting_alone():
+            are_there = serving.start(servers)
+        return serving.wait() if are_there else 1

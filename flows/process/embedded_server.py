@@ -1,17 +1,18 @@
 """Prefect's server for a flow at a terminal: the configured server, or one that Prefect embeds in the command.
 
-Prefect starts its embedded server as a child process and ends it when the interpreter exits. Three things are added
-here. Ctrl-C, which a terminal sends to every process of a command, does not end the server before the flow has reported
-its end. The server does not stay behind when this process is killed. And a run whose server is gone does not wait
-minutes for each event at its end.
+Prefect starts its embedded server as a child process and ends it when the interpreter exits. Four things are added
+here. Servers that start at the same time wait for each other. Ctrl-C, which a terminal sends to every process of a
+command, does not end the server before the flow has reported its end. The server does not stay behind when this process
+is killed. And a run whose server is gone does not wait minutes for each event at its end.
 """
 
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 import httpx
+from filelock import FileLock, Timeout
 from prefect.client.orchestration import get_client
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
@@ -19,6 +20,8 @@ from prefect.settings import get_current_settings
 
 from rl_core.parent import ended_with_this_process
 from rl_core.redaction import redact
+
+_SECONDS_FOR_A_START: Final = 180.0
 
 
 class PrefectAway(OSError):
@@ -42,6 +45,24 @@ def named_when_away(address: str | None) -> Iterator[None]:
         raise PrefectAway(f"Prefect's embedded server does not start ({_first_line(error)}): {advice}") from error
 
 
+@contextmanager
+def starting_alone() -> Iterator[None]:
+    """In the block a server of Prefect may start on the database of this machine, and no other one does: two that make
+    the tables of a new database at the same time both fail. Raises PrefectAway where another start takes too long."""
+    home = get_current_settings().home
+    home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home / "server-start.lock")
+    try:
+        lock.acquire(timeout=_SECONDS_FOR_A_START)
+    except Timeout:
+        holds = f"another command has been starting Prefect's server for {_SECONDS_FOR_A_START:g} s"
+        raise PrefectAway(f"{holds} (it holds {lock.lock_file}): end it, then start this one again") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _first_line(error: Exception) -> str:
     """The type of an error and the first line of its message: after it, Prefect's messages quote whole responses. The
     message of a timeout is empty."""
@@ -54,12 +75,13 @@ def reached_prefect() -> Iterator[None]:
     PrefectAway where the configured server does not answer, or the embedded one does not start."""
     configured = get_current_settings().api.url
     with _ended_when_killed(_embedded()) if configured is None else nullcontext():
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
-        try:
-            with named_when_away(configured), get_client(sync_client=True) as client:
-                client.hello().raise_for_status()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        with starting_alone() if configured is None else nullcontext():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a child inherits the mask
+            try:
+                with named_when_away(configured), get_client(sync_client=True) as client:
+                    client.hello().raise_for_status()
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         if configured is None or not emit_events_to_cloud():
             _give_events_up_soon(configured or _embedded().api_url)
         yield

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, PREFECT_HOME, temporary_settings
 
-from flows.process.embedded_server import PrefectAway, reached_prefect
+from flows.process.embedded_server import PrefectAway, reached_prefect, starting_alone
 from tests.servers import started, wait_until
 
 NOBODY = "http://weekly:geheim@127.0.0.1:1/api"
@@ -87,3 +87,17 @@ def test_an_embedded_server_that_does_not_start_is_reported(monkeypatch: pytest.
         reached_prefect(),
     ):
         pytest.fail("it was reached")
+
+
+def test_a_server_starts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that made the tables of a new database at the same time would both fail; a second start waits."""
+    monkeypatch.setattr("flows.process.embedded_server._SECONDS_FOR_A_START", 0.2)
+    with (
+        temporary_settings({PREFECT_HOME: tmp_path}, restore_defaults={PREFECT_API_URL}),
+        starting_alone(),
+        pytest.raises(PrefectAway, match=r"another command has been starting .* for 0\.2 s"),
+        reached_prefect(),
+    ):
+        pytest.fail("it was reached")
+    with temporary_settings({PREFECT_HOME: tmp_path}), starting_alone():
+        pass
