@@ -7,7 +7,7 @@ from typing import Any
 from rl_core.answers import read_answer
 from rl_core.data.answer_guesses import guess_answers
 from rl_core.sources.columns import Columns, field_of, name_columns, nearest_columns
-from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, Conversation, has_place, read_conversation
+from rl_core.sources.conversation import IMAGE_PLACE, VIDEO_PLACE, RowConversation, has_place, read_conversation
 from rl_core.sources.media import media_items, path_named
 from rl_core.sources.options import ColumnsKey, columns_named
 
@@ -146,7 +146,7 @@ def _check_named(place: str, names: Sequence[str], named: NamedColumns) -> None:
         raise ValueError("\n".join(problems))
 
 
-def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[Conversation]) -> str | None:
+def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[RowConversation]) -> str | None:
     """The column of the answer: that of the question where conversations end with the assistant's turn."""
     if any(conversation.answer is not None for conversation in asked):
         guesses.doubts.append(f"answer_key: the answer is the last turn of {question!r}, the assistant's")
@@ -155,7 +155,7 @@ def _guess_answer(guesses: _Guesses, question: str | None, asked: Sequence[Conve
 
 
 def _puts_media_first(
-    guesses: _Guesses, asked: Sequence[tuple[Values, Conversation]], *, image: ColumnsKey | None, video: str | None
+    guesses: _Guesses, asked: Sequence[tuple[Values, RowConversation]], *, image: ColumnsKey | None, video: str | None
 ) -> bool:
     """Whether images and videos have no place in some questions."""
     first = False
@@ -179,11 +179,11 @@ def _puts_media_first(
     return first
 
 
-def _has_place(asked: Conversation, place: str) -> bool:
+def _has_place(asked: RowConversation, place: str) -> bool:
     return any(has_place(text, place) for text in (*(turn.content for turn in asked.history), asked.question))
 
 
-def _conversation(value: Any) -> Conversation | None:
+def _conversation(value: Any) -> RowConversation | None:
     """A value read as a conversation, with or without an answer at its end."""
     for is_answered in (False, True):
         try:

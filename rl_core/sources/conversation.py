@@ -29,7 +29,7 @@ _ROLES: Final[Mapping[str, Role]] = {
 _PLACES = {"image": IMAGE_PLACE, "image_url": IMAGE_PLACE, "video": VIDEO_PLACE, "video_url": VIDEO_PLACE}
 
 
-class Conversation(NamedTuple):
+class RowConversation(NamedTuple):
     """The turns before the question; the question, and whose turn it is; the assistant's turn after it, where that is
     read as the answer; and the images and videos that parts of the turns name, as paths or bytes."""
 
@@ -50,7 +50,7 @@ class Placed(NamedTuple):
     images: Sequence[ImageInput]
 
 
-def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
+def read_conversation(value: Any, *, is_answered: bool = False) -> RowConversation:
     """The conversation in a row's column, a text or a list of turns, of which the last one is the user's or a tool's
     or, with `is_answered`, the assistant's. Raises ValueError with the reason for a BadRow."""
     if value is None or value in ("", []):
@@ -58,7 +58,7 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
     if isinstance(value, str):
         if is_answered:
             raise ValueError("the question is a text, not a list of turns that ends with the answer")
-        return Conversation((), value)
+        return RowConversation((), value)
     if not isinstance(value, list | tuple):
         raise ValueError(f"the question is {type(value).__name__}, not text or a list of turns")
     shown: dict[str, list[Any]] = {IMAGE_PLACE: [], VIDEO_PLACE: []}
@@ -68,7 +68,7 @@ def read_conversation(value: Any, *, is_answered: bool = False) -> Conversation:
     *history, last = turns
     if not last.content.strip():
         raise ValueError("the last turn, the question, is empty")
-    return Conversation(
+    return RowConversation(
         tuple(history), last.content, last.role, answer, tuple(shown[IMAGE_PLACE]), tuple(shown[VIDEO_PLACE])
     )
 

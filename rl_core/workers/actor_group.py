@@ -132,11 +132,13 @@ class ActorGroup:
         pending = {actor.call.remote(message): rank for rank, (actor, message) in self._with(messages)}
         return self._gathered(pending, f"{calls[0]}")
 
-    def call_beside(self, method: str, *arguments: object) -> list[Any]:
-        """As `call`, in another thread and in the middle of other calls."""
+    def call_concurrently(self, method: str, *arguments: object) -> list[Any]:
+        """As `call`, in another thread and while other calls run."""
         message = self._packed(WorkerCall(method=method, arguments=arguments))
         calls = [actor.call.options(concurrency_group="snapshots").remote(message) for actor in self._actors]
-        return self._values(self._answers({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_beside))
+        return self._values(
+            self._answers({ref: rank for rank, ref in enumerate(calls)}, method, self._ready_concurrently)
+        )
 
     def generate(self, ranks: Sequence[int], number: int, arguments: object) -> list[Any]:
         """Begin a generation. Returns the references of the answers."""
@@ -261,9 +263,9 @@ class ActorGroup:
                 answers[rank] = answer
         return answers
 
-    def _ready_beside(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
-        """As `ready`, for a call beside others, which have the watch: a death comes out of a reference, and `seconds`,
-        or else the limit on hangs, hold until the next one ends."""
+    def _ready_concurrently(self, pending: Mapping[Any, int], method: str, *, seconds: float | None) -> list[Any]:
+        """As `ready`, for a call while others run, which have the watch: a death comes out of a reference, and
+        `seconds`, or else the limit on hangs, hold until the next one ends."""
         limit, key = (self._watch.hang_seconds, f" ({_HANG_LIMIT})") if seconds is None else (seconds, "")
         found: list[Any] = ray.wait([*pending], num_returns=1, timeout=limit)[0]
         if not found:

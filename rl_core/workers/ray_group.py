@@ -173,7 +173,7 @@ class RayWorkerGroup(WorkerGroup):
 
     @override
     def write_snapshot(self, folder: Path) -> Mapping[str, FileRecord]:
-        return all_files(self._workers.call_beside("write_snapshot", folder))
+        return all_files(self._workers.call_concurrently("write_snapshot", folder))
 
     @override
     def export(self, folder: Path) -> None:

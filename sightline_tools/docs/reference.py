@@ -53,7 +53,7 @@ PLAIN_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class SectionPlace:
     """A section and its place in the config: its dotted key, and the `type:` that selects it where there are
     several."""
 
@@ -70,10 +70,10 @@ class Place:
 
 def configuration_page() -> str:
     """The whole page in Markdown. A section that stands in several places is described at the first of them."""
-    described: dict[type[BaseModel], Place] = {}
-    for place in _places(Place(key="", section=RunConfig)):
+    described: dict[type[BaseModel], SectionPlace] = {}
+    for place in _places(SectionPlace(key="", section=RunConfig)):
         described.setdefault(place.section, place)
-    homes: dict[tuple[str, str], Place] = {}
+    homes: dict[tuple[str, str], SectionPlace] = {}
     for place in described.values():
         for meaning in meanings(place.section).items():
             homes.setdefault(meaning, place)
@@ -98,14 +98,16 @@ def key_kinds_chapter() -> str:
     return "\n".join([KINDS, *lines, "- **Recipe**, another run: every other key.", ""])
 
 
-def _places(place: Place) -> Iterator[Place]:
+def _places(place: SectionPlace) -> Iterator[SectionPlace]:
     """The place itself and every section below it, depth first, in the order of the fields."""
     yield place
     for name, field in place.section.model_fields.items():
         sections = _sections_in(field.annotation)
         for section in sections:
             key = f"{place.key}.{name}".lstrip(".")
-            yield from _places(Place(key=key, section=section, kind=kind_of(section) if len(sections) > 1 else None))
+            yield from _places(
+                SectionPlace(key=key, section=section, kind=kind_of(section) if len(sections) > 1 else None)
+            )
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
@@ -114,7 +116,11 @@ def _sections_in(annotation: Any) -> list[type[BaseModel]]:
     return [section for argument in get_args(annotation) for section in _sections_in(argument)]
 
 
-def _chapter(place: Place, described: Mapping[type[BaseModel], Place], homes: Mapping[tuple[str, str], Place]) -> str:
+def _chapter(
+    place: SectionPlace,
+    described: Mapping[type[BaseModel], SectionPlace],
+    homes: Mapping[tuple[str, str], SectionPlace],
+) -> str:
     """Heading, sentence and table of a section; a long meaning that an earlier table has is not repeated."""
     rows = [
         _row(name, field, place, described, _meaning(name, text, place, homes[name, text]))
@@ -127,7 +133,7 @@ def _chapter(place: Place, described: Mapping[type[BaseModel], Place], homes: Ma
     return "\n".join([f"## {place.title}", "", _one_line(place.section.__doc__ or ""), "", *table])
 
 
-def _meaning(name: str, text: str, place: Place, home: Place) -> str:
+def _meaning(name: str, text: str, place: SectionPlace, home: SectionPlace) -> str:
     reference = f"As in {home.title}."
     return reference if place is not home and len(text) > 2 * len(reference) else _one_line(text)
 
@@ -148,7 +154,9 @@ def _texts_in(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
                 yield name, text
 
 
-def _row(name: str, field: FieldInfo, place: Place, described: Mapping[type[BaseModel], Place], text: str) -> str:
+def _row(
+    name: str, field: FieldInfo, place: SectionPlace, described: Mapping[type[BaseModel], SectionPlace], text: str
+) -> str:
     kind = type_words(field.annotation)
     sections = _sections_in(field.annotation)
     if sections:

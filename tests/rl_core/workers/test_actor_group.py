@@ -90,7 +90,7 @@ def test_reading_the_weights_has_a_time_of_its_own(cluster):
     group.close()
 
 
-@pytest.mark.parametrize(("kind", "method"), [("call", "update"), ("call_beside", "write_snapshot")])
+@pytest.mark.parametrize(("kind", "method"), [("call", "update"), ("call_concurrently", "write_snapshot")])
 def test_a_death_is_the_cause_of_the_error_of_a_rank_that_misses_the_dead_one(cluster, kind, method):
     """Although the error comes first, as of a connection that is closed."""
     group = opened("bereft", "dying")
@@ -122,7 +122,7 @@ def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster):
             "sleeps_in_an_update",
         ),
         pytest.param(
-            lambda group: group.call_beside("write_snapshot", None),
+            lambda group: group.call_concurrently("write_snapshot", None),
             "write_snapshot has not ended after",
             "sleeps_in_a_snapshot",
             marks=pytest.mark.slow,
@@ -130,7 +130,7 @@ def test_a_worker_that_computes_does_not_hang_however_long_it_takes(cluster):
     ],
 )
 def test_a_worker_that_hangs_is_named_with_the_function_in_which_it_hangs(cluster, call, said, doing):
-    """In a call, and in one beside it."""
+    """In a call, and in one while another runs."""
     group = opened("willing", "hanging", hang_seconds=2.0)
     began = time.monotonic()
     with pytest.raises(WorkerDied) as error:
