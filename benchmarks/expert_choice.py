@@ -1,6 +1,7 @@
 """How often vLLM and transformers choose other experts for a token, and how far its log-probs then differ: `python -m
-benchmarks.expert_choice --output benchmarks/results/expert_choice.json`. The model has as many experts as
-Qwen3-30B-A3B, 128 of which a token takes eight, in four narrower layers with random weights."""
+benchmarks.expert_choice --output benchmarks/results/expert_choice.json`. The models have as many experts as
+Qwen3-30B-A3B, 128, and as Qwen3.5-35B-A3B, 256, of which a token takes eight, in four narrower layers with random
+weights."""
 
 import argparse
 import json
@@ -15,13 +16,22 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.speed.report import machine_facts
 from rl_core.export.merged_check import set_environment
+from rl_core.families.registry import family_of
 from tasks.model_check.shrunk import roughen
 
-LAYERS, EXPERTS, CHOSEN, WIDTH, WORDS = 4, 128, 8, 512, 512
+LAYERS, CHOSEN, WIDTH, WORDS = 4, 8, 512, 512
+MODELS: dict[str, dict[str, Any]] = {
+    "qwen3_moe": {"head_dim": 64, "num_experts": 128, "norm_topk_prob": True},
+    "qwen3_5_moe_text": {
+        "head_dim": 128, "num_experts": 256, "shared_expert_intermediate_size": 128, "linear_num_key_heads": 4,
+        "linear_num_value_heads": 8, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+    },
+}  # fmt: skip
+"""[model_type] -> fields of its config."""
 SEQUENCES, TOKENS = 8, 300
 
 Run = tuple[list[torch.Tensor], torch.Tensor]
-"""Of one sequence: the logits of each layer's router, [TOKENS, EXPERTS], and [TOKENS - 1] log-probs of its tokens."""
+"""Of one sequence: the logits of each layer's router, [TOKENS, experts], and [TOKENS - 1] log-probs of its tokens."""
 
 
 def main() -> None:
@@ -32,23 +42,25 @@ def main() -> None:
     set_environment()
     generator = torch.Generator().manual_seed(1)
     sequences = torch.randint(2, WORDS, (SEQUENCES, TOKENS), generator=generator).tolist()
-    for dtype in ("float32", "bfloat16"):
-        with tempfile.TemporaryDirectory() as folder:
-            model = random_model(dtype)
-            model.save_pretrained(folder)
-            pairs = zip(by_transformers(model, sequences), by_vllm(folder, dtype, sequences), strict=True)
-            found[dtype] = compared(list(pairs))
-        print(dtype, found[dtype], flush=True)
+    for model_type, fields in MODELS.items():
+        found[model_type] = {}
+        for dtype in family_of({"model_type": model_type}).engine.cpu_dtypes:
+            with tempfile.TemporaryDirectory() as folder:
+                model = random_model(model_type, fields, dtype)
+                model.save_pretrained(folder)
+                pairs = zip(by_transformers(model, sequences), by_vllm(folder, dtype, sequences), strict=True)
+                found[model_type][dtype] = compared(list(pairs))
+            print(model_type, dtype, found[model_type][dtype], flush=True)
     if asked.output is not None:
         asked.output.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def random_model(dtype: str) -> PreTrainedModel:
+def random_model(model_type: str, fields: Mapping[str, Any], dtype: str) -> PreTrainedModel:
     """In a number format."""
     config = AutoConfig.for_model(
-        "qwen3_moe", vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=8,
-        num_key_value_heads=2, head_dim=64, num_experts=EXPERTS, num_experts_per_tok=CHOSEN, moe_intermediate_size=128,
-        norm_topk_prob=True, max_position_embeddings=4096, bos_token_id=None, eos_token_id=1, pad_token_id=None,
+        model_type, vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=8,
+        num_key_value_heads=2, num_experts_per_tok=CHOSEN, moe_intermediate_size=128, max_position_embeddings=4096,
+        bos_token_id=None, eos_token_id=1, pad_token_id=None, **fields,
     )  # fmt: skip
     torch.manual_seed(0)
     model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)

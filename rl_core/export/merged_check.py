@@ -70,7 +70,7 @@ def transformers_log_probs(folder: Path, items: list[Item], dtype: str) -> list[
     def log_probs(item: Item) -> list[float]:
         inputs, length = sequence_inputs(model, processor, item, device), len(whole_response(item))
         with torch.no_grad():
-            logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
+            logits = model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, -length - 1 : -1].float()
         targets = inputs["input_ids"][0, -length:, None]
         every = torch.log_softmax(logits, dim=-1).gather(1, targets)[:, 0].tolist()
         return [every[place] for place in sampled_places(item)]

@@ -3,10 +3,6 @@
 from typing import Final
 
 _BRANCH: Final = "its layers carry a state from token to token, from which the responses to a prompt do not branch yet"
-_EXPERTS: Final = (
-    "vLLM and the trainer round in different ways, so for some tokens they choose other experts, and their log-probs "
-    "differ by up to 1; the choice is not replayed yet"
-)
 _OWN_CODE: Final = "its code comes with the checkpoint, and no code of a checkpoint is run"
 
 REASONS: Final = {
@@ -18,8 +14,6 @@ REASONS: Final = {
     "deepseek_vl_v2": _OWN_CODE,
     "kimi_vl": _OWN_CODE,
     "qwen4_exp": "its embeddings of several tokens look across the place where a response branches from its prompt",
-    "qwen3_5_moe": _EXPERTS,
-    "qwen3_next": _EXPERTS,
     "nemotron_h": _BRANCH,
     "lfm2": _BRANCH,
     "lfm2_vl": _BRANCH,

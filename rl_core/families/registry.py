@@ -37,7 +37,7 @@ PUBLISHED: Final = {name: fields for family in FAMILIES.values() for name, field
 _OTHER_SENSES: Final = frozenset({"vision_config", "audio_config"})
 """Sections of the config.json of models that take more than text."""
 
-_GATED_DELTA_RULE: Final = ("qwen3_5_text", "olmo_hybrid")
+_GATED_DELTA_RULE: Final = ("qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid")
 """Text models without a file, of whose layers some carry a state."""
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
@@ -24,8 +24,9 @@ _INTRODUCTION = """\
 
 The tests make the certificate of each family on a CPU. `sightline doctor --model MODEL` makes that of any model, from a
 folder or from the hub, which gives its config, tokenizer and processor alone. It takes the model's widths and flags,
-one period of its kinds of layers and one layer more, two blocks of its vision tower, and random weights, so that a
-model of 27 billion is checked on a laptop. The first failure is reported with its number, weight or token. Checked are:
+one period of its kinds of layers and one layer more, two blocks of its vision tower, twice as many experts as a token
+goes through, and random weights, so that a model of 27 billion is checked on a laptop. The first failure is reported
+with its number, weight or token. Checked are:
 
 - packed trees against single sequences in transformers: log-probs, gradients with recomputed activations, equal passes;
 - the generator: every number of every weight arrives, norms have the trainer's epsilons, nothing in the trainer changes
@@ -93,17 +94,32 @@ def _certificates() -> Iterator[str]:
 def _experts() -> str:
     """The figures of a run of `benchmarks.expert_choice`."""
     found = json.loads((_RESULTS / "expert_choice.json").read_text())
-    exact, rounded = found["float32"], found["bfloat16"]
-    assert exact["other"] == 0.0, "in float32 both choose the same"
-    return fill(
-        "A model with experts, such as Qwen3-MoE, is trained in the same way. LoRA adapts its linear layers and no "
-        "expert, and on a CPU the generator has adapters merged alone. vLLM and the trainer choose the experts of a "
-        "token each by itself, and the choice is not replayed: in float32 all of "
-        f"{exact['choices']:,} choices are equal, in bfloat16 {rounded['other']:.0%} differ, and then the log-probs of "
-        f"a token do by {rounded['mean_gap_with_another']:.3f} in the mean, otherwise by "
-        f"{rounded['mean_gap_without']:.3f} (`python -m benchmarks.expert_choice`).",
-        width=120,
+    exact, rounded, carried = (
+        found[name][dtype]
+        for name, dtype in (("qwen3_moe", "float32"), ("qwen3_moe", "bfloat16"), ("qwen3_5_moe_text", "bfloat16"))
     )
+    assert exact["other"] == 0.0, "in float32 both choose the same"
+    paragraphs = (
+        "A model with experts, such as Qwen3-30B-A3B or Qwen3.5-35B-A3B, is trained in the same way. LoRA adapts its "
+        "linear layers and no expert, and on a CPU the generator has adapters merged alone. vLLM and the trainer "
+        "choose the experts of a token each by itself, and the choice is not replayed. With random weights, in float32 "
+        f"all of {exact['choices']:,} choices are equal. In bfloat16 {rounded['other']:.0%} differ in Qwen3 with 128 "
+        f"experts, and the log-probs of its tokens by {_mean_gap(rounded):.3f} in the mean; in Qwen3.5 with 256, whose "
+        f"layers carry what differs on to all later tokens, {carried['other']:.0%} and {_mean_gap(carried):.3f} "
+        "(`python -m benchmarks.expert_choice`).",
+        "In bfloat16 the certificate therefore compares a model in which each token goes through all experts, so that "
+        "nothing is left to choose, and reports separately how much the choice adds. A run stops where "
+        "`agreement/log_prob_gap_mean` exceeds 0.1: then raise `rollout.max_mean_log_prob_gap`, and set "
+        "`algorithm.old_log_probs: recompute` and `algorithm.correction: {type: tis}`, which weighs every token by how "
+        "much more probable it is to the trainer than it was to vLLM.",
+    )
+    return "\n\n".join(fill(paragraph, width=120, break_on_hyphens=False) for paragraph in paragraphs)
+
+
+def _mean_gap(found: Mapping[str, float]) -> float:
+    """Of all tokens, in nats."""
+    share = found["tokens_with_another"]
+    return share * found["mean_gap_with_another"] + (1.0 - share) * found["mean_gap_without"]
 
 
 def _summary(family: Family) -> str:

@@ -21,6 +21,7 @@ UNCHANGED: Final = "trainer: nothing changes when the generator starts"
 AGREES: Final = "generator: log-probs are the trainer's, with three sets of weights"
 CACHED: Final = "generator: a prompt in its cache gives the same responses"
 BANNED: Final = "generator: no token that stands for an image is sampled"
+CHOOSES: Final = "generator: it chooses experts as the trainer does"
 MERGED: Final = "the merged model has the trainer's log-probs in transformers and vLLM"
 
 BYTES_OF_CHECKS: Final = 24
@@ -43,7 +44,7 @@ def essential_checks(folder: str) -> tuple[Check, ...]:
             advice=_BASICS,
         ),
         Check(
-            holds=(ARRIVES, EPSILONS, UNCHANGED, AGREES, CACHED, BANNED),
+            holds=(ARRIVES, EPSILONS, UNCHANGED, AGREES, CACHED, BANNED, CHOOSES),
             function="tasks.model_check.generator:generator_findings",
             advice=_BASICS,
         ),

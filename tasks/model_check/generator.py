@@ -7,13 +7,17 @@ from typing import Final
 import numpy as np
 import torch
 
+from rl_core.config.tolerances import AGREEMENT
+from rl_core.files import read_json
 from rl_core.models.loading import banned_token_ids
 from rl_core.types import Group
 from rl_core.workers.local_worker import LocalWorker
 from rl_core.workers.protocol import WorkerGroup, awake_generator
 from tasks.device_check.check import Finding, Setting, compared
+from tasks.device_check.model_rows import generator_dtype
 from tasks.device_check.trial import Dtype, Trial, gap_of, made_groups, prepare_trial, some_sampled
-from tasks.model_check.checks import AGREES, ARRIVES, BANNED, CACHED, EPSILONS, UNCHANGED
+from tasks.model_check.checks import AGREES, ARRIVES, BANNED, CACHED, CHOOSES, EPSILONS, UNCHANGED
+from tasks.model_check.experts import without_choice
 
 _RESPONSES: Final = 4
 _TOKENS: Final = 12
@@ -29,12 +33,46 @@ _ONLY_WITH_IMAGES: Final = (
     "is one way and the model lets the tokens of an image see each other"
 )
 
+_UNDECIDED: Final = (
+    "random weights leave routers undecided; if a run with the published ones stops, raise "
+    "rollout.max_mean_log_prob_gap and set algorithm.old_log_probs: recompute with a correction"
+)
+
 _FLATTENED: Final = 0.01
 """What the output head is multiplied by, so that every token is about as likely as any other."""
 
 
 def generator_findings(setting: Setting) -> Iterator[Finding]:
-    """Whether generator and trainer are one model, with one start of the generator."""
+    """Whether generator and trainer are one model. In bfloat16 a model with experts is one whose tokens go through all
+    of them, and how much more the two differ where they choose is reported separately."""
+    assert setting.model is not None, "a check of a given model"
+    rounds = generator_dtype(read_json(setting.model / "config.json")) != "float32"
+    compared_one = without_choice(setting) if rounds else setting
+    for finding in _findings(compared_one):
+        yield finding
+        if finding.check == BANNED and compared_one is not setting:  # the last one, so all weights have arrived
+            yield _choice(setting)
+
+
+def _choice(setting: Setting) -> Finding:
+    """How far generator and trainer differ where each chooses experts by itself."""
+    trial = replace(prepare_trial(setting, "float32", name="with-choice"), in_process=True)
+    dtype = trial.config.model.dtype
+    with trial.workers() as workers:
+        gap = gap_of(workers, _sampled(workers, trial))
+    holds = gap.mean <= _MEAN[dtype]
+    return Finding(
+        check=CHOOSES,
+        verdict="ok" if holds else "measured",
+        measured=f"{gap.count} log-probs differ by at most {gap.largest:.1e}, in the mean by {gap.mean:.1e}; a run "
+        f"stops above {AGREEMENT[dtype].mean:.0e}",
+        advice="" if holds else _UNDECIDED,
+        figures={"largest": gap.largest, "mean": gap.mean},
+    )
+
+
+def _findings(setting: Setting) -> Iterator[Finding]:
+    """With one start of the generator."""
     trial = replace(prepare_trial(setting, "float32"), in_process=True)
     dtype = trial.config.model.dtype
     made = made_groups(trial, 5, 1)

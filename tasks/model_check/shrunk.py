@@ -16,6 +16,7 @@ from rl_core.models.named_weights import save_as_published
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
+from tasks.model_check.experts import CHOSEN, number_name
 
 _VISION_BLOCKS: Final = 2
 _DEPTHS: Final = ("num_hidden_layers", "depth", "n_layers", "num_layers")
@@ -64,11 +65,14 @@ def _write(config: PreTrainedConfig, folder: Path, out: Path, *, dtype: torch.dt
 
 
 def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The config with one period of its kinds of layers and one layer more, and two blocks of the vision tower. A list
-    with an entry for each layer is cut like the layers; one with numbers of layers names those that are left."""
+    """The config with one period of its kinds of layers and one layer more, two blocks of the vision tower, and twice
+    as many experts as a token goes through. A list with an entry for each layer is cut like the layers; one with
+    numbers of layers names those that are left."""
     fields = config.to_dict()
     text = fields if config.get_text_config() is config else fields[_name_of(config, config.get_text_config())]
     _cut(text, kept_layers(text))
+    if (experts := number_name(text)) is not None and not text.get("n_group"):
+        text[experts] = min(text[experts], 2 * text[CHOSEN])
     if "vision_config" in fields:
         _cut(fields["vision_config"], _VISION_BLOCKS)
     return type(config).from_dict(fields)

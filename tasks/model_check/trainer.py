@@ -22,6 +22,7 @@ from rl_core.types import Group, Prompt, Rollout
 from tasks.device_check.check import Finding, Setting, compared
 from tasks.device_check.trial import Dtype, Trial, made_groups, prepare_trial
 from tasks.model_check.checks import GRADIENTS, REPEATS, ROWS, TREES
+from tasks.model_check.experts import without_choice
 
 _LENGTHS: Final = (1, 40, 7, 2)
 """Tokens of the responses to each prompt: one, and more than a short window or convolution."""
@@ -42,6 +43,7 @@ def trainer_findings(setting: Setting) -> Iterator[Finding]:
     use_full_float32()
     assert setting.model is not None, "a check of a given model"
     own = read_json(setting.model / "config.json")["dtype"]
+    setting = setting if own == "float32" else without_choice(setting)
     trial = prepare_trial(setting, "float32", model={"gradient_checkpointing": True, "dtype": own})
     dtype = trial.config.model.dtype
     yield _rows(trial)
@@ -129,7 +131,7 @@ class _Theirs:
         }
         inputs = sequence_inputs(self.model, self.processor, item, "cpu")
         length = len(rollout.response_ids)
-        logits = self.model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, :-1].float()
+        logits = self.model(**inputs, use_cache=False, logits_to_keep=length + 1).logits[0, -length - 1 : -1].float()
         every = torch.log_softmax(logits + self.logit_bias, dim=-1)
         return every.gather(1, inputs["input_ids"][0, -length:, None])[:, 0]
 

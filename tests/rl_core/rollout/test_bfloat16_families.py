@@ -15,6 +15,7 @@ from rl_core.models.pixels import PixelCache
 from rl_core.models.policy import PolicyModel, load_policy
 from rl_core.rollout.vllm_engine import VllmEngine
 from rl_core.types import Rollout, RolloutKey
+from tests.rl_core.matrix import MATRIX
 from tests.rl_core.models.builders import model_config
 from tests.rl_core.rollout.engines import (
     MAX_NUM_SEQS,
@@ -30,7 +31,7 @@ from tests.rl_core.rollout.engines import (
     training_sampling,
 )
 
-FAMILIES = [name for name, family in registry.FAMILIES.items() if "float32" not in family.engine.cpu_dtypes]
+FAMILIES = [name for name in MATRIX if "float32" not in registry.FAMILIES[name].engine.cpu_dtypes]
 
 
 @dataclass(frozen=True)

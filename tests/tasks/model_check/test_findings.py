@@ -16,7 +16,7 @@ from tasks.device_check.check import Finding, Setting
 from tasks.device_check.checks import LORA_SEPARATE
 from tasks.device_check.variants import lora_findings
 from tasks.model_check import trainer
-from tasks.model_check.checks import AGREES, ARRIVES, EPSILONS, GRADIENTS, TREES
+from tasks.model_check.checks import AGREES, ARRIVES, CHOOSES, EPSILONS, GRADIENTS, TREES
 from tasks.model_check.generator import generator_findings
 from tasks.model_check.shrunk import opening_findings
 from tasks.model_check.trainer import trainer_findings
@@ -39,7 +39,12 @@ def essential(setting: Setting) -> Iterator[Finding]:
 def test_trainer_and_generator_of_every_family_are_transformers_model(family: str, tmp_path: Path) -> None:
     found = list(essential(opened(build_folder(tmp_path / "whole", family), tmp_path)))
     assert {finding.verdict for finding in found} == {"ok"}, found
-    assert len(found) == 10
+    chooses_in_bfloat16 = "num_experts" in FAMILIES[family].tiny_text(32) and dtype_of(family) != "float32"
+    assert len(found) == 10 + chooses_in_bfloat16
+
+
+def dtype_of(family: str) -> str:
+    return FAMILIES[family].engine.cpu_dtypes[0]
 
 
 def test_a_text_model_without_a_family_has_a_certificate_too(tmp_path: Path) -> None:
@@ -49,12 +54,27 @@ def test_a_text_model_without_a_family_has_a_certificate_too(tmp_path: Path) -> 
     assert {finding.verdict for finding in found} == {"ok"}, found
 
 
-def test_experts_that_keep_the_weights_of_before_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = opened(build_folder(tmp_path / "whole", "qwen3_moe"), tmp_path)
+@pytest.mark.parametrize("family", ["qwen3_moe", pytest.param("qwen3_5_moe", marks=pytest.mark.slow)])
+def test_experts_that_keep_the_weights_of_before_are_reported(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = opened(build_folder(tmp_path / "whole", family), tmp_path)
     monkeypatch.setattr(weight_loading, "_prepare_kernels", lambda model: None)
     found = {finding.check: finding for finding in generator_findings(setting)}
     assert found[AGREES].verdict == "fails"
     assert "keeps a weight of before" in found[AGREES].advice
+
+
+@pytest.mark.slow
+def test_another_choice_in_bfloat16_is_reported(tmp_path: Path) -> None:
+    """vLLM reads a field of Qwen3-MoE in Qwen3.5 too, and would not let the weights of the chosen add up to 1."""
+    folder = build_folder(tmp_path / "whole", "qwen3_5_moe")
+    fields = json.loads((folder / "config.json").read_text())
+    fields["text_config"]["norm_topk_prob"] = False
+    (folder / "config.json").write_text(json.dumps(fields))
+    found = {finding.check: finding for finding in generator_findings(opened(folder, tmp_path))}
+    assert (found[AGREES].verdict, found[CHOOSES].verdict) == ("ok", "measured")
+    assert "max_mean_log_prob_gap" in found[CHOOSES].advice
 
 
 def test_a_feature_that_a_plan_refuses_is_not_checked_and_says_why(tmp_path: Path) -> None:

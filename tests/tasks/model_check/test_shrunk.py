@@ -51,3 +51,16 @@ def test_widths_flags_and_what_names_layers_are_kept():
     changed = {name for name, value in text.to_dict().items() if small_text.to_dict()[name] != value}
     assert changed == {"num_hidden_layers", "layer_types"}
     assert whole.vision_config.depth == 32, "the given config is left alone"
+
+
+@pytest.mark.parametrize(("model_type", "experts", "chosen"), [("qwen3_moe", 128, 8), ("mixtral", 8, 2)])
+def test_twice_as_many_experts_as_a_token_goes_through_are_kept(model_type, experts, chosen):
+    whole = AutoConfig.for_model(model_type)
+    small = shrunk(whole)
+    assert (whole.num_experts, whole.num_experts_per_tok) == (experts, chosen)
+    assert (small.num_experts, small.num_experts_per_tok) == (2 * chosen, chosen)
+
+
+def test_experts_in_groups_are_all_kept():
+    whole = AutoConfig.for_model("deepseek_v3", num_hidden_layers=5)
+    assert shrunk(whole).n_routed_experts == whole.n_routed_experts > 2 * whole.num_experts_per_tok
