@@ -13,7 +13,7 @@ from rich.console import Console
 from flows.commands.evaluate import evaluate
 from flows.commands.operations import clean, doctor, reproduce, runs, server, ui
 from flows.commands.options import Changes, Force, Out, Overrides, RunsDir, Target, all_overrides, without_changes
-from flows.printing import cause_of, say
+from flows.printing import cause_of, print_line
 from flows.settings import set_console_defaults
 from rl_core.run_directory import RUNS_DIR
 
@@ -42,7 +42,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (ValueError, OSError) as error:
-        say(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
+        print_line(Console(stderr=True), cause_of(error), label="[bold red]failed[/bold red]")
         sys.exit(1)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WIDEST = 10_000
 
 
-def say(console: Console, text: str, *, label: str = "", style: str = "") -> None:
+def print_line(console: Console, text: str, *, label: str = "", style: str = "") -> None:
     """Print a line as it is, after a label, which may have markup."""
     line = Text.from_markup(f"{label} ") if label else Text()
     console.print(line.append(text, style=style), highlight=False, soft_wrap=True)
@@ -103,13 +103,13 @@ def last_lines(printed: BinaryIO, count: int) -> list[str]:
     return [line.rstrip() for line in redact(whole).splitlines() if line.strip()][-count:]
 
 
-def say_trial(table: "Sequence[TriedForm]", console: Console) -> None:
+def print_trial_table(table: "Sequence[TriedForm]", console: Console) -> None:
     """Print a line for each form of a response, below the name of its reward where there are several."""
     rewards = dict.fromkeys(form.reward for form in table)
     for reward in rewards:
         if len(rewards) > 1:
-            say(console, f"  {reward}")
+            print_line(console, f"  {reward}")
         for form in table:
             if form.reward == reward:
                 mean = "no score" if form.overall is None else f"{form.overall:.2g}"
-                say(console, f"  {form.name:28} {form.right} of {form.tried} right, overall {mean}")
+                print_line(console, f"  {form.name:28} {form.right} of {form.tried} right, overall {mean}")

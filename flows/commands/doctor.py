@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from flows.request import resume_command
 from rl_core.config.loading import dump_config
 from rl_core.config.run import RunConfig
@@ -36,7 +36,7 @@ def examine(runs_dir: Path, console: Console) -> None:
         table.add_row(*map(Text, (run.name, state, resume_command(run) if state == "unfinished" else "")))
     console.print(table)
     for marked in _mark(runs):
-        say(console, marked)
+        print_line(console, marked)
 
 
 def state_of(run: RunDirectory) -> str:
@@ -126,7 +126,7 @@ def _check_model(
         dtype=dtype_of(findings),
         verdicts={finding.check: finding.verdict for finding in findings},
     )
-    say(console, f"certificate: {keep_certificate(fields, certificate)}")
+    print_line(console, f"certificate: {keep_certificate(fields, certificate)}")
     return code
 
 
@@ -137,7 +137,7 @@ def _written(
     found: list[tuple[Check, Finding]] = []
     for check, finding in made:
         found.append((check, finding))
-        say(console, f"{finding.check}: {finding.verdict}")
+        print_line(console, f"{finding.check}: {finding.verdict}")
         if output is not None:
             records = [{"process": check.name} | asdict(finding) for check, finding in found]
             written = {"format": _FORMAT} | _facts(found) | {"findings": records}
@@ -148,11 +148,11 @@ def _written(
 def _show(found: Sequence[tuple[Check, Finding]], output: Path | None, console: Console) -> int:
     findings = [finding for _, finding in found]
     console.print(_table(findings))
-    say(console, ", ".join(f"{name} {value}" for name, value in _facts(found).items()))
+    print_line(console, ", ".join(f"{name} {value}" for name, value in _facts(found).items()))
     if output is None and any(finding.log for finding in findings):
-        say(console, "--output FILE keeps the end of the log of each check that broke off")
+        print_line(console, "--output FILE keeps the end of the log of each check that broke off")
     fails = [finding.check for finding in findings if finding.verdict == "fails"]
-    say(console, f"{len(fails)} of {len(findings)} fail{': ' if fails else ''}{'; '.join(fails)}")
+    print_line(console, f"{len(fails)} of {len(findings)} fail{': ' if fails else ''}{'; '.join(fails)}")
     return int(bool(fails))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.printing import command_line, say, say_trial
+from flows.printing import command_line, print_line, print_trial_table
 from rl_core.config.data import DataConfig
 from rl_core.data.inspection import Inspection
 from rl_core.rewards.forms import opens_thoughts
@@ -43,7 +43,7 @@ def init_config(data: str, options: InitOptions, console: Console, *, out: Path,
         with stopped_by_signals(stop), stop.breaking_off():
             _init(data, options, console, out=out)
     except Interrupted as stopped:
-        say(console, f"{out} is not finished; the same command writes it", label="[yellow]stopped[/yellow]")
+        print_line(console, f"{out} is not finished; the same command writes it", label="[yellow]stopped[/yellow]")
         return stopped.exit_code
     return 0
 
@@ -51,28 +51,30 @@ def init_config(data: str, options: InitOptions, console: Console, *, out: Path,
 def _init(data: str, options: InitOptions, console: Console, *, out: Path) -> None:
     folder = out.with_suffix(".data")
     proposal = propose(data, options, folder=folder)
-    _say_what_was_found(proposal, console)
-    _say_how_it_was_split(proposal.split, console)
-    _say_what_is_unusable(proposal, console, listed_in=write_rejected(proposal, folder))
+    _print_found(proposal, console)
+    _print_split(proposal.split, console)
+    _print_unusable(proposal, console, listed_in=write_rejected(proposal, folder))
     trial = try_config(write_config(proposal, out, max_prompt_length=_FIRST_LIMIT))
     write_config(proposal, out, max_prompt_length=roomy_length(trial.lengths.longest))
-    _say_what_comes_of_it(trial, proposal, console)
+    _print_trial(trial, proposal, console)
     plan, run = (command_line(["sightline", command, out]) for command in ("plan", "run"))
-    say(console, f"\nwrote {out}. Next:\n  {plan}\n  {run}")
+    print_line(console, f"\nwrote {out}. Next:\n  {plan}\n  {run}")
 
 
-def _say_what_was_found(proposal: Proposal, console: Console) -> None:
+def _print_found(proposal: Proposal, console: Console) -> None:
     found = proposal.inspection
-    say(console, f"{found.row_count} rows of {found.kind}; {proposal.split.origin}")
+    print_line(console, f"{found.row_count} rows of {found.kind}; {proposal.split.origin}")
     if proposal.model is None:
-        say(console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers")
-    say_columns(found, console)
+        print_line(
+            console, "no --model: a tiny random one, which a cold start on the training rows teaches to write answers"
+        )
+    print_columns(found, console)
     if found.columns:
         answers = "--answer-key, --answer-pattern, --options-key, --class-names"
-        say(console, f"otherwise: --prompt-key, {answers}, --image-key, --video-key, --media-dir")
+        print_line(console, f"otherwise: --prompt-key, {answers}, --image-key, --video-key, --media-dir")
 
 
-def say_columns(found: Inspection, console: Console) -> None:
+def print_columns(found: Inspection, console: Console) -> None:
     """Print how the columns of some data were understood."""
     columns = found.source.columns
     if found.columns:
@@ -83,58 +85,58 @@ def say_columns(found: Inspection, console: Console) -> None:
         read = f"question {columns.prompt_key!r}, {media}, answer {columns.answer_key!r}"
         if chosen := columns_named(columns.options_key):
             read += f", options {' and '.join(map(repr, chosen))}"
-        say(console, f"columns: {read} (of {name_columns(found.columns)})")
+        print_line(console, f"columns: {read} (of {name_columns(found.columns)})")
     for unused in found.unused:
-        say(console, unused, label="[yellow]not used:[/yellow]")
+        print_line(console, unused, label="[yellow]not used:[/yellow]")
     for doubt in found.doubts:
-        say(console, doubt, label="[yellow]guess[/yellow]")
+        print_line(console, doubt, label="[yellow]guess[/yellow]")
 
 
-def _say_how_it_was_split(split: Split, console: Console) -> None:
+def _print_split(split: Split, console: Console) -> None:
     usable = sum(counts.total() for counts in split.answers.values())
     if 0 < split.text_rows < usable:
-        say(console, f"{split.text_rows} of {usable} rows have no image or video")
+        print_line(console, f"{split.text_rows} of {usable} rows have no image or video")
     values = sorted(set().union(*split.answers.values()))
     if 0 < len(values) <= _FEW_ANSWERS:
         for name, counts in split.answers.items():
             shares = ", ".join(f"{shortened(value, _LONGEST_ANSWER)} {counts[value]}" for value in values)
-            say(console, f"{name}: {shares}", label="[bold]answers[/bold]")
+            print_line(console, f"{name}: {shares}", label="[bold]answers[/bold]")
 
 
-def _say_what_is_unusable(proposal: Proposal, console: Console, *, listed_in: Path | None) -> None:
+def _print_unusable(proposal: Proposal, console: Console, *, listed_in: Path | None) -> None:
     if listed_in is None:
         return
     for unusable in proposal.split.unusable:
         _name_rows(unusable.data, unusable.rows, console)
         if unusable.is_read_again and len(unusable.rows) > _MAX_BAD_SHARE * unusable.total:
             allowed = f"data.max_bad_share {_MAX_BAD_SHARE:g} allows"
-            say(console, f"  of {unusable.total}, more than {allowed}: correct them or raise it")
-    say(console, f"{listed_in} lists all of them")
+            print_line(console, f"  of {unusable.total}, more than {allowed}: correct them or raise it")
+    print_line(console, f"{listed_in} lists all of them")
 
 
 def _name_rows(data: str, rows: Sequence[BadRow], console: Console) -> None:
     if not rows:
         return
-    say(console, f"{len(rows)} row(s) of {data} cannot be used:", label="[red]unusable[/red]")
+    print_line(console, f"{len(rows)} row(s) of {data} cannot be used:", label="[red]unusable[/red]")
     for row in rows[:_NAMED_ROWS]:
-        say(console, f"  {row}")
+        print_line(console, f"  {row}")
     if len(rows) > _NAMED_ROWS:
-        say(console, f"  and {len(rows) - _NAMED_ROWS} more")
+        print_line(console, f"  and {len(rows) - _NAMED_ROWS} more")
 
 
-def _say_what_comes_of_it(trial: TriedConfig, proposal: Proposal, console: Console) -> None:
+def _print_trial(trial: TriedConfig, proposal: Proposal, console: Console) -> None:
     first, lengths = trial.prompts[0], trial.lengths
     for split, rows in trial.rejected.items():
         _name_rows(f"the first rows for {split}", rows, console)
     console.print("\n[bold]the first prompt[/bold]")
-    say(console, first.text, style="cyan")
-    say(console, f"answer: {first.answer_text}")
+    print_line(console, first.text, style="cyan")
+    print_line(console, f"answer: {first.answer_text}")
     if opens_thoughts(first.text):
         counted = "responses begin inside the thoughts, and the built-in rewards count this <think> as theirs"
-        say(console, f"the chat template ends the prompt with <think>: {counted}", label="[yellow]look[/yellow]")
+        print_line(console, f"the chat template ends the prompt with <think>: {counted}", label="[yellow]look[/yellow]")
     spread = f"{lengths.shortest} to {lengths.longest} tokens, mean {lengths.mean:.0f}"
-    say(console, spread, label="\n[bold]prompt lengths[/bold]")
-    say(console, f"{proposal.reward}, tried on responses to the first rows:", label="\n[bold]reward[/bold]")
-    say_trial(trial.reward.table, console)
+    print_line(console, spread, label="\n[bold]prompt lengths[/bold]")
+    print_line(console, f"{proposal.reward}, tried on responses to the first rows:", label="\n[bold]reward[/bold]")
+    print_trial_table(trial.reward.table, console)
     for problem in (*trial.reward.problems, *trial.reward.warnings):
-        say(console, problem, label="[yellow]look[/yellow]")
+        print_line(console, problem, label="[yellow]look[/yellow]")

@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say, say_trial, table_of
+from flows.printing import print_line, print_trial_table, table_of
 from flows.request import ResolvedRun
 from rl_core.config.cluster import ClusterConfig, WorkerDevice
 from rl_core.config.loading import ConfigError, dump_config
@@ -81,7 +81,7 @@ def _print_plan(
     config, run = resolved.config, resolved.run
     console.print(Text(run.name, style="bold").append(f"  {run.root}", style="not bold dim"), soft_wrap=True)
     if resolved.predecessor is not None:
-        say(console, resolved.why_new, label="[yellow]note[/yellow]")
+        print_line(console, resolved.why_new, label="[yellow]note[/yellow]")
     is_prepared = resolved.is_continued and is_prepared_as(config, run, files)
     glances = {} if is_prepared else glance_at(located)
     answers = [] if is_prepared else ask_hub(located, seconds=SECONDS_OF_PLAN)
@@ -109,8 +109,8 @@ def _print_trial(config: RunConfig, console: Console) -> list[Problem]:
     """Try the reward on the first rows, and print what it gave. Returns the problems."""
     trial = try_reward(config)
     title = f"{config.reward.description}, tried on responses to the first rows:"
-    say(console, title, label="[bold]reward[/bold]")
-    say_trial(trial.table, console)
+    print_line(console, title, label="[bold]reward[/bold]")
+    print_trial_table(trial.table, console)
     return trial_problems(config, trial)
 
 
@@ -187,7 +187,7 @@ def print_forecast(
     if with_step_time:
         forecaster, words = step_forecaster(config, sizes, run, gpu)
         if forecaster is None:
-            say(console, f"step time: {words}")
+            print_line(console, f"step time: {words}")
         else:
             console.print(step_time_table(config, forecaster, words))
 
@@ -328,5 +328,5 @@ def print_problems(problems: Sequence[Problem], console: Console) -> int:
     """Print the problems. Returns 1 if one of them is fatal, else 0."""
     for problem in problems:
         label = "[bold red]problem[/bold red]" if problem.fatal else "[yellow]warning[/yellow]"
-        say(console, str(problem), label=label)
+        print_line(console, str(problem), label=label)
     return int(any(problem.fatal for problem in problems))

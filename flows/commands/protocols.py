@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.commands.init import say_columns
+from flows.commands.init import print_columns
 from flows.commands.tables import category_table, shown_share
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from flows.process.bars import progress_on
 from flows.process.temporary_folder import own_temporary_folder
 from flows.request import resolve_run
@@ -126,7 +126,7 @@ def config_to_ask(
         found, config = config_of_rows(
             str(target), media_dir=media, reward=reward, model=model, folder=folder, overrides=overrides
         )
-        say_columns(found, console)
+        print_columns(found, console)
         doubts = []
     else:
         if media_dir is not None:
@@ -141,7 +141,7 @@ def config_to_ask(
     problems = [*evaluation_problems(config), *doubts]
     raise_if_fatal(problems)
     for problem in problems:
-        say(console, str(problem), label="[yellow]warning[/yellow]")
+        print_line(console, str(problem), label="[yellow]warning[/yellow]")
     return config
 
 
@@ -217,7 +217,7 @@ def _show_protocol_result(result: ProtocolResult, folder: Path, request: Protoco
             str(request.against),
             console,
         )
-    say(console, f"  written to {folder}\n")
+    print_line(console, f"  written to {folder}\n")
 
 
 def _print_protocol_result(result: ProtocolResult, console: Console) -> None:

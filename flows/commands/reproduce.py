@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.plan import print_batches, print_forecast, print_problems
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from flows.reproducing import BaselineSet, PlannedBaseline
 from flows.run_set import RunSet
 from flows.seed_group import seeds_text
@@ -35,7 +35,7 @@ def _print_baseline_plan(plans: Sequence[PlannedBaseline], console: Console) -> 
     print_forecast(config, plan.resolved.run, console, gpu, with_step_time=False)
     console.print(_hours_words(published), highlight=False, soft_wrap=True)
     for obstacle in obstacles(config, plan.baseline):
-        say(console, obstacle, label="[yellow]not comparable[/yellow]")
+        print_line(console, obstacle, label="[yellow]not comparable[/yellow]")
     print_problems(problems, console)
     if len(plans) > 1:
         seeds = seeds_text([plan.resolved.config.seed for plan in plans])
@@ -104,7 +104,7 @@ def print_conclusion(run_set: RunSet, console: Console) -> int:
     for one in baselines:
         for reason in one["reasons"]:
             console.print(f"{one['name']}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    say(console, str(run_set.page), label="[green]done[/green]")
+    print_line(console, str(run_set.page), label="[green]done[/green]")
     return int(any(one["status"] != "good" for one in baselines))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from flows.printing import cause_of, say, table_of
+from flows.printing import cause_of, print_line, table_of
 from flows.process.bars import progress_on
 from flows.process.watcher import Watcher, watched_by
 from flows.request import FROZEN, ResolvedRun, RunRequest, find_run, newest_run, path_of, resume_command
@@ -37,7 +37,7 @@ from tasks.resuming.differing import why_it_cannot_go_on
 
 _DONE, _FAILED = "[green]done[/green]", "[bold red]failed[/bold red]"
 _STAGES_LOGGER = "tasks.staging"
-_TOLD_LOGGERS = ("rl_core.tracking.console_tracker", "rl_core.loop.target", "tasks.train", "flows.process.set_runs")
+_PRINTED_LOGGERS = ("rl_core.tracking.console_tracker", "rl_core.loop.target", "tasks.train", "flows.process.set_runs")
 """Loggers whose messages are shown as they are: the steps, where training continues and why it ends early, and the runs
 of a set."""
 
@@ -66,7 +66,7 @@ def carry_out(flow: str, request: RunRequest, console: Console, *, brief: bool =
             called = getattr(baseline, flow if flow == "baseline" else f"{flow}_part")
         parameters = {key: value for key, value in dataclasses.asdict(request).items() if value or key == "runs_dir"}
         error = _call_flow(called, parameters, watcher.progress)
-    return _say_how_it_ended(flow, watcher.run or run, watcher, error, console, brief=brief)
+    return _print_ending(flow, watcher.run or run, watcher, error, console, brief=brief)
 
 
 def _look_at(resolved: ResolvedRun) -> None:
@@ -99,11 +99,11 @@ def _decided(
             "of the longer run from its last checkpoint on; with --fork a new run goes on so from there, and this one "
             "stays as it is"
         )
-    say(console, resolved.why_new, label="[yellow]note[/yellow]")
+    print_line(console, resolved.why_new, label="[yellow]note[/yellow]")
     if why_it_cannot_go_on(there, resolved.differs) is not None:
         return request, resolved
     if not console.is_terminal or not sys.stdin.isatty():
-        say(console, f"--keep-training goes on with {there.name} instead, from its last checkpoint", style="dim")
+        print_line(console, f"--keep-training goes on with {there.name} instead, from its last checkpoint", style="dim")
         return request, resolved
     if not typer.confirm(f"Go on with the training of {there.name} instead, from its last checkpoint?"):
         return request, resolved
@@ -153,9 +153,9 @@ def carry_out_set(run_set: RunSet, flow: Any, print_result: Callable[[RunSet, Co
     if watcher.completed:
         return print_result(run_set, console)
     if watcher.stop.signum is not None:
-        return _say_stopped(watcher.stop.signum, run_set.command, console)
-    say(console, cause_of(watcher.error or error), label=_FAILED)
-    say(console, f"to continue: {run_set.command}", style="dim")
+        return _print_stopped(watcher.stop.signum, run_set.command, console)
+    print_line(console, cause_of(watcher.error or error), label=_FAILED)
+    print_line(console, f"to continue: {run_set.command}", style="dim")
     return 1
 
 
@@ -184,44 +184,46 @@ class _ConsoleHandler(logging.Handler):
         if record.exc_info:
             return  # the command prints the error at its end, and the run's log has the traceback
         if record.levelno >= logging.WARNING:
-            say(self._console, record.getMessage(), label=f"[yellow]{record.levelname.lower()}[/yellow]")
+            print_line(self._console, record.getMessage(), label=f"[yellow]{record.levelname.lower()}[/yellow]")
         elif record.name == _STAGES_LOGGER:
-            say(self._console, record.getMessage(), label="[green]✓[/green]")
-        elif record.name in _TOLD_LOGGERS:
-            say(self._console, record.getMessage())
+            print_line(self._console, record.getMessage(), label="[green]✓[/green]")
+        elif record.name in _PRINTED_LOGGERS:
+            print_line(self._console, record.getMessage())
 
 
-def _say_how_it_ended(
+def _print_ending(
     flow: str, run: RunDirectory, watcher: Watcher, error: BaseException | None, console: Console, *, brief: bool
 ) -> int:
     if watcher.completed:
         from flows.commands.tables import print_evaluations, print_summary  # loads scipy, which takes seconds
 
         if error is not None:
-            say(console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]")
+            print_line(
+                console, f"Prefect's server went away ({error}); the run is complete", label="[yellow]warning[/yellow]"
+            )
         if brief:
             base, trained = (read_json(run.summary)["evaluation"][model]["accuracy"] for model in ("base", "trained"))
-            say(console, f"held-out accuracy {base:.1%} -> {trained:.1%}, {run.report}", label=_DONE)
+            print_line(console, f"held-out accuracy {base:.1%} -> {trained:.1%}, {run.report}", label=_DONE)
         elif flow == "baseline":
             print_summary(run, console)
         elif flow == "evaluate":
             print_evaluations(run, console)
         else:
-            say(console, str(run.root), label=_DONE)
+            print_line(console, str(run.root), label=_DONE)
         return 0
     if watcher.stop.signum is not None:
-        return _say_stopped(watcher.stop.signum, resume_command(run), console)
-    say(Console(stderr=True), cause_of(watcher.error or error), label=_FAILED)
+        return _print_stopped(watcher.stop.signum, resume_command(run), console)
+    print_line(Console(stderr=True), cause_of(watcher.error or error), label=_FAILED)
     if run.log.is_file():
-        say(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")
+        print_line(console, f"details: {run.log}; to continue: {resume_command(run)}", style="dim")
     return 1
 
 
-def _say_stopped(signum: int, command: str, console: Console) -> int:
+def _print_stopped(signum: int, command: str, console: Console) -> int:
     """Print how to continue after a signal. Returns the exit code for the shell."""
     name = signal.Signals(signum).name
     console.print(f"[yellow]stopped[/yellow] by {name}; what was finished is kept. To continue:", highlight=False)
-    say(console, f"  {command}")
+    print_line(console, f"  {command}")
     return 128 + signum
 
 
@@ -231,7 +233,7 @@ def run_group(group: SeedGroup, console: Console) -> int:
     _look_at(group.planned()[0].resolved)
     from flows.baseline_seeds import baseline_seeds
 
-    say(console, group.name, style="bold")
+    print_line(console, group.name, style="bold")
     return carry_out_set(group, baseline_seeds, print_group, console)
 
 
@@ -247,8 +249,8 @@ def print_group(run_set: RunSet, console: Console) -> int:
     console.print(table)
     console.print(group["over_seeds"], highlight=False)
     for behind in group["stragglers"]:
-        say(console, f"{behind['seed']} stayed behind: {behind['cause']}", label="[yellow]seed[/yellow]")
-    say(console, str(run_set.page), label=_DONE)
+        print_line(console, f"{behind['seed']} stayed behind: {behind['cause']}", label="[yellow]seed[/yellow]")
+    print_line(console, str(run_set.page), label=_DONE)
     return int(any(behind["accuracy"] is None for behind in group["stragglers"]))
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from flows.reproducing import needed_runs
 from rl_core.wording import age
 from tasks.housekeeping.overview import RunOverview, RunStatus, overviews
@@ -42,7 +42,7 @@ def print_runs(runs_dir: Path, console: Console) -> None:
         )
     console.print(table)
     total = size_on_disk(run.run.root for run in runs)
-    say(console, f"{len(runs)} runs in {runs_dir}, {decimal(total)}; files that runs share count once")
+    print_line(console, f"{len(runs)} runs in {runs_dir}, {decimal(total)}; files that runs share count once")
 
 
 def _state(run: RunOverview) -> str:

@@ -14,7 +14,7 @@ from typing import Final, Self
 import httpx
 from rich.console import Console
 
-from flows.printing import last_lines, say
+from flows.printing import last_lines, print_line
 from flows.settings import set_flow_defaults
 from rl_core.wording import exit_words
 
@@ -91,7 +91,7 @@ class Serving:
             server = child.server
             if not child.comes_up():
                 why = f"{server.name} did not start on port {server.port}:"
-                say(self._console, why, label="[bold red]failed[/bold red]")
+                print_line(self._console, why, label="[bold red]failed[/bold red]")
                 child.print_last_lines()
                 return False
             self._console.print(f"{server.name:8} {server.address}", highlight=False)
@@ -147,7 +147,7 @@ class _Child:
         elif self._process.poll() is not None:
             self._name_death()
         elif not self._is_up and self._answers():
-            say(self._console, f"{self.server.name} is there again: {self.server.address}")
+            print_line(self._console, f"{self.server.name} is there again: {self.server.address}")
 
     def stop(self) -> None:
         """End the process."""
@@ -165,7 +165,7 @@ class _Child:
     def print_last_lines(self, count: int = _SHOWN_LINES) -> None:
         """Print what the process has printed last."""
         for line in last_lines(self._output, count):
-            say(self._console, f"  {line}", style="dim")
+            print_line(self._console, f"  {line}", style="dim")
 
     def _start(self) -> None:
         self._due: float | None = None
@@ -207,9 +207,9 @@ class _Child:
             self._due = time.monotonic() + pause
             what_now = f"it is started again in {pause:g} s, and the others go on"
         if status in _KILLED and not self.is_given_up:
-            say(self._console, f"{name} {how}: {what_now}", label=label)
+            print_line(self._console, f"{name} {how}: {what_now}", label=label)
         else:
-            say(self._console, f"{name} {how}: {what_now}. Its last lines:", label=label)
+            print_line(self._console, f"{name} {how}: {what_now}. Its last lines:", label=label)
             self.print_last_lines(_SHOWN_LINES if self.is_given_up else _LINES_OF_A_DEATH)
         self._output.close()
 

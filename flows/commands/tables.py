@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from rl_core.evaluation.result import EvaluationResult, items_words
 from rl_core.export.model_card import usage_lines
 from rl_core.run_directory import RunDirectory
@@ -34,17 +34,17 @@ def print_summary(run: RunDirectory, console: Console) -> None:
     else:
         console.print("no step was trained\n", highlight=False)
     for doubt in RunFacts(run).doubts:
-        say(console, doubt, label="[yellow]look[/yellow]")
+        print_line(console, doubt, label="[yellow]look[/yellow]")
     console.print(_stage_table(summary))
     console.print(speed_line(summary), highlight=False)
     for place in ("report", "merged_model"):
-        say(console, f"{place.replace('_', ' '):13} {summary[place]}")
-    say(console, "pages         sightline ui  (MLflow and Prefect, on this machine only)")
+        print_line(console, f"{place.replace('_', ' '):13} {summary[place]}")
+    print_line(console, "pages         sightline ui  (MLflow and Prefect, on this machine only)")
     # The merged model may have been removed to free space.
     usage = usage_lines(run.merged_model) if run.merged_model.is_dir() else {}
     for title, lines in usage.items():
-        say(console, f"\n{title}:")
-        say(console, lines, style="bold")
+        print_line(console, f"\n{title}:")
+        print_line(console, lines, style="bold")
 
 
 def _accuracy_table(summary: Mapping[str, Any]) -> Table:
@@ -124,7 +124,7 @@ def speed_line(summary: Mapping[str, Any]) -> str:
 def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
     """Print the figures of a comparison, and the path of its page."""
     for remark in page.remarks:
-        say(console, remark, label="[yellow]note[/yellow]")
+        print_line(console, remark, label="[yellow]note[/yellow]")
     if page.differing:
         differing = table_of("what differs", *(group.label for group in page.groups))
         for key, values in page.differing.items():
@@ -136,4 +136,4 @@ def print_comparison(page: ComparisonPage, out: Path, console: Console) -> None:
     console.print(table)
     for row in page.comparisons:
         console.print(row.conclusion, markup=False, highlight=False, soft_wrap=True)
-    say(console, str(out), label="[green]done[/green]")
+    print_line(console, str(out), label="[green]done[/green]")

@@ -104,7 +104,7 @@ class TerminalBars(Progress):
             yield
         finally:
             self._bars.remove_task(task)
-            _say_long(self._bars.console, description, time.monotonic() - started)
+            _print_long_wait(self._bars.console, description, time.monotonic() - started)
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class LogLines(Progress):
         started = printed_at = time.monotonic()
         reached, of = Reached(), "" if total is None else f"/{total}"
 
-        def say() -> None:
+        def print_now() -> None:
             seconds = time.monotonic() - started
             words = ", ".join(filter(None, (reached.figures, reached.now.words)))
             line = f"{description}: {reached.done}{of} in {seconds:.0f} s {words}".rstrip()
@@ -130,13 +130,13 @@ class LogLines(Progress):
             reached.advance(count, figures, now)
             if time.monotonic() - printed_at > _SECONDS_BETWEEN_LINES:
                 printed_at = time.monotonic()
-                say()
+                print_now()
 
         try:
             yield advance
         finally:
             reached.now = Now()
-            say()
+            print_now()
 
     @override
     @contextmanager
@@ -150,9 +150,9 @@ class LogLines(Progress):
             yield
         finally:
             timer.cancel()
-            _say_long(self.console, description, time.monotonic() - started)
+            _print_long_wait(self.console, description, time.monotonic() - started)
 
 
-def _say_long(console: Console, description: str, seconds: float) -> None:
+def _print_long_wait(console: Console, description: str, seconds: float) -> None:
     if seconds >= _SHORT_SECONDS:
         console.print(f"[dim]{description}: {seconds:.0f} s[/dim]", highlight=False)

@@ -46,8 +46,8 @@ def planned_start(flow_run: FlowRun) -> datetime:
 def flow_run_name(what: str, start: datetime, *which: str, overrides: Sequence[str] = ()) -> str:
     """A name that distinguishes flow runs even where its end is cut off: what it works on, its planned start (UTC, to
     the minute), the overrides but for those that only say how a run is carried out, and further details."""
-    telling = [text for text in overrides if not is_of(OPERATION, text.partition("=")[0])]
-    return redact(" ".join([what, f"{start.astimezone(UTC):%Y-%m-%d %H:%M}Z", *telling, *filter(None, which)]))
+    named = [text for text in overrides if not is_of(OPERATION, text.partition("=")[0])]
+    return redact(" ".join([what, f"{start.astimezone(UTC):%Y-%m-%d %H:%M}Z", *named, *filter(None, which)]))
 
 
 def waiting_name(parameters: Mapping[str, Any], start: datetime) -> str | None:

@@ -53,7 +53,7 @@ def load_model(folder: Path, config: ModelConfig, *, with_weights: bool = True) 
     weights, their memory is not touched. Raises ValueError if the configured attention does not run here, or a layer
     carries a state that is not known to branch, and OSError if the folder has no loadable checkpoint."""
     architecture = load_architecture(folder)
-    _say_noise(tuple(_without_noise(architecture)))
+    _log_noise(tuple(_without_noise(architecture)))
     factory = model_class(architecture)
     dtype = getattr(torch, config.dtype)
     if with_weights:
@@ -91,7 +91,7 @@ def _without_noise(architecture: PreTrainedConfig) -> Iterator[str]:
 
 
 @cache
-def _say_noise(fields: tuple[str, ...]) -> None:
+def _log_noise(fields: tuple[str, ...]) -> None:
     """Once in a process, because a run loads its model several times."""
     if fields:
         _logger.info("the model's config has %s; all of it is 0 in RL", ", ".join(fields))

@@ -28,7 +28,7 @@ def write_easyr1_import(arguments: Sequence[str], console: Console, *, out: Path
     imported = import_easyr1(path, overrides, out=out.parent)
     named = [] if path is None else [str(path)]
     atomic_write_text(out, imported.text(" ".join(["From EasyR1:", *named, *map(shown_override, overrides)])))
-    _say(imported, console)
+    _print(imported, console)
     next_command = shlex.join(["sightline", "plan", str(out)])
     console.print(f"\nwrote {out}. Next:\n  {next_command}", markup=False, highlight=False, soft_wrap=True)
 
@@ -49,7 +49,7 @@ def _parts(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
     return Path(paths[0]) if paths else None, [one for one in arguments if one not in (*files, *named)]
 
 
-def _say(imported: Imported, console: Console) -> None:
+def _print(imported: Imported, console: Console) -> None:
     _list("no equivalent", imported.lost, console)
     _list("differs", imported.differing, console)
     if imported.needless:

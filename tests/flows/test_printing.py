@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from flows.commands.doctor import examine
-from flows.printing import say, table_of
+from flows.printing import print_line, table_of
 from flows.reproducing import BaselineSet
 from flows.request import resume_command
 from rl_core.run_directory import RunDirectory
@@ -23,7 +23,7 @@ NAMES = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1
 
 def printed(text: str, **options: str) -> str:
     console = Console(file=StringIO(), width=80)
-    say(console, text, **options)
+    print_line(console, text, **options)
     return console.file.getvalue()
 
 

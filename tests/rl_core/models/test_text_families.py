@@ -134,7 +134,7 @@ def test_two_passes_in_training_mode_are_equal_to_the_bit(family, tmp_path):
 
 def test_noise_of_a_config_is_logged_once(tmp_path, caplog):
     folder = write_text_model(tmp_path, "seed_oss", attention_dropout=0.1, residual_dropout=0.2)
-    loading._say_noise.cache_clear()
+    loading._log_noise.cache_clear()
     with caplog.at_level(logging.INFO, logger=loading.__name__):
         models = [load_model(folder, model_config(folder)) for _ in range(2)]
     assert [model.config.attention_dropout + model.config.residual_dropout for model in models] == [0.0, 0.0]
