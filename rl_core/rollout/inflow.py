@@ -21,16 +21,13 @@ class Inflow:
 
     def __init__(self, requests: Requests, pixels: PixelCache) -> None:
         """Takes `pixels` to prepare the images of requests in the background."""
+        feed = requests if isinstance(requests, RequestFeed) else RequestFeed(requests, _nothing)
         self._pixels = pixels
-        self._further: Further | None = None
-        first = requests
-        if isinstance(requests, RequestFeed):
-            first, self._further = requests.first, requests.further
-        assert isinstance(first, Sequence)
-        self._first = self._with_images_ahead(first)
+        self._first = self._with_images_ahead(feed.first)
+        self._further: Further | None = feed.further
         self._heard: deque[GenerationRequest | None] = deque()  # None is the end
         self._accepted: deque[GenerationRequest] = deque()
-        self.is_open = self._further is not None
+        self.is_open = True
         """Whether more may be accepted."""
 
     def take(self, most: int) -> list[GenerationRequest]:
@@ -63,6 +60,10 @@ class Inflow:
         for start in range(0, len(requests), _REQUESTS_AHEAD):
             self._pixels.prepare(_images_of(requests[start : start + 2 * _REQUESTS_AHEAD]))
             yield from requests[start : start + _REQUESTS_AHEAD]
+
+
+def _nothing() -> None:
+    """After a list nothing comes."""
 
 
 def _images_of(requests: Sequence[GenerationRequest]) -> Iterator[str]:

@@ -44,6 +44,7 @@ class Generation:
         self._blocks = deque(block for block in blocks(requests, len(group) // ranks_per_generator) if block)
         self._fed: dict[int, int] = {}
         self._generator_of: dict[int, int] = {}
+        self._error: Exception | None = None
         self._answers: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}
         self._taking: dict[Any, int] = {}
@@ -58,6 +59,8 @@ class Generation:
             while self._taking:
                 waiting = self._taking | self._of_others
                 for ref in self._actors.ready(waiting, "generate", meanwhile=self._further and self._feed):
+                    if self._error is not None:
+                        raise self._error
                     if ref not in self._taking:
                         self._finish({ref: self._answers[ref]})
                         continue
@@ -82,10 +85,10 @@ class Generation:
         workers that take longer are ended."""
         self.is_running = False
         self._taking = {}
-        self._end_feed()
         answers, self._answers = self._answers, {}
         if not answers or self._actors.is_broken:
             return  # the error that broke it is the one to report
+        self._end_feed()
         for first in {self._first(rank) for rank in answers.values()}:
             self._actors.stop(first, self._numbers[first])
         self._actors.finish(answers, "generate", seconds=seconds)
@@ -116,7 +119,10 @@ class Generation:
         """Give the generators what has come."""
         if self._further is None:
             return
-        came = self._further()
+        try:
+            came = self._further()
+        except Exception as error:  # noqa: BLE001 - raised when the generators are heard of again: they are not broken
+            self._error, came = error, None
         if came is None:
             self._end_feed()
             return

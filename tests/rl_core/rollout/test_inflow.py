@@ -61,6 +61,7 @@ def test_ranks_that_hear_at_other_times_take_the_same(first, heard, most):
 
 def test_a_list_is_taken_in_order_and_nothing_may_come_after_it():
     inflow = Inflow(requests(5), NoPixels())
-    assert not inflow.is_open
-    assert inflow.offered() == 0
     assert [request.sample_index for size in (2, 4) for request in inflow.take(size)] == [0, 1, 2, 3, 4]
+    inflow.accept(inflow.offered())
+    assert not inflow.is_open
+    assert inflow.offered() == 0 and inflow.take(1) == []

@@ -220,6 +220,8 @@ def test_requests_that_come_in_the_middle_are_answered_and_the_generation_may_be
         next(left)
         next(left)
         left.close()  # nothing is generated, and nothing says that there will be no more
+        with pytest.raises(ZeroDivisionError):
+            list(group.generate(RequestFeed(requests[:2], lambda: [1 // 0]), sampling))
         assert len(list(group.generate(requests, sampling))) == len(requests)
 
 
