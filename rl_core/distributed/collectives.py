@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from rl_core.distributed.ranks import Ranks
-from rl_core.distributed.shards import local_part
+from rl_core.distributed.shards import local_part, stored_weights
 
 Item = TypeVar("Item")
 
@@ -18,9 +18,9 @@ BUCKET_NUMBERS: Final = 1 << 24
 """Most numbers that are added in one exchange (64 MiB), but for a larger parameter."""
 
 
-def parameters_of(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights by name, detached and in the same memory."""
-    return {name: parameter.detach() for name, parameter in module.named_parameters()}
+def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """What the files of a model hold by name, detached and in the same memory."""
+    return {name: weight.detach() for name, weight in stored_weights(module)}
 
 
 @torch.no_grad()
@@ -29,17 +29,15 @@ def broadcast_weights(module: nn.Module, read: Mapping[str, torch.Tensor], ranks
     only shapes and number formats. Every rank calls it."""
     if ranks.objects is None:
         return
-    for name, parameter in module.named_parameters():
-        if ranks.is_first:
-            weight = read[name].to(parameter.device)
-        else:
-            weight = torch.empty_like(read[name], device=parameter.device)
+    for name, place in stored_weights(module):
+        known = read[name]
+        weight = known.to(place.device) if ranks.is_first else torch.empty_like(known, device=place.device)
         dist.broadcast(weight, src=0)
-        if isinstance(parameter, DTensor):
-            own = distribute_tensor(weight, parameter.device_mesh, parameter.placements, src_data_rank=None)
-            parameter.to_local().copy_(own.to_local())
+        if isinstance(place, DTensor):
+            own = distribute_tensor(weight, place.device_mesh, place.placements, src_data_rank=None)
+            place.to_local().copy_(own.to_local())
         else:
-            parameter.copy_(weight)
+            place.copy_(weight)
 
 
 def sum_gradients(module: nn.Module, ranks: Ranks) -> None:

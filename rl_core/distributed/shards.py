@@ -20,6 +20,16 @@ def reshard(module: nn.Module) -> None:
         part.reshard()
 
 
+def stored_weights(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """All parameters and then all buffers that belong into the files of a model, which no optimizer moves: the scalars
+    of Gemma 4's layers, the biases by which DeepSeek's tokens choose experts."""
+    yield from module.named_parameters()
+    for prefix, part in module.named_modules():
+        for name, buffer in part.named_buffers(recurse=False):
+            if name not in part._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, buffer
+
+
 def whole(tensor: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor as a whole, detached; one that is not sharded as it is. Every rank calls it, in the same order. With
     `dtype` a sharded tensor is cast before it is gathered."""

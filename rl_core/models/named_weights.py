@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import PrefixChange, Transpose, revert_weight_conversion
 
-from rl_core.distributed.shards import reshard, whole
+from rl_core.distributed.shards import reshard, stored_weights, whole
 
 ADAPTER: Final = ".lora_"
 """Part of the name of each matrix of an adapter, and of no other parameter."""
@@ -24,7 +24,7 @@ def named_hf_weights(model: PreTrainedModel, *, merged: bool = True) -> Iterator
     come. They have the number format in which the model computes.
     """
     reshard(model)
-    for name, weight in model.named_parameters():
+    for name, weight in stored_weights(model):
         if ADAPTER in name:
             continue
         layer, adapted, kind = name.rpartition(".base_layer.")
@@ -55,7 +55,7 @@ def published(model: PreTrainedModel) -> dict[str, Published]:
     """[name in transformers' modules] -> how it is there, of every weight of a model that was built, not loaded. One
     that is several tensors there, as experts are in Qwen3, keeps its name here."""
     _name_as_published(model)
-    weights, transposed = dict(model.named_parameters()), _transposed(model)
+    weights, transposed = dict(stored_weights(model)), _transposed(model)
     reverted: dict[str, torch.Tensor] = revert_weight_conversion(model, dict(weights))
     names: dict[int, str] = {id(weight): name for name, weight in reverted.items()}
     return {name: Published(names.get(id(weight)) or name, name in transposed) for name, weight in weights.items()}

@@ -26,6 +26,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
 
 from rl_core.models.tree_recurrence import carries_state
+from rl_core.planning.meta_model import heads_of_layers
 from rl_core.planning.model_sizes import NO_SHARED_STATE, why_not_shared
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -95,9 +96,10 @@ def use_sequence_parallel(model: PreTrainedModel, parallel: SequenceParallel) ->
     """Have the language model compute this rank's slice of each sequence; its last hidden state is that of the whole
     sequence again. Raises ValueError if the heads cannot be shared equally, or layers carry a state."""
     config = model.config.get_text_config()
-    problem = why_not_shared(config.num_attention_heads, config.num_key_value_heads, parallel.size)
-    if problem is not None:
-        raise ValueError(f"cluster.sequence_parallel_size: {problem}; choose another size")
+    for heads in heads_of_layers(config):
+        problem = why_not_shared(config.num_attention_heads, heads.key_values, parallel.size)
+        if problem is not None:
+            raise ValueError(f"cluster.sequence_parallel_size: {problem}; choose another size")
     if carries_state(model):
         raise ValueError(f"cluster.sequence_parallel_size: {NO_SHARED_STATE}; set it to 1")
     language = model.get_decoder()

@@ -40,8 +40,10 @@ def freeze_vision_tower(model: PreTrainedModel) -> None:
     vision = vision_of(model.config.model_type)
     if vision is None:
         raise ValueError(f"model.freeze_vision_tower is set, but a {model.config.model_type} model has no vision tower")
-    for place in vision.places:
-        model.base_model.get_submodule(place).requires_grad_(False)
+    frozen = tuple(f"{place}." for place in vision.places)
+    for name, weight in model.base_model.named_parameters():
+        if name.startswith(frozen):
+            weight.requires_grad_(False)
 
 
 def attach_lora(model: PreTrainedModel, config: LoraConfig, *, run_seed: int) -> None:

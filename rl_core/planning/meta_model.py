@@ -5,10 +5,16 @@ the fields of a config.json from standard input, and writes the result as one li
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 _MOST_LAYERS = 10_000
 
@@ -25,10 +31,11 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
     except Exception as error:  # a wrong config.json can make transformers and torch raise anything
         raise ValueError(f"transformers cannot build the model: {type(error).__name__}: {error}") from error
     text = config.get_text_config()
-    head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    kinds = sorted({*heads_of_layers(text)})
     linear, others = layers_and_others(model)
     seeing = tuple(f"{model.base_model_prefix}.{place}." for place in places)
-    weights = {name: weight.numel() for name, weight in model.named_parameters()}
+    stored = {id(weight): (name, weight.numel()) for name, weight in model.state_dict(keep_vars=True).items()}
+    weights = dict(stored.values())  # a tied head is the embedding
     return {
         "family": config.model_type,
         "parameters": sum(weights.values()),
@@ -38,10 +45,10 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
         "layer_parameters": max(_size(layer) for layer in model.get_decoder().layers),
         "hidden_size": text.hidden_size,
         "intermediate_size": text.intermediate_size,
-        "head_size": head_size,
-        "query_size": text.num_attention_heads * head_size,
-        "key_value_size": (text.num_key_value_heads or text.num_attention_heads) * head_size,
-        "experts_per_token": getattr(text, "num_experts_per_tok", None) or 0,
+        "kinds_of_heads": [list(kind) for kind in kinds],
+        "query_size": text.num_attention_heads * max(kind.size for kind in kinds),
+        "key_value_size": max(kind.size * kind.key_values for kind in kinds),
+        "experts_per_token": getattr(text, "num_experts_per_tok", None) or getattr(text, "top_k_experts", None) or 0,
         "norms_queries": any(name.endswith("self_attn.q_norm") for name in others),
         "vocab_size": text.vocab_size,
         "tied_head": model.get_output_embeddings().weight is model.get_input_embeddings().weight,
@@ -49,6 +56,26 @@ def describe(fields: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]
         "linear_layers": linear,
         "other_modules": others,
     }
+
+
+class Heads(NamedTuple):
+    """The attention heads of a layer: the size of each, and how many have keys and values of their own."""
+
+    size: int
+    key_values: int
+
+
+def heads_of_layers(text: PreTrainedConfig) -> list[Heads]:
+    """Those of each layer of a language model, which differ between its layers in some, such as Gemma 4."""
+    layers = text.per_layer_config if text.is_heterogeneous else [text]
+    heads = [
+        Heads(
+            size=getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads,
+            key_values=layer.num_key_value_heads or layer.num_attention_heads,
+        )
+        for layer in layers
+    ]
+    return heads if text.is_heterogeneous else heads * text.num_hidden_layers
 
 
 def layers_and_others(model: PreTrainedModel) -> tuple[dict[str, int], list[str]]:
@@ -83,7 +110,7 @@ def _vision_fields(config: Any, tower: torch.nn.Module) -> dict[str, Any]:
     layers = {name: layer for name, layer in blocks[0].named_modules() if isinstance(layer, torch.nn.Linear)}
     feed_forward = [layer for name, layer in layers.items() if "att" not in name.partition(".")[0]]
     sides = config.patch_size if isinstance(config.patch_size, list | tuple) else [config.patch_size] * 2
-    channels = getattr(config, "in_channels", None) or config.num_channels
+    channels: Any = getattr(config, "in_channels", None) or getattr(config, "num_channels", 3)
     return {
         "patch_size": sides[0],
         "patch_numbers": channels * getattr(config, "temporal_patch_size", 1) * sides[0] * sides[1],

@@ -47,7 +47,8 @@ class ModelSizes:
         patch_size: Side of a patch in pixels.
         patch_numbers: Numbers of a patch, of all its channels and of all frames that it shows.
         gated_vision: Whether the feed-forward of a vision block is gated.
-        query_size, key_value_size: Heads x head size.
+        kinds_of_heads: Of each kind of layers, the size of a head and how many have keys and values.
+        query_size, key_value_size: Heads x head size, of the kind where it is largest.
         experts_per_token: How many experts of a layer a token goes through; 0 for a model without experts.
         norms_queries: Whether the queries and keys of each head are normalised.
         tied_head: Whether the output head is the embedding.
@@ -70,7 +71,7 @@ class ModelSizes:
     layer_parameters: int
     hidden_size: int
     intermediate_size: int
-    head_size: int
+    kinds_of_heads: Sequence[tuple[int, int]]
     query_size: int
     key_value_size: int
     experts_per_token: int = 0
@@ -82,13 +83,19 @@ class ModelSizes:
     other_modules: frozenset[str] = frozenset()
 
     @property
+    def head_size(self) -> int:
+        """Size of the largest attention heads of the language model."""
+        return max(size for size, _ in self.kinds_of_heads)
+
+    @property
     def heads(self) -> int:
         """Attention heads of a layer of the language model."""
         return self.query_size // self.head_size
 
     def why_heads_not_shared(self, ranks: int) -> str | None:
         """Why the attention heads cannot be shared by this many ranks, in words; None if they can."""
-        return why_not_shared(self.heads, self.key_value_size // self.head_size, ranks)
+        reasons = (why_not_shared(self.heads, key_values, ranks) for _, key_values in self.kinds_of_heads)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def why_layers_not_shared(self, ranks: int) -> str | None:
         """Why vLLM cannot divide the layers among this many ranks; None if it can."""

@@ -34,6 +34,9 @@ VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """What vLLM 0.32 has attention kernels for on a CPU (get_supported_head_sizes in its cpu_attn.py)."""
 
+_LARGEST_HEAD: Final = 256
+"""Of FlashAttention-2, and of PyTorch's kernels for sequences of different lengths, which are the same."""
+
 _SHOWN = 3
 
 # The least difference of log-probs between two processes with the same bfloat16 weights: of a token, and of the mean.
@@ -426,7 +429,7 @@ def _both_ways_problems(config: RunConfig, *, on_gpu: bool) -> Iterator[Problem]
 
 
 def _kernel_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> Iterator[Problem]:
-    """A head size or a number format for which vLLM has no kernel on this machine."""
+    """A head size or a number format for which vLLM or the trainer has no kernel on this machine."""
     if on_gpu and model.dtype == "float32" and model.generator_lora is not None:
         yield Problem(
             "model.lora.generator_weights",
@@ -439,10 +442,15 @@ def _kernel_problems(model: ModelConfig, sizes: ModelSizes, *, on_gpu: bool) -> 
             "where there are adapters, vLLM computes experts by Triton, which has no kernels for a CPU",
             "set it to merged",
         )
-    if on_gpu or sizes.head_size in _CPU_HEAD_SIZES:
+    backend = attention_choice(model, has_gpu=on_gpu).backend
+    if backend != "sdpa" and sizes.head_size > _LARGEST_HEAD:
+        what = f"it is {backend}, whose kernels take heads of a width up to {_LARGEST_HEAD}, and {sizes.head_size} is"
+        yield Problem("model.attention", f"{what} that of the model's largest", "set it to sdpa")
+    without = [size for size, _ in sizes.kinds_of_heads if size not in _CPU_HEAD_SIZES]
+    if on_gpu or not without:
         return
     known = ", ".join(map(str, _CPU_HEAD_SIZES))
-    what = f"attention heads of width {sizes.head_size}, and vLLM has kernels for a CPU for {known} only"
+    what = f"attention heads of width {without[0]}, and vLLM has kernels for a CPU for {known} only"
     if isinstance(model.source, TinyModel):
         fix = "change it, or model.source.num_heads, so that hidden_size / num_heads is one of them"
         yield Problem("model.source.hidden_size", f"it makes {what}", fix)

@@ -12,6 +12,7 @@ from rl_core.distributed.ranks import WHOLE, GeneratorRanks
 from rl_core.families.registry import family_of
 from rl_core.models.loading import banned_token_ids, load_architecture, load_processor
 from rl_core.models.output_head import BANNED_LOGIT_BIAS
+from rl_core.planning.meta_model import heads_of_layers
 from rl_core.rollout.adapter_loading import adapter_arguments
 from rl_core.rollout.engine_spec import EngineSpec
 from rl_core.rollout.vllm_executor import executor_of
@@ -169,9 +170,8 @@ def _state_bytes(text: PreTrainedConfig, dtype: str, ranks: int) -> int:
 
 
 def cache_bytes_per_token(text: PreTrainedConfig, *, dtype: str, ranks: int) -> int:
-    """Bytes that a rank of the engine keeps of the keys and values of one token, were every layer to attend. With fewer
-    key/value heads than ranks, several ranks keep the same one."""
-    head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    """Bytes that a rank of the engine keeps of the keys and values of one token, were every layer to attend as the one
+    with most of them. With fewer key/value heads than ranks, several ranks keep the same one."""
     number_bytes: int = getattr(torch, dtype).itemsize
-    heads = max(1, text.num_key_value_heads // ranks)
-    return int(2 * text.num_hidden_layers * heads * head_size * number_bytes)
+    largest = max(max(1, heads.key_values // ranks) * heads.size for heads in heads_of_layers(text))
+    return int(2 * text.num_hidden_layers * largest * number_bytes)

@@ -11,7 +11,7 @@ import torch
 
 from rl_core.config.run import RunConfig
 from rl_core.device import computing_device
-from rl_core.distributed.collectives import broadcast_weights, parameters_of
+from rl_core.distributed.collectives import broadcast_weights, weights_of
 from rl_core.distributed.ranks import LONE, Ranks
 from rl_core.models.loading import write_hf_folder
 from rl_core.models.named_weights import named_adapters, named_hf_weights
@@ -296,7 +296,7 @@ class Trainer:
         one reads them."""
         with self.ranks.succeed_together():
             model = load(self.ranks.is_first)
-            read = parameters_of(model)
+            read = weights_of(model)
             self._place(model, strategy)
         broadcast_weights(model, read, self.ranks)
         return model

@@ -44,10 +44,11 @@ its certificate is there, which is kept on the machine by the digest of its conf
 
 {experts}
 
-In Gemma 3 the tokens of an image see each other, the later ones too. vLLM's attention for a CPU lets them see only
-those before them, without a word, which the certificate shows; Sightline's generator adds what is missing
-(`rl_core/rollout/cpu/image_blocks.py`). vLLM without Sightline does not have it on a CPU, so there a merged model of
-this family is verified in transformers alone. On a GPU it needs `model.attention: sdpa`.
+In Gemma 3, and in the layers with a window of Gemma 4 26B and 31B, the tokens of an image see each other, the later
+ones too. vLLM's attention for a CPU lets them see only those before them, without a word, which the certificate shows;
+Sightline's generator adds what is missing (`rl_core/rollout/cpu/image_blocks.py`). vLLM without Sightline does not have
+it on a CPU, so there a merged model of these families is verified in transformers alone. On a GPU they need
+`model.attention: sdpa`. Of Gemma 4, text and images are trained; sound and videos are not.
 
 A family of your own is a file like these, named by its path: `model.family: mine.py:FAMILY`, and
 `sightline doctor --model MODEL --family mine.py:FAMILY` for the certificate, which belongs to the file's code too.

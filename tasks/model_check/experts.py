@@ -12,15 +12,18 @@ from typing import Any, Final
 from rl_core.files import atomic_write_json, link_or_copy, read_json
 from tasks.device_check.check import Setting
 
-CHOSEN: Final = "num_experts_per_tok"
+_CHOSEN: Final = ("num_experts_per_tok", "top_k_experts")
+"""Names of the number of experts that a token goes through."""
+
 _NUMBERS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 """Names of the number of experts of a layer in configs of transformers."""
 
 
-def number_name(text: Mapping[str, Any]) -> str | None:
-    """The field of a text config with its number of experts; None where it has none, or a token goes through all."""
-    name = next((name for name in _NUMBERS if text.get(name)), None)
-    return None if name is None or text.get(CHOSEN) in (None, text[name]) else name
+def choice_fields(text: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The fields of a text config with its number of experts, and with how many of them a token goes through; None
+    where it has none, or a token goes through all."""
+    number, chosen = (next((name for name in names if text.get(name)), None) for names in (_NUMBERS, _CHOSEN))
+    return None if number is None or chosen is None or text[number] == text[chosen] else (number, chosen)
 
 
 def without_choice(setting: Setting) -> Setting:
@@ -29,10 +32,11 @@ def without_choice(setting: Setting) -> Setting:
     assert setting.model is not None, "a check of a given model"
     fields = read_json(setting.model / "config.json")
     text = fields.get("text_config", fields)
-    name = number_name(text)
-    if name is None:
+    names = choice_fields(text)
+    if names is None:
         return setting
-    text[CHOSEN] = text[name]
+    number, chosen = names
+    text[chosen] = text[number]
     if text.get("n_group"):
         text["topk_group"] = text["n_group"]
     folder = setting.folder / "without-choice"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from rl_core.distributed.shards import stored_weights
 from rl_core.environment import usable_memory
 from rl_core.files import link_or_copy, read_json
 from rl_core.models.loading import load_architecture, model_class
@@ -16,11 +17,14 @@ from rl_core.models.named_weights import save_as_published
 from tasks.device_check.check import Finding, Setting
 from tasks.device_check.model_rows import generator_dtype
 from tasks.model_check.checks import BYTES_OF_CHECKS, OPENS
-from tasks.model_check.experts import CHOSEN, number_name
+from tasks.model_check.experts import choice_fields
 
 _VISION_BLOCKS: Final = 2
 _DEPTHS: Final = ("num_hidden_layers", "depth", "n_layers", "num_layers")
 """Names of the number of layers in configs of transformers."""
+
+_TAKING: Final = "num_kv_shared_layers"
+"""Of the last layers of a model, how many take keys and values of the last earlier one of their kind."""
 
 _WIDENED: Final = 25.0
 """Matrices of hidden size H are drawn sqrt(H) times narrower than this, but never narrower than transformers draws
@@ -28,6 +32,8 @@ them: far enough from zero that a layer shows in the log-probs."""
 
 _DRAWN: Final = 0.02
 """Standard deviation of matrices that transformers begins at 0, before they are drawn wider."""
+
+_QUERY_NORM: Final = ".q_norm.weight"
 
 _NOISE: Final = 0.1
 """Standard deviation of what is added to norms, biases and other vectors, which begin at 0 or 1."""
@@ -65,24 +71,29 @@ def _write(config: PreTrainedConfig, folder: Path, out: Path, *, dtype: torch.dt
 
 
 def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The config with one period of its kinds of layers and one layer more, two blocks of the vision tower, and twice
-    as many experts as a token goes through. A list with an entry for each layer is cut like the layers; one with
-    numbers of layers names those that are left."""
+    """The config with `kept_layers` of its layers, two blocks of the vision tower, and twice as many experts as a token
+    goes through. A list with an entry for each layer is cut like the layers; one with numbers of layers names those
+    that are left."""
     fields = config.to_dict()
     text = fields if config.get_text_config() is config else fields[_name_of(config, config.get_text_config())]
     _cut(text, kept_layers(text))
-    if (experts := number_name(text)) is not None and not text.get("n_group"):
-        text[experts] = min(text[experts], 2 * text[CHOSEN])
+    if (names := choice_fields(text)) is not None and not text.get("n_group"):
+        number, chosen = names
+        text[number] = min(text[number], 2 * text[chosen])
     if "vision_config" in fields:
         _cut(fields["vision_config"], _VISION_BLOCKS)
     return type(config).from_dict(fields)
 
 
 def kept_layers(text: dict[str, Any]) -> int:
-    """How many layers of a language model show all of its kinds."""
+    """How many layers of a language model show all of its kinds: one period of them and one layer more. Where layers
+    take keys and values of earlier ones, it is two periods, of which the second takes those of the first; and where
+    their sizes differ, no layer more, because the last one has to be of its kind."""
     kinds = _kinds_of_layers(text)
     start = next((k for k in range(len(kinds)) if kinds[k:] and _period(kinds[k:]) <= len(kinds[k:]) // 2), 0)
-    return min(len(kinds), start + _period(kinds[start:]) + 1)
+    period = _period(kinds[start:])
+    more = period if text.get(_TAKING) else 0 if text.get("per_layer_config") else 1
+    return min(len(kinds), start + period + more)
 
 
 def _kinds_of_layers(text: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -111,8 +122,10 @@ def _cut(fields: dict[str, Any], kept: int) -> None:
             fields[key] = value[:kept]
         elif key.endswith("_indexes") and value:
             fields[key] = sorted({min(number, kept - 1) for number in value})
-        elif key == "num_kv_shared_layers" and value:
-            fields[key] = min(value, kept - 1)
+        elif key == _TAKING and value:
+            fields[key] = min(value, kept // 2)
+        elif key == "per_layer_config" and value:
+            fields[key] = {number: own for number, own in value.items() if int(number) < kept}
 
 
 def _depth_name(fields: dict[str, Any]) -> str:
@@ -146,6 +159,13 @@ def roughen(model: torch.nn.Module, *, width: int) -> None:
             parameter.mul_(max(1.0, _WIDENED / math.sqrt(width)))
         else:
             parameter.add_(torch.randn_like(parameter), alpha=_NOISE)
+            layer = model.get_submodule(name.removesuffix(_QUERY_NORM)) if name.endswith(_QUERY_NORM) else None
+            if getattr(layer, "scaling", None) == 1.0:
+                # It has learned what others divide their scores by, without which nearly all weight is on one token.
+                parameter.mul_(len(parameter) ** -0.5)
+    for _, buffer in stored_weights(model):
+        if not isinstance(buffer, torch.nn.Parameter) and buffer.is_floating_point():
+            buffer.add_(torch.randn_like(buffer), alpha=_NOISE)
 
 
 def _holds_weights(path: Path) -> bool:

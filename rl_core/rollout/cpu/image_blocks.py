@@ -1,6 +1,7 @@
 """Attention in which the tokens of an image see each other, the later ones too, as in Gemma 3. vLLM says where these
 images are, but its attention for a CPU lets every token see only those before it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,10 +50,12 @@ def build(
     common_attn_metadata: CommonAttentionMetadata,
     fast_build: bool = False,
 ) -> CPUAttentionMetadata:
-    """As `CPUAttentionMetadataBuilder.build`, with the images in `image_blocks`."""
+    """As `CPUAttentionMetadataBuilder.build`, with the images in `mm_prefix_range`. vLLM's own backends call it so, and
+    its Gemma 4 takes it from the layers without a window, in which images are like text."""
     metadata = _build(self, common_prefix_len, common_attn_metadata, fast_build)
     parts = image_parts(common_attn_metadata)
-    metadata.image_blocks = _blocks(self, metadata, parts) if parts else None
+    check_lengths(parts, window=self.window_size)
+    metadata.mm_prefix_range = _blocks(self, metadata, parts) if parts else None
     return metadata
 
 
@@ -70,6 +73,18 @@ def image_parts(common: CommonAttentionMetadata) -> list[Part]:
                 rows = range(starts[request] + begin, starts[request] + end)
                 found.append(Part(rows, request, before + end))
     return found
+
+
+def check_lengths(parts: Sequence[Part], *, window: int) -> None:
+    """Raises ValueError for an image with more tokens than layers with this window see, -1 for all: without a causal
+    mask the kernel limits what is seen of later tokens too, and models do not."""
+    longest = max((len(part.rows) for part in parts), default=0)
+    if 0 <= window < longest:
+        raise ValueError(
+            f"an image has {longest} tokens that see each other, more than the {window} of a layer's window, which "
+            "vLLM's kernel for a CPU then does not show: let the model's processor give an image fewer tokens "
+            "(max_soft_tokens of its processor_config.json), or take a GPU"
+        )
 
 
 def _blocks(builder: CPUAttentionMetadataBuilder, metadata: CPUAttentionMetadata, parts: list[Part]) -> Blocks:
@@ -112,7 +127,7 @@ def forward(
 ) -> torch.Tensor:
     """As `CPUAttentionBackendImpl.forward`, and the rows of images once more, without a causal mask."""
     _forward(self, layer, query, key, value, kv_cache, attn_metadata, output, *args, **kwargs)
-    blocks: Blocks | None = getattr(attn_metadata, "image_blocks", None)
+    blocks: Blocks | None = getattr(attn_metadata, "mm_prefix_range", None)
     if blocks is None:
         return output
     caches = kv_cache.view(*kv_cache.shape[:2], 2 * kv_cache.shape[2], -1).chunk(2, dim=2)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from rl_core.distributed.shards import stored_weights
 from rl_core.families import registry
 from rl_core.models.loading import (
     banned_token_ids,
@@ -59,7 +60,7 @@ def test_a_folder_whose_ends_were_lost_is_written_with_all_of_them(model_folder,
     assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == [padding, end]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "gemma4"])
 def test_every_weight_is_named_once_and_a_tied_head_is_left_out(family, model_folder):
     model = load_model(model_folder(family), model_config(model_folder(family)))
     weights = dict(named_hf_weights(model))
@@ -70,13 +71,13 @@ def test_every_weight_is_named_once_and_a_tied_head_is_left_out(family, model_fo
         assert weight.data_ptr() == state[name].data_ptr()  # the live weights, not copies
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "gemma4"])
 def test_a_written_folder_loads_and_equals_the_model(family, model_folder, tmp_path):
     folder = model_folder(family)
     model = load_model(folder, model_config(folder))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.25)
+        for _, weight in stored_weights(model):
+            weight.add_(0.25)
     write_hf_folder(model, processor_folder=folder, folder=tmp_path / "out")
     again = load_model(tmp_path / "out", model_config(tmp_path / "out"))
     for (name, weight), (other, reloaded) in zip(named_hf_weights(model), named_hf_weights(again), strict=True):

@@ -49,14 +49,6 @@ _LATENT = {
     "v_head_dim": 8,
     "num_key_value_heads": 4,
 }
-_GEMMA_4 = {
-    "head_dim": 8,
-    "global_head_dim": 16,
-    "hidden_size_per_layer_input": 0,
-    "num_kv_shared_layers": 0,
-    "final_logit_softcapping": 3.0,
-}
-
 _DELTA_RULE = {
     "num_hidden_layers": 5,
     "layer_types": [*["linear_attention"] * 3, "full_attention", "linear_attention"],
@@ -69,7 +61,6 @@ _DELTA_RULE = {
 
 _UNTRAINED: dict[str, dict[str, Any]] = {
     "gemma": {"head_dim": 8},
-    "gemma4_text": {**_GEMMA_4, **_ALTERNATING},
     "gpt_oss": {"head_dim": 8, **_ALTERNATING, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 32},
     "olmo3": _ALTERNATING,

@@ -166,6 +166,17 @@ def test_images_whose_tokens_see_each_other_need_an_attention_that_lets_them(con
     assert found(gpu=None) == {"SIGHTLINE_CPU_ENGINE=0 in the environment": "leave it out, or take a GPU"}
 
 
+def test_heads_that_are_wider_than_the_kernels_need_another_attention(configure):
+    def found(width, *overrides, on_gpu=True):
+        sizes = replace(SEVEN_BILLION, kinds_of_heads=[(128, 4), (width, 2)])
+        problems = model_problems(configure(*overrides), sizes, on_gpu=on_gpu)
+        return [problem.fix for problem in problems if problem.where == "model.attention"]
+
+    half = "model.dtype=bfloat16"
+    assert found(512, half) == ["set it to sdpa"]
+    assert found(256, half) == found(512, half, "model.attention=sdpa") == found(512, on_gpu=False) == []
+
+
 def test_vllm_has_adapters_in_16_bits_only_on_a_gpu(configure):
     separate = "model.lora={rank: 4, generator_weights: separate}"
 
@@ -191,13 +202,14 @@ def test_a_sequence_beyond_the_models_positions_is_refused(configure):
         ("sequence_parallel_size", {}, 4, None),
         ("sequence_parallel_size", {}, 8, "28 attention heads cannot be shared equally by 8 ranks"),
         ("sequence_parallel_size", {"vision_heads": 16, "intermediate_size": 18_945}, 7, "neither of 4 key/value"),
-        ("sequence_parallel_size", {"query_size": 4 * 128, "key_value_size": 4 * 128}, 4, None),
+        ("sequence_parallel_size", {"query_size": 4 * 128}, 4, None),
         ("tensor_parallel_size", {}, 4, None),
         ("tensor_parallel_size", {}, 8, "28 attention heads cannot be shared equally by 8 ranks"),
         ("tensor_parallel_size", {"vision_heads": 16}, 4, None),
         ("tensor_parallel_size", {"vision_heads": 16}, 7, "16 attention heads of the vision tower"),
         ("tensor_parallel_size", {"intermediate_size": 18_945}, 2, "feed-forward layers of width 18945"),
-        ("tensor_parallel_size", {"key_value_size": 3 * 128}, 2, "neither of 3 key/value heads and 2 ranks"),
+        ("tensor_parallel_size", {"kinds_of_heads": [(128, 3)]}, 2, "neither of 3 key/value heads and 2 ranks"),
+        ("sequence_parallel_size", {"kinds_of_heads": [(64, 4), (128, 3)]}, 2, "neither of 3 key/value heads"),
     ],
 )
 def test_every_layer_is_divided(configure, key, changes, size, what):

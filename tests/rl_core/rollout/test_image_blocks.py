@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_core.rollout.cpu.image_blocks import image_parts
+from rl_core.rollout.cpu.image_blocks import Part, check_lengths, image_parts
 
 REQUESTS = st.lists(
     st.tuples(st.integers(0, 12), st.integers(1, 12), st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)))),
@@ -39,3 +40,12 @@ def test_every_computed_token_of_an_image_sees_all_that_is_there_of_it(requests)
         if first <= place <= last
     }
     assert seen == expected
+
+
+def test_an_image_that_is_longer_than_the_window_is_refused():
+    parts = [Part(range(3, 9), request=0, seen=9), Part(range(20, 22), request=1, seen=5)]
+    for window in (-1, 6, 7):
+        check_lengths(parts, window=window)
+    check_lengths([], window=0)
+    with pytest.raises(ValueError, match="an image has 6 tokens that see each other, more than the 5 of a layer"):
+        check_lengths(parts, window=5)

@@ -47,6 +47,17 @@ def dtype_of(family: str) -> str:
     return FAMILIES[family].engine.cpu_dtypes[0]
 
 
+def test_layers_with_experts_and_keys_and_values_of_others_are_transformers_model(tmp_path: Path) -> None:
+    """As the larger and the smaller models of Gemma 4 have them."""
+    folder = build_folder(tmp_path / "whole", "gemma4_text", num_layers=4)
+    fields = json.loads((folder / "config.json").read_text())
+    assert fields["num_kv_shared_layers"] == 2
+    fields |= {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 64}
+    (folder / "config.json").write_text(json.dumps(fields))
+    found = list(essential(opened(folder, tmp_path)))
+    assert {finding.verdict for finding in found} == {"ok"}, found
+
+
 def test_a_text_model_without_a_family_has_a_certificate_too(tmp_path: Path) -> None:
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
     folder = build_other(tmp_path / "whole", "starcoder2", sliding_window=6, rope_parameters=rope)

@@ -41,6 +41,22 @@ def test_layers_of_published_configs(kinds, dense, kept):
     assert kept_layers(text) == kept
 
 
+def test_layers_that_take_keys_of_others_have_those_others():
+    """As in the small models of Gemma 4, whose last layer has to be of another size than the others."""
+    kinds = ([SLIDING] * 4 + [FULL]) * 7
+    whole = AutoConfig.for_model("gemma4_text", num_hidden_layers=35, layer_types=kinds, num_kv_shared_layers=20)
+    small = shrunk(whole)
+    assert (small.layer_types, small.num_kv_shared_layers) == (kinds[:10], 5)
+    assert [layer.head_dim for layer in small.per_layer_config] == ([256] * 4 + [512]) * 2
+
+
+def test_no_layer_becomes_another_than_it_is():
+    kinds = ([SLIDING] * 5 + [FULL]) * 10
+    small = shrunk(AutoConfig.for_model("gemma4_text", num_hidden_layers=60, layer_types=kinds))
+    assert small.layer_types == kinds[:6]
+    assert [layer.head_dim for layer in small.per_layer_config] == [256] * 5 + [512]
+
+
 def test_widths_flags_and_what_names_layers_are_kept():
     whole = AutoConfig.for_model("qwen2_5_vl")
     small = shrunk(whole)
