@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from rl_core.loop.step_metrics import token_means
 from tests.rl_core.distributed.spmd import run_ranks
@@ -49,6 +50,8 @@ MORE_CASES: Mapping[int, Mapping[str, Case]] = {
         "critic": Case(critic=True),
         "full KL": Case(overrides=FULL_KL, deal=[[0, 1, 2, 4], [3]]),
         "text": Case(family="llama"),
+        "scalars of layers": Case(family="gemma4_text"),
+        "shared sequences, two kinds of heads": Case(family="gemma4_text", ranks_per_sequence=2),
         "tied head": Case(family="qwen3_vl"),
         "frozen vision tower": Case(model={"freeze_vision_tower": True}),
         "critic without groups": Case(critic=True, deal=[[], [0, 1, 2, 3, 4]]),
@@ -92,6 +95,10 @@ def models(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("models")
     for family in ("llama", "qwen2_5_vl", "qwen3_vl", "idefics3"):
         write_small_model(root / family, family)
+    scalars = write_small_model(root / "gemma4_text", "gemma4_text") / "model.safetensors"
+    weights = load_file(scalars)
+    changed = {name: 0.5 * weight if name.endswith("layer_scalar") else weight for name, weight in weights.items()}
+    save_file(changed, scalars, metadata={"format": "pt"})
     return root
 
 
