@@ -14,6 +14,8 @@ REASONS: Final = {
     "deepseek_vl_v2": _OWN_CODE,
     "kimi_vl": _OWN_CODE,
     "qwen4_exp": "its embeddings of several tokens look across the place where a response branches from its prompt",
+    "minicpmv4_7": "the tokens of its images have positions on a canvas, which are not computed yet; MiniCPM-V 4.6 has "
+    "ordinary ones",
     "nemotron_h": _BRANCH,
     "lfm2": _BRANCH,
     "lfm2_vl": _BRANCH,

@@ -5,6 +5,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from rl_core.config.tools import ToolsConfig
 from rl_core.data.chat import ChatRenderer, Media, RenderedPrompt
 from rl_core.data.prompts import Content, Part
@@ -24,6 +26,7 @@ _CALLED = {"type": "function", "id": "call00000", "function": {"name": _CALL.nam
 _CALLING = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
 _LOOK = {"name": _CALL.name, "parameters": {"properties": {"at": {"type": "string"}, "often": {"type": "integer"}}}}
 _ASKED = "What is it?"
+_PICTURE = (56, 56)
 _QUESTION = {"role": "user", "content": _ASKED}
 
 
@@ -100,6 +103,13 @@ class TurnRenderer:
                     f"the chat template writes {text.count(token)} places for the image of a result with the role "
                     f"{self.config.result_role!r}; set tools.result_role to user, or give a template that shows it "
                     f"(data.override_chat_template)"
+                )
+            (turn,) = self.chat.tokenised([text], [Media([_PICTURE])])
+            twice = np.concatenate([turn.token_ids, [self.turn_end], turn.token_ids])
+            if not np.array_equal(self.chat.vision.joined(twice), twice):
+                raise ValueError(
+                    "the model numbers the images of a conversation, and the tokens of a result know none before it; "
+                    "set tools.max_images to 0"
                 )
 
     def remark(self) -> str | None:

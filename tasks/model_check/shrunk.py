@@ -82,6 +82,8 @@ def shrunk(config: PreTrainedConfig) -> PreTrainedConfig:
         text[number] = min(text[number], 2 * text[chosen])
     if "vision_config" in fields:
         _cut(fields["vision_config"], _VISION_BLOCKS)
+        if "insert_layer_id" in fields:  # of the block after which some towers merge patches
+            fields["insert_layer_id"] = min(fields["insert_layer_id"], _VISION_BLOCKS - 1)
     return type(config).from_dict(fields)
 
 

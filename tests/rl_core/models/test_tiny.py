@@ -48,8 +48,8 @@ def test_the_language_model_sees_an_image_from_the_first_step_on(family: str, tm
     processor = AutoProcessor.from_pretrained(tmp_path)
     noise = np.random.default_rng(1).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     made = processor(text=[processor.image_token], images=[Image.fromarray(noise)], return_tensors="pt")
-    takes = signature(model.get_image_features).parameters
+    takes = signature(model.base_model.get_image_features).parameters
     with torch.no_grad():
-        found = model.get_image_features(**{name: made[name] for name in made if name in takes}).pooler_output
-    tokens = torch.cat(tuple(found)).reshape(-1, source.hidden_size)
+        found = model.base_model.get_image_features(**{name: made[name] for name in made if name in takes})
+    tokens = torch.cat(tuple(found.pooler_output)).reshape(-1, source.hidden_size)
     assert tokens.std(0).mean() > model.get_input_embeddings().weight.std() / 2

@@ -80,3 +80,11 @@ def test_twice_as_many_experts_as_a_token_goes_through_are_kept(model_type, expe
 def test_experts_in_groups_are_all_kept():
     whole = AutoConfig.for_model("deepseek_v3", num_hidden_layers=5)
     assert shrunk(whole).n_routed_experts == whole.n_routed_experts > 2 * whole.num_experts_per_tok
+
+
+def test_patches_are_merged_after_a_block_that_is_left():
+    whole = AutoConfig.for_model("minicpmv4_6")
+    assert (whole.insert_layer_id, whole.vision_config.num_hidden_layers) == (6, 12)
+    small = shrunk(whole)
+    assert (small.insert_layer_id, small.vision_config.num_hidden_layers) == (1, 2)
+    assert small.vision_config.insert_layer_id == 1
