@@ -11,7 +11,6 @@ from sightline_tools.easyr1.key import Assignments, Convert, EasyR1Config, NoEqu
 
 _PLACES = "here, in the config's folder or above it: give its path from here"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_EXPERTS = re.compile(r"-A\d+(\.\d+)?B\b|\bMoE\b|mixtral", re.IGNORECASE)
 _REWARD = "worker.reward.reward_function"
 
 
@@ -89,19 +88,12 @@ def _text(path: str) -> str:
 
 
 def checkpoint(value: Any, config: EasyR1Config) -> Assignments:
-    """The checkpoint: a folder or a name on the hub. Raises NoEquivalent where name or config.json shows a mixture of
-    experts."""
-    source = {"model.source.type": "pretrained"}
-    if value is not None and (_EXPERTS.search(value) or _has_experts(Path(value) / "config.json")):
-        raise NoEquivalent(
-            "it is a mixture of experts, which Sightline does not train; set model.source.path to another model", source
-        )
+    """The checkpoint: a folder or a name on the hub."""
     is_folder = value is not None and Path(value).is_dir()
-    return {**source, "model.source.path": locate(value, config) if is_folder else value}
-
-
-def _has_experts(config_json: Path) -> bool:
-    return config_json.is_file() and "_experts" in config_json.read_text(encoding="utf-8", errors="replace")
+    return {
+        "model.source.type": "pretrained",
+        "model.source.path": locate(value, config) if is_folder else value,
+    }
 
 
 def data_source(key: str) -> Convert:

@@ -413,7 +413,6 @@ def printed(e: Reference) -> dict[str, bool]:
     return {
         # None of it here.
         "data.filter_overlong_prompts": not e["data.filter_overlong_prompts"],
-        "worker.actor.model.model_path": "A3B" in (e["worker.actor.model.model_path"] or ""),
         "worker.actor.model.tokenizer_path": e["worker.actor.model.tokenizer_path"] is not None,
         "worker.actor.model.override_config": bool(e["worker.actor.model.override_config"]),
         f"{fsdp}.enable_cpu_offload": e[f"{fsdp}.enable_cpu_offload"],

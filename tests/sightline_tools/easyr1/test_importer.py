@@ -273,13 +273,6 @@ def test_the_reward_file_is_of_the_type_that_easyr1_takes_it_for(
     assert any("does not contain the name `accuracy`" in text for text in differing) == (accuracy_key == "overall")
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen/Qwen1.5-MoE-A2.7B", "owner/Mixtral-8x7B"])
-def test_a_mixture_of_experts_is_named_and_left_to_be_set(importing: Import, name: str) -> None:
-    imported = importing(*SMALL, *NO_OFFLOAD, f"worker.actor.model.model_path={name}")
-    assert "mixture of experts" in lost(imported)["worker.actor.model.model_path"]
-    assert imported.missing == ["model.source.path"]
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(sorted(KEYS)),
