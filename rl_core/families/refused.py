@@ -19,6 +19,7 @@ REASONS: Final = {
     "nemotron_h": _BRANCH,
     "lfm2": _BRANCH,
     "lfm2_vl": _BRANCH,
-    "gpt_oss": "after new weights its experts in vLLM on a CPU do not compute what the trainer does",
+    "gpt_oss": "vLLM's class of it copies experts and sinks past the loaders by which weights are replaced, so that it "
+    "samples with those of its start, on a GPU too",
 }
 """[`model_type`] -> why."""
