@@ -32,7 +32,7 @@ class ScaledToTokens(Vision):
     """The vision of Gemma 4."""
 
     tower: str = "vision_tower"
-    joins: tuple[str, ...] = ("embed_vision", "audio_tower", "embed_audio")
+    joins: tuple[str, ...] = ("embed_vision", "audio_tower", "embed_audio")  # of sound too, which gets no adapters
     special_tokens: tuple[str, ...] = (START, IMAGE, END, SOUND_START, SOUND, SOUND_END, VIDEO)
     id_tokens: Mapping[str, str] = field(
         default_factory=lambda: {

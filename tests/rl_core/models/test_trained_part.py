@@ -11,7 +11,7 @@ from tests.rl_core.models.builders import TEXT_FAMILIES, VISION_FAMILIES, Bench,
 FROZEN = {"freeze_vision_tower": True}
 
 
-@pytest.mark.parametrize("family", VISION_FAMILIES)
+@pytest.mark.parametrize("family", [*VISION_FAMILIES, "gemma4"])
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["stored", "recomputed"])
 def test_a_frozen_vision_tower_gets_no_gradient_and_the_rest_gets_the_same(family, checkpointing, model_folder):
     gradients = []
