@@ -25,8 +25,9 @@ _MOVED: Final = 0.2
 """How far every weight moves between two comparisons, in its standard deviations."""
 
 _LARGEST: Final[dict[Dtype, float]] = {"float32": 2e-5, "bfloat16": 5.0}
-_MEAN: Final[dict[Dtype, float]] = {"float32": 5e-6, "bfloat16": 0.03}
-"""Bounds on differences of log-probs, nats."""
+_MEAN: Final[dict[Dtype, float]] = {"float32": 5e-6, "bfloat16": 0.05}
+"""Bounds on differences of log-probs, nats. In bfloat16 five layers of the widths of Qwen3.5-35B-A3B differ by 0.033 in
+the mean where each token goes through all 16 experts that are left, and by 0.021 without experts."""
 
 _ONLY_WITH_IMAGES: Final = (
     "prompts without images agree, and those with images do not: vLLM takes images otherwise, as where its attention "
