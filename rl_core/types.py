@@ -68,7 +68,7 @@ class Prompt:
     image_sizes: tuple[ImageSizes, ...] = ()
     videos: tuple[VideoClip, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    opening: "Opening | None" = None
+    opening: "EnvironmentOpening | None" = None
 
     @property
     def answer_text(self) -> str:
@@ -85,7 +85,7 @@ class Prompt:
         """Number of its images that are the row's own."""
         return len(self.image_uids) - (0 if self.opening is None else len(self.opening.image_uids))
 
-    def opened(self, opening: "Opening | None") -> "Prompt":
+    def opened(self, opening: "EnvironmentOpening | None") -> "Prompt":
         """The prompt with what the environment shows at its end; itself where that is nothing, or is there already."""
         if opening is None or self.opening is not None:
             return self
@@ -144,7 +144,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
+class EnvironmentOpening:
     """What an environment shows of its first state: the last part of the prompt's last turn. It is the same for all
     samples of a prompt.
 
@@ -172,7 +172,7 @@ class Opening:
         return asdict(self) | arrays | {"image_sizes": [sizes._asdict() for sizes in self.image_sizes]}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any] | None) -> "Opening | None":
+    def of_record(cls, record: Mapping[str, Any] | None) -> "EnvironmentOpening | None":
         """The inverse of `as_record`; None of nothing."""
         if record is None:
             return None
@@ -252,7 +252,7 @@ class Rollout:
     policy_version: int
     insertions: tuple[Insertion, ...] = ()
     environment: Mapping[str, float] = field(default_factory=dict)
-    opening: Opening | None = None
+    opening: EnvironmentOpening | None = None
 
     @property
     def key(self) -> RolloutKey:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rl_core.files import atomic_write_bytes, cut_file
-from rl_core.types import Generate, GenerationRequest, Insertion, Opening, Rollout, RolloutStream, Sampling
+from rl_core.types import EnvironmentOpening, Generate, GenerationRequest, Insertion, Rollout, RolloutStream, Sampling
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = {"response_ids": np.int32, "log_probs": np.float32}
@@ -95,5 +95,5 @@ def _as_json(rollout: Rollout) -> dict[str, Any]:
 def _of_json(record: dict[str, Any]) -> Rollout:
     arrays = {name: np.frombuffer(base64.b64decode(record[name]), dtype=kind) for name, kind in _ARRAYS.items()}
     insertions = tuple(Insertion.of_record(put) for put in record["insertions"])
-    opening = Opening.of_record(record["opening"])
+    opening = EnvironmentOpening.of_record(record["opening"])
     return Rollout(**(record | arrays | {"insertions": insertions, "opening": opening}))

@@ -15,10 +15,10 @@ from rl_core.files import atomic_write_bytes
 from rl_core.image_sizes import ImageSizes
 from rl_core.rewards.sample import turns_of
 from rl_core.types import (
+    EnvironmentOpening,
     FinishReason,
     Group,
     Insertion,
-    Opening,
     Prompt,
     Rollout,
     RolloutKey,
@@ -114,7 +114,7 @@ class RolloutRecord:
     advantages: list[float] | None
     insertions: tuple[Insertion, ...]
     environment: dict[str, float]
-    opening: Opening | None
+    opening: EnvironmentOpening | None
 
     @property
     def turns(self) -> tuple[Mapping[str, Any], ...]:
@@ -177,7 +177,7 @@ def read_rollouts(path: Path) -> list[RolloutRecord]:
                 "components": dict(row["components"]),
                 "insertions": tuple(Insertion.of_record(put) for put in row["insertions"] or ()),
                 "environment": dict(row["environment"] or ()),
-                "opening": Opening.of_record(row["opening"]),
+                "opening": EnvironmentOpening.of_record(row["opening"]),
             }
         )
         for row in rows

@@ -10,7 +10,7 @@ from rl_core.image_sizes import ImageSizes
 if TYPE_CHECKING:  # the scoring processes import this file and need neither numpy nor the other types
     from PIL import Image
 
-    from rl_core.types import FinishReason, Insertion, Opening, Prompt, Rollout
+    from rl_core.types import EnvironmentOpening, FinishReason, Insertion, Prompt, Rollout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,9 @@ class RewardSample:
         )
 
 
-def turns_of(insertions: "Iterable[Insertion]", last: str, *, opening: "Opening | None") -> Iterator[Mapping[str, Any]]:
+def turns_of(
+    insertions: "Iterable[Insertion]", last: str, *, opening: "EnvironmentOpening | None"
+) -> Iterator[Mapping[str, Any]]:
     """What an environment showed at the beginning; what the model has said, at last `last`, and after each turn but the
     last one the calls in it with their results, in JSON values."""
     if opening is not None:

@@ -15,7 +15,7 @@ from rl_core.types import FinishReason, GenerationRequest, Insertion, Rollout, R
 
 @dataclass(slots=True)
 class Conversation:
-    """What has been said in answer to a request.
+    """The answer to a request as far as it goes.
 
     Attributes:
         asked: The request of the next turn, or of the last one if there is no next.
@@ -60,11 +60,11 @@ class Conversation:
     @property
     def last_turn(self) -> ModelTurn:
         """The turn that was sampled last, for the tools."""
-        said, request = self.turns[-1], self.request
+        turn, request = self.turns[-1], self.request
         return ModelTurn(
-            text=said.text,
+            text=turn.text,
             sample=ToolSample.of(request.prompt, request.sample_index, tuple(self.pictures)),
-            version=said.policy_version,
+            version=turn.policy_version,
             seed=self.asked.seed,
             conversation=request.seed,
             group=request.group_seed,
@@ -76,7 +76,7 @@ class Conversation:
     def add_results(self, answers: Sequence[Answer], rendered: RenderedPrompt) -> None:
         """Let the results follow the last turn, and ask for the next one."""
         shown = [picture for answer in answers for picture in answer.pictures]
-        said, before, number = self.turns[-1], self.asked.prompt, len(self.turns)
+        turn, before, number = self.turns[-1], self.asked.prompt, len(self.turns)
         uids = tuple(picture.uid for picture in shown)
         self.pictures += shown
         self.insertions.append(
@@ -84,7 +84,7 @@ class Conversation:
                 after=sum(len(turn.response_ids) for turn in self.turns),
                 token_ids=rendered.token_ids,
                 engine_token_ids=rendered.engine_token_ids,
-                turn=said.text,
+                turn=turn.text,
                 image_uids=uids,
                 calls=tuple(answer.call for answer in answers),
             )
@@ -92,8 +92,8 @@ class Conversation:
         longer = replace(
             before,
             uid=f"{self.request.prompt.uid}/{self.request.sample_index}/{number}",
-            token_ids=np.concatenate([before.token_ids, said.response_ids, rendered.token_ids]),
-            engine_token_ids=np.concatenate([before.engine_token_ids, said.response_ids, rendered.engine_token_ids]),
+            token_ids=np.concatenate([before.token_ids, turn.response_ids, rendered.token_ids]),
+            engine_token_ids=np.concatenate([before.engine_token_ids, turn.response_ids, rendered.engine_token_ids]),
             image_uids=(*before.image_uids, *uids),
         )
         self.asked = replace(self.asked, prompt=longer, seed=keyed_seed(self.request.seed, "turn", number))

@@ -21,19 +21,19 @@ def described(written: Sequence[str], config: ToolsConfig, data: DataConfig) -> 
     cannot be imported, or lacks a type or the description of a parameter."""
     found = [find_function(one) for one in written]
     key = [[one.written, str(one.file), dict(one.code)] for one in found]
-    return _said(DescribingOrder.of(written, config, data), key)
+    return _descriptions(DescribingOrder.of(written, config, data), key)
 
 
 def listed(config: ToolsConfig, data: DataConfig) -> dict[str, list[dict[str, Any]]]:
     """[MCP server] -> the schemas of its tools. Each server is asked once in a process. Raises ValueError where one
     does not answer, or lacks a tool that the config names."""
     order = server_order(config.mcp, DescribingOrder.of([], config, data))
-    said = _said(order, [[name, server.model_dump(mode="json")] for name, server in config.mcp.items()])
-    return dict(zip(config.mcp, said, strict=True))
+    descriptions = _descriptions(order, [[name, server.model_dump(mode="json")] for name, server in config.mcp.items()])
+    return dict(zip(config.mcp, descriptions, strict=True))
 
 
-def _said(order: ToolOrder, key: object) -> list[Any]:
-    """What each of the order's functions says of itself; what was said before under this key is not asked again."""
+def _descriptions(order: ToolOrder, key: object) -> list[Any]:
+    """How each of the order's functions describes itself; what was described under this key is not asked again."""
     if not order.specs:
         return []
     digest = digest_of(key)

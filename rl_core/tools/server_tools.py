@@ -26,7 +26,7 @@ from rl_core.config.tools import McpServer
 from rl_core.tools.tool import ToolSample
 
 
-class _Session(NamedTuple):
+class _Connection(NamedTuple):
     """The task that holds a session open, and the client as soon as there is one."""
 
     holder: "asyncio.Task[None]"
@@ -38,7 +38,7 @@ class ServerTools:
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._session: _Session | None = None
+        self._connection: _Connection | None = None
 
     async def listed(self) -> list[dict[str, Any]]:
         """What a chat template shows the model of the chosen tools, in the server's order. Raises ValueError where the
@@ -86,14 +86,14 @@ class ServerTools:
         return parts
 
     async def _client(self) -> Client:
-        if self._session is None or self._session.holder.done():
+        if self._connection is None or self._connection.holder.done():
             client = asyncio.get_running_loop().create_future()
-            self._session = _Session(asyncio.create_task(self._hold(client)), client)
-        session = self._session
-        await asyncio.wait(session, return_when=asyncio.FIRST_COMPLETED)
-        if not session.client.done():
-            session.holder.result()  # raises why there is no session
-        return session.client.result()
+            self._connection = _Connection(asyncio.create_task(self._hold(client)), client)
+        connection = self._connection
+        await asyncio.wait(connection, return_when=asyncio.FIRST_COMPLETED)
+        if not connection.client.done():
+            connection.holder.result()  # raises why there is no session
+        return connection.client.result()
 
     async def _hold(self, opened: "asyncio.Future[Client]") -> None:
         """A session is closed by the task that has opened it."""
@@ -104,9 +104,10 @@ class ServerTools:
 
     def _leave(self, client: Client) -> None:
         """A session of calls that came together is left by the first that finds it lost."""
-        if self._session is not None and self._session.client.done() and self._session.client.result() is client:
-            self._session.holder.cancel()
-            self._session = None
+        connection = self._connection
+        if connection is not None and connection.client.done() and connection.client.result() is client:
+            connection.holder.cancel()
+            self._connection = None
 
 
 async def _place(server: McpServer, stack: AsyncExitStack) -> StdioServerParameters | Transport:

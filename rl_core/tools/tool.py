@@ -72,7 +72,7 @@ Shown = str | Picture
 
 class Tool:
     """A function as a tool. It gets the arguments of a call by their names, and before them the conversation if its
-    first parameter is called `sample`. A ValueError is the model's mistake, which it is told."""
+    first parameter is called `sample`. A ValueError is the model's mistake, which it is shown."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__

@@ -1,4 +1,4 @@
-"""The tools of a run: what the model is told of them, and how a turn's calls are answered."""
+"""The tools of a run: what the model is offered, and how a turn's calls are answered."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +40,13 @@ from rl_core.wording import plain_text
 
 _WHOLE = (0.0, 0.0, 1.0, 1.0)
 _FAILED: Final = "Error: the tool failed"
-"""What the model is told of a failure: the same whatever the reason, which may hold paths and times."""
+"""What the model is shown of a failure: the same whatever the reason, which may hold paths and times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model is told of a call, the record of it, whether a separate process was asked, and why this failed, if
-    it did."""
+    """What the model is shown of a call, the record of it, whether a separate process was asked, and why this failed,
+    if it did."""
 
     shown: Sequence[Shown]
     call: ToolCall

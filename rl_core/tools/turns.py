@@ -15,9 +15,9 @@ from rl_core.tools.call_reader import CallReader
 from rl_core.tools.calls import WrittenCall
 from rl_core.tools.tool import Shown
 from rl_core.tools.toolbox import Answer
-from rl_core.types import Opening, Prompt
+from rl_core.types import EnvironmentOpening, Prompt
 
-_SAID = "Sightline asks a tool"
+_ANSWER = "Sightline asks a tool"
 """What the model says in the chats from whose difference the tokens follow."""
 _THOUGHT = "Sightline thinks"
 _CUT = " ... (cut)"
@@ -49,7 +49,7 @@ class TurnRenderer:
         longer together than `max_result_length`; None where the images alone are."""
         return self._fitted(answers, self._turn)
 
-    def opening(self, shown: Answer, prompt: Prompt) -> Opening:
+    def opening(self, shown: Answer, prompt: Prompt) -> EnvironmentOpening:
         """What an environment has shown as the end of a prompt's last turn, with texts cut as in `render`. Raises
         ValueError where the images alone are too many tokens, or the prompt does not end as the chat template ends a
         user's turn."""
@@ -61,7 +61,7 @@ class TurnRenderer:
         rendered = self._fitted([shown], self._end)
         if rendered is None:
             raise ValueError("what `reset` of the environment shows is more tokens than tools.max_result_length")
-        return Opening(
+        return EnvironmentOpening(
             text=rendered.text,
             token_ids=rendered.token_ids,
             engine_token_ids=rendered.engine_token_ids,
@@ -115,12 +115,12 @@ class TurnRenderer:
     def remark(self) -> str | None:
         """What a person should know before the run: that the chat template leaves out what a model has thought when
         results follow, which stays in a conversation of the run; None if it does not."""
-        thinking = {"role": "assistant", "content": f"<think>\n{_THOUGHT}\n</think>\n\n{_SAID}"}
+        thinking = {"role": "assistant", "content": f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}"}
         if _THOUGHT in self.chat.chat([_QUESTION, thinking, self._message(["a result"])]):
             return None
         return (
             "the chat template leaves out what a model has thought in an earlier turn; in this run's conversations it "
-            "stays, because tokens are only appended, so whoever renders the chat anew for each turn asks the trained "
+            "stays, because tokens are only appended, so whoever renders the chat again for each turn asks the trained "
             "model in another way than it was trained"
         )
 
@@ -130,14 +130,14 @@ class TurnRenderer:
         if not self.chat.tools:  # an environment that takes whole turns reads no calls
             return plain
         try:
-            said = self.chat.chat([_QUESTION, _CALLING], answering=False)
+            called = self.chat.chat([_QUESTION, _CALLING], answering=False)
         except ValueError as error:
             raise ValueError(f"the chat template cannot render a call: {error}") from None
         asked = self.chat.chat([_QUESTION], answering=False)
         before = self.chat.chat([_QUESTION]).removeprefix(asked)
-        said = said.removeprefix(asked)
-        shared = next(before[:length] for length in range(len(before), -1, -1) if said.startswith(before[:length]))
-        ids = self.chat.tokenizer.encode(said.removeprefix(shared), add_special_tokens=False)
+        called = called.removeprefix(asked)
+        shared = next(before[:length] for length in range(len(before), -1, -1) if called.startswith(before[:length]))
+        ids = self.chat.tokenizer.encode(called.removeprefix(shared), add_special_tokens=False)
         readers = [plain]
         if getattr(self.chat.tokenizer, "response_template", None) is not None:
             readers.append(replace(plain, by_template=True, before=before))
@@ -184,17 +184,17 @@ class TurnRenderer:
 
     def _after_turn(self, messages: Sequence[dict[str, object]]) -> tuple[str, str]:
         """The token that ends a turn of the model, and the text after it when these messages follow."""
-        said = [_QUESTION, {"role": "assistant", "content": _SAID}]
-        alone = self.chat.chat(said, answering=False)
-        before, _, end = alone.rpartition(_SAID)
-        longer = self.chat.chat([*said, *messages])
+        before_results = [_QUESTION, {"role": "assistant", "content": _ANSWER}]
+        alone = self.chat.chat(before_results, answering=False)
+        before, _, end = alone.rpartition(_ANSWER)
+        longer = self.chat.chat([*before_results, *messages])
         token = max((one for one in self.chat.tokens.special if end.startswith(one)), key=len, default=None)
-        if token is None or not longer.startswith(before + _SAID + token):
+        if token is None or not longer.startswith(before + _ANSWER + token):
             raise ValueError(
                 "the chat template does not end a turn of the model with a token of its own, or writes it differently "
                 "when a turn of results follows: a conversation cannot be continued with it"
             )
-        return token, longer[len(before + _SAID + token) :]
+        return token, longer[len(before + _ANSWER + token) :]
 
 
 def _content(parts: Sequence[str | None]) -> Content:

@@ -32,7 +32,7 @@ OWN = 'tools.use=["tests/e2e/configs/zoom_lessons.py:zoom"]'
 @pytest.mark.e2e
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "overrides", [("evaluation.tools=none",), (OWN,), TABLE], ids=["built in", "of a user's", "an environment"]
+    "overrides", [("evaluation.tools=none",), (OWN,), TABLE], ids=["built in", "user code", "an environment"]
 )
 def test_a_run_with_a_tool_is_equal_after_a_kill_and_its_model_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]

@@ -17,7 +17,7 @@ from rl_core.export.merged_check import read_items, sampled_places, whole_respon
 from rl_core.image_sizes import ImageSizes
 from rl_core.loop.rollout_batch import RolloutBatch, read_batch
 from rl_core.models.packing import Branch
-from rl_core.types import GenerationRequest, Group, Insertion, Opening, Rollout, Sampling, Score, ToolCall
+from rl_core.types import EnvironmentOpening, GenerationRequest, Group, Insertion, Rollout, Sampling, Score, ToolCall
 from tests.rl_core.builders import make_prompt, make_rollout
 
 PNG = encode_png(Image.new("RGB", (1, 1)))
@@ -35,9 +35,9 @@ SIZES = st.tuples(st.integers(1, 99), st.integers(1, 99))
 
 
 @st.composite
-def openings(draw: st.DrawFn) -> Opening:
+def openings(draw: st.DrawFn) -> EnvironmentOpening:
     images = draw(st.lists(st.sampled_from(["one", "made-two"]), max_size=2))
-    return Opening(
+    return EnvironmentOpening(
         text=draw(st.text(max_size=4)),
         token_ids=draw(IDS),
         engine_token_ids=draw(IDS),
@@ -80,7 +80,7 @@ def value(one: Any) -> Any:
     return (one.dtype, one.tolist()) if isinstance(one, np.ndarray) else one
 
 
-def shown(opening: Opening | None) -> list[Any] | None:
+def shown(opening: EnvironmentOpening | None) -> list[Any] | None:
     return None if opening is None else [value(getattr(opening, one.name)) for one in fields(opening)]
 
 

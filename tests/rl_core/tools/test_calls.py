@@ -1,4 +1,4 @@
-"""Calls are read as they are written, and what cannot be read is told."""
+"""Calls are read as they are written, and what cannot be read is reported."""
 
 import json
 from collections.abc import Mapping, Sequence

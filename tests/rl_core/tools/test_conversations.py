@@ -27,10 +27,10 @@ from rl_core.tools.tool import Picture
 from rl_core.tools.toolbox import Answer, tool_schemas
 from rl_core.tools.turns import TurnRenderer
 from rl_core.types import (
+    EnvironmentOpening,
     Further,
     GenerationRequest,
     Group,
-    Opening,
     Prompt,
     RequestFeed,
     Requests,
@@ -570,7 +570,7 @@ def test_what_an_environment_shows_first_has_the_limits_of_a_result(folder: Path
         is_isolated=True,
     )
 
-    def opening(limit: int) -> Opening:
+    def opening(limit: int) -> EnvironmentOpening:
         return TurnRenderer(talk.chat, ToolsConfig(use=("zoom",), max_result_length=limit)).opening(answer, prompt)
 
     whole = len(opening(999).token_ids)

@@ -66,7 +66,7 @@ def test_shows_what_a_program_prints(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         ("print(1)\n1 / 0", "ZeroDivisionError: division by zero"),
         ("print(", "SyntaxError"),
@@ -80,9 +80,9 @@ def test_shows_what_a_program_prints(programs: Programs) -> None:
         ("x = '" + "x" * 120_000 + "'", "more than 100000 bytes"),
     ],
 )
-def test_a_program_that_does_not_end_well_is_the_models_mistake(programs: Programs, code: str, told: str) -> None:
+def test_a_program_that_does_not_end_well_is_the_models_mistake(programs: Programs, code: str, expected: str) -> None:
     result = programs(code)
-    assert result.mistake is not None and told in result.mistake, result
+    assert result.mistake is not None and expected in result.mistake, result
     assert not programs.events  # no failure of the tool
     assert programs("print(2)").shown == ["2\n"]
 

@@ -70,15 +70,15 @@ def test_texts_and_images_are_shown(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "shown"),
     [("spell", {"word": "dog"}, "dog is not known"), ("add", {"a": "x"}, "integer"), ("add", {"a": 1}, "b")],
 )
 def test_what_the_server_refuses_is_the_models_mistake(
-    asked: Asked, name: str, arguments: dict[str, Any], told: str
+    asked: Asked, name: str, arguments: dict[str, Any], shown: str
 ) -> None:
     result = asked(name, **arguments)
     assert result.error is None
-    assert result.mistake is not None and told in result.mistake
+    assert result.mistake is not None and shown in result.mistake
 
 
 def test_a_server_gets_the_named_variables_alone(asked: Asked) -> None:
