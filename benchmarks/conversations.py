@@ -7,8 +7,8 @@ answers from prompts that have the call and its result already. Both sides take 
 the steps' ratios: how many times as long the conversations take. Training computes a prompt once for all turns of its
 conversations; one ratio leaves that advantage out.
 
-The last ratio is of the generation with `tools.schedule: continuous` to that in rounds, with a zoom that takes half a
-second in the mean and at most three (benchmarks/slow_zoom.py).
+The last ratio is of the generation with `tools.schedule: continuous` to that in rounds, with a zoom that takes 0.1 s in
+the mean and at most 0.6 s (benchmarks/slow_zoom.py), in 16 processes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -113,29 +113,21 @@ def slow_conversations(run: RunDirectory) -> Iterator[Mapping[str, "Conversing"]
     from rl_core.tools.isolated_tools import IsolatedTools
     from rl_core.tools.journal import Journal
 
-    config = load_config(CONFIG, [f"tools.use=[{SLOW_ZOOM}:zoom]", "tools.max_failed_share=1.0"])
+    config = load_config(CONFIG, [f"tools.use=[{SLOW_ZOOM}:zoom]", "tools.workers=16", "tools.max_failed_share=1.0"])
     assert config.tools is not None
     store = run.data / IMAGES_FILE
-    with (
-        TemporaryDirectory() as folder,
-        IsolatedTools(
-            config.tools,
-            config.data,
-            image_store=store,
-            journal=Journal(Path(folder), needed_from=lambda: 0),
-            log_event=lambda *_, **__: None,
-        ) as isolated,
-    ):
-        yield {
-            name: conversing(
-                config.tools.model_copy(update={"schedule": schedule}),
-                config.data,
-                run.initial_model,
-                isolated=isolated,
-                images=ImageStore(store),
+    with ExitStack() as stack:
+        slowly = {}
+        for name, schedule in ((ROUNDS, "rounds"), (CONTINUOUS, "continuous")):
+            tools = config.tools.model_copy(update={"schedule": schedule})
+            # Each has a journal of its own: what was answered for the weights of a version is not asked again.
+            journal = Journal(Path(stack.enter_context(TemporaryDirectory())), needed_from=lambda: 0)
+            isolated = stack.enter_context(
+                IsolatedTools(tools, config.data, image_store=store, journal=journal, log_event=lambda *_, **__: None)
             )
-            for name, schedule in ((ROUNDS, "rounds"), (CONTINUOUS, "continuous"))
-        }
+            images = ImageStore(store)
+            slowly[name] = conversing(tools, config.data, run.initial_model, isolated=isolated, images=images)
+        yield slowly
 
 
 def measured(work: Path, steps: int, slowly: Mapping[str, "Conversing"]) -> Iterator[Row]:
@@ -229,10 +221,8 @@ def measured(work: Path, steps: int, slowly: Mapping[str, "Conversing"]) -> Iter
             by_key = {rollout.key: rollout for rollout in said}
             groups = [Group(prompt=one.prompt, rollouts=[by_key[one.prompt.uid, one.sample_index]]) for one in asked]
             single_update += updated(groups, global_batch_size=prompts_each * n)
-        # What was answered for the weights of a version is not asked again.
         slow_seconds = {
-            name: generated(converse(worker.generate, len(slowly) * number + place), [requests])[0]
-            for place, (name, converse) in enumerate(slowly.items())
+            name: generated(converse(worker.generate, number), [requests])[0] for name, converse in slowly.items()
         }
         yield {
             GENERATE + CONVERSATIONS: conversing_seconds,
