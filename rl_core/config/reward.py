@@ -164,7 +164,8 @@ class RewardConfig(RewardChoice):
     workers: int = Field(default=2, ge=1, le=256)
     """Processes that call reward functions."""
     async_calls: int = Field(default=16, ge=1, le=1024)
-    """Calls of an `async def` function that a process has under way at one time."""
+    """Calls of an `async def` function that a process has under way at one time. They begin together, and the next ones
+    when all of them have ended."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
     """Time limit of one call; a sample whose call takes longer has no score."""
     batch_timeout_seconds: float = Field(default=120.0, gt=0.0)

@@ -111,7 +111,8 @@ class ToolsConfig(Section):
     workers: int = Field(default=2, ge=1, le=256)
     """Processes that call your functions and `python`, and as many that hold your environments."""
     async_calls: int = Field(default=16, ge=1, le=1024)
-    """Calls of an `async def` function that a process has under way at one time, and of an MCP server."""
+    """Calls of an `async def` function that a process has under way at one time, and of an MCP server. They begin
+    together, and the next ones when all of them have ended."""
     timeout_seconds: float = Field(default=10.0, gt=0.0)
     """Time limit of one call of your functions or of an MCP server, and of a program of `python`; a turn in an
     environment has that of all calls of its conversation."""
