@@ -80,7 +80,7 @@ class Squares(Vision):
 
     @override
     def prepare(self, model: "PreTrainedModel") -> None:
-        model.base_model.register_forward_pre_hook(_with_blocks, with_kwargs=True)
+        show_images(model, "token_type_ids")
 
     @override
     def begin(self, model: "PreTrainedModel") -> None:
@@ -121,13 +121,18 @@ def _merged(token_ids: Int32Array, pair: tuple[int, int], merged: int) -> Int32A
     return np.array(found, np.int32)
 
 
-def _with_blocks(
-    module: "PreTrainedModel", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Tell the model which tokens are of images: without, it lets them see only those before them."""
-    if "pixel_values" in kwargs:
-        kwargs["token_type_ids"] = (kwargs["input_ids"] == module.config.image_token_id).long()
-    return args, kwargs
+def show_images(model: "PreTrainedModel", argument: str) -> None:
+    """Give a model an argument that says which tokens are of images: without, it lets them see only those before
+    them."""
+
+    def with_blocks(
+        module: "PreTrainedModel", args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if "pixel_values" in kwargs:
+            kwargs[argument] = (kwargs["input_ids"] == module.config.image_token_id).long()
+        return args, kwargs
+
+    model.base_model.register_forward_pre_hook(with_blocks, with_kwargs=True)
 
 
 FAMILY: Final = Family(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from typing_extensions import override
 
+from rl_core.families.gemma3 import show_images
 from rl_core.families.gemma4_text import ENGINE, TwoKindsOfHeads, tiny_text
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, moved, tiny_tower
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
-    import torch
     from PIL import Image
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
@@ -91,29 +91,13 @@ class ScaledToTokens(Vision):
         ]
 
     @override
-    def forward_inputs(
-        self,
-        family_processor: Any,
-        images: Sequence[MediaInputs],
-        videos: Sequence[MediaInputs],
-        device: "torch.device",
-    ) -> "dict[str, torch.Tensor]":
-        import torch
-
-        made = super().forward_inputs(family_processor, images, videos, device)
-        if images:
-            places = torch.cat([image.tensors["image_position_ids"] for image in images])
-            made["image_position_ids"] = moved(places, device)
-        return made
-
-    @override
     def engine_arguments(self, family_processor: Any, config: "PreTrainedConfig", *, tokens: int) -> dict[str, Any]:
         """Without it vLLM counts the tokens of an image by the model's config, and scales it by its processor's."""
         return {"mm_processor_kwargs": {"max_soft_tokens": family_processor.image_processor.max_soft_tokens}}
 
     @override
     def prepare(self, model: "PreTrainedModel") -> None:
-        model.base_model.register_forward_pre_hook(_with_blocks, with_kwargs=True)
+        show_images(model, "mm_token_type_ids")
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:
@@ -150,15 +134,6 @@ class ScaledToTokens(Vision):
             chat_template=tokenizer.chat_template,
             image_seq_length=_TINY_TOKENS,
         )
-
-
-def _with_blocks(
-    module: "PreTrainedModel", args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Tell the model which tokens are of images: without, it lets them see only those before them."""
-    if "pixel_values" in kwargs:
-        kwargs["mm_token_type_ids"] = (kwargs["input_ids"] == module.config.image_token_id).long()
-    return args, kwargs
 
 
 FAMILY: Final = TwoKindsOfHeads(

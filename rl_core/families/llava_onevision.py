@@ -13,7 +13,6 @@ from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, t
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
-    import torch
     from PIL import Image
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
@@ -38,6 +37,7 @@ class Grids(Vision):
     )
     image_field: str = "image_token_index"
     image_text: str = IMAGE
+    read_on_cpu: tuple[str, ...] = ("image_sizes",)
 
     @override
     def image_tokens(self, processor: Any, size: ImageSize, ids: Mapping[str, int]) -> Int32Array:
@@ -62,19 +62,6 @@ class Grids(Vision):
             MediaInputs({"pixel_values": values, "image_sizes": torch.tensor([size])})
             for values, size in zip(made["pixel_values"], made["image_sizes"], strict=True)
         ]
-
-    @override
-    def forward_inputs(
-        self,
-        family_processor: Any,
-        images: Sequence[MediaInputs],
-        videos: Sequence[MediaInputs],
-        device: "torch.device",
-    ) -> "dict[str, torch.Tensor]":
-        import torch
-
-        made = super().forward_inputs(family_processor, images, videos, device)
-        return made | {"image_sizes": torch.cat([image.tensors["image_sizes"] for image in images])} if made else made
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from rl_core.families.mrope import VisionRun, mrope_positions
-from rl_core.families.vision import EngineImages, ImageSize, MediaInputs, TinySizes, VideoShape, Vision, moved
+from rl_core.families.vision import EngineImages, ImageSize, MediaInputs, TinySizes, VideoShape, Vision
 from rl_core.types import Int32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class PatchGrid(Vision):
     steps: Literal["consecutive", "seconds", "text"]
     tiny_tower: Callable[[TinySizes], Mapping[str, Any]]
     tower: str = "visual"
+    read_on_cpu: tuple[str, ...] = ("image_grid_thw", "video_grid_thw")
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS
     id_tokens: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -142,26 +143,6 @@ class PatchGrid(Vision):
         processor = family_processor.image_processor
         by_channel = values.view(len(values), len(processor.image_mean), -1, processor.patch_size)
         return super().normalised(family_processor, by_channel).view(values.shape)
-
-    @override
-    def forward_inputs(
-        self,
-        family_processor: Any,
-        images: Sequence[MediaInputs],
-        videos: Sequence[MediaInputs],
-        device: "torch.device",
-    ) -> "dict[str, torch.Tensor]":
-        """The grids stay on the CPU, where their consumers read them."""
-        import torch
-
-        inputs: dict[str, torch.Tensor] = {}
-        for media in (images, videos):
-            for name in media[0].tensors if media else ():
-                together = torch.cat([one.tensors[name] for one in media])
-                inputs[name] = together if name.endswith("_grid_thw") else moved(together, device)
-        if images:
-            inputs["pixel_values"] = self.normalised(family_processor, inputs["pixel_values"])
-        return inputs
 
     @override
     def positions(

@@ -95,6 +95,7 @@ class Vision:
         sees_both_ways: Whether the language model lets the tokens of an image see each other, the later ones too.
         packs_images: Whether the attention of the tower takes all images in one sequence, with their bounds.
         prepares_images: Whether `engine_images` spares vLLM its own processor.
+        read_on_cpu: Names of the tensors of images and videos that stay there, because a model reads them there.
         patch_size: Side of a patch of the vision tower in pixels, as in the published models.
     """
 
@@ -111,6 +112,7 @@ class Vision:
     sees_both_ways: bool = False
     packs_images: bool = False
     prepares_images: bool = False
+    read_on_cpu: tuple[str, ...] = ()
     patch_size: int = 14
 
     @property
@@ -181,10 +183,14 @@ class Vision:
         """The keyword arguments of a model's forward pass for these images and videos, in the order of their places."""
         import torch
 
-        if not images:
-            return {}
-        values = torch.cat([image.tensors["pixel_values"] for image in images])
-        return {"pixel_values": self.normalised(family_processor, moved(values, device))}
+        inputs: dict[str, torch.Tensor] = {}
+        for media in (images, videos):
+            for name in media[0].tensors if media else ():
+                together = torch.cat([one.tensors[name] for one in media])
+                inputs[name] = together if name in self.read_on_cpu else moved(together, device)
+        if images:
+            inputs["pixel_values"] = self.normalised(family_processor, inputs["pixel_values"])
+        return inputs
 
     def positions(
         self,
