@@ -6,6 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from rl_core.families.family import Family
+from rl_core.families.registry import FAMILIES
+
 COUNTING: Final = Path(__file__).with_name("counting.yaml")
 CONFIGS: Final = Path(__file__).parents[2] / "configs"
 QUICKSTART: Final = CONFIGS / "quickstart.yaml"
@@ -40,6 +43,20 @@ _QUICKSTART: Final[Mapping[str, Experiment]] = {
     "one-step-off-uncorrected": Experiment(overrides=(_ONE_OFF, "algorithm.old_log_probs=engine"), threads=1),
     "split-one-step-off": Experiment(overrides=(_ONE_OFF, "cluster={devices: 2, placement: split}"), threads=1),
 }
+
+_LONG_PROMPTS: Final = {"llava_onevision": 128, "smolvlm": 256, "gemma4": 256, "minicpmv4_6": 256}
+"""Families that make more tokens of a picture than the quickstart allows a prompt."""
+
+
+def _of_family(family: Family) -> Experiment:
+    """The quickstart with a tiny model of a family."""
+    overrides = [f"model.source.family={family.name}"]
+    if (dtype := family.engine.cpu_dtypes[0]) != "float32":
+        overrides += [f"model.dtype={dtype}", "rollout.max_log_prob_gap=null"]
+    if family.name in _LONG_PROMPTS:
+        overrides.append(f"data.max_prompt_length={_LONG_PROMPTS[family.name]}")
+    return Experiment(overrides=tuple(overrides), threads=1)
+
 
 _WITHOUT_ZOOM: Final = ("tools=null", "cold_start.source.kwargs.with_tool=false")
 
@@ -89,6 +106,7 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {
         **_QUICKSTART,
         **_TOOLS,
+        **{f"quickstart-{one.name}": _of_family(one) for one in FAMILIES.values() if one.vision is not None},
         "word-problems": Experiment(config=WORD_PROBLEMS),
         **{name: Experiment(config=COUNTING, overrides=overrides, threads=1) for name, overrides in ALGORITHMS.items()},
     }

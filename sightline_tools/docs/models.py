@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from textwrap import fill
 from typing import Final
 
@@ -82,14 +83,25 @@ def _certificates() -> Iterator[str]:
     measured = json.loads((_RESULTS / "certificates.json").read_text())
     yield f"\n## Measured\n\n`python -m benchmarks.certificates` on {measured['cpu']}:"
     yield "every essential check of a tiny model holds. Largest differences of log-probs in nats, and of gradients as a"
-    yield "share of their norm:\n"
-    yield "| family | trees | gradients | generator | its number format |"
-    yield "|---|---|---|---|---|"
+    yield "share of their norm. The last column is the held-out accuracy of the quickstart with a tiny model, where"
+    yield "it was trained: of one seed, or the mean over several (`python -m benchmarks.learning quickstart-FAMILY`).\n"
+    yield "| family | trees | gradients | generator | its number format | quickstart |"
+    yield "|---|---|---|---|---|---|"
     for family in FAMILIES.values():
         found = measured["families"][family.name]
         assert {*found["verdicts"].values()} == {"ok"}, f"{family.name} has no certificate"
         figures = " | ".join(f"{found['largest'][name]:.0e}" for name in ("trees", "gradients", "generator"))
-        yield f"| `{family.name}` | {figures} | {family.engine.cpu_dtypes[0]} |"
+        yield f"| `{family.name}` | {figures} | {family.engine.cpu_dtypes[0]} | {_quickstart(family)} |"
+
+
+def _quickstart(family: Family) -> str:
+    """The last accuracies of the family's runs of `benchmarks.learning`; the quickstart itself has Qwen2.5-VL."""
+    name = "quickstart" if family.name == "qwen2_5_vl" else f"quickstart-{family.name}"
+    file = _RESULTS / "learning" / f"{name}.json"
+    if not file.exists():
+        return ""
+    final = [curve["accuracy"][-1] for curve in json.loads(file.read_text())["curves"].values()]
+    return f"{fmean(final):.3f}" if len(final) == 1 else f"{fmean(final):.3f} ({len(final)} seeds)"
 
 
 def _experts() -> str:
