@@ -20,6 +20,7 @@ from rl_core.types import EnvironmentOpening, Prompt
 _ANSWER = "Sightline asks a tool"
 """What the model says in the chats from whose difference the tokens follow."""
 _THOUGHT = "Sightline thinks"
+_TEMPLATES = "data.override_chat_template; for Qwen2-VL and Qwen2.5-VL configs/chat_templates/qwen2_vl_tools.jinja"
 _CUT = " ... (cut)"
 _CALL = WrittenCall("look", {"at": "it", "often": 2})
 _CALLED = {"type": "function", "id": "call00000", "function": {"name": _CALL.name, "arguments": dict(_CALL.arguments)}}
@@ -102,7 +103,7 @@ class TurnRenderer:
                 raise ValueError(
                     f"the chat template writes {text.count(token)} places for the image of a result with the role "
                     f"{self.config.result_role!r}; set tools.result_role to user, or give a template that shows it "
-                    f"(data.override_chat_template)"
+                    f"({_TEMPLATES})"
                 )
             (turn,) = self.chat.tokenised([text], [Media([_PICTURE])])
             twice = np.concatenate([turn.token_ids, [self.turn_end], turn.token_ids])
@@ -148,7 +149,7 @@ class TurnRenderer:
         raise ValueError(
             "the chat template writes a call in another form than those that are read: JSON or <function=...> in "
             "<tool_call>, and what the tokenizer's response_template says; give a template that does "
-            "(data.override_chat_template)"
+            f"({_TEMPLATES})"
         )
 
     def _turn(self, answers: Sequence[Answer], letters: int | None) -> str:

@@ -284,6 +284,28 @@ def test_a_template_that_cannot_carry_a_conversation_is_named(folder: Path, temp
         Conversations(tools, DATA, chat)
 
 
+QWEN2_VL = Path(__file__).parents[3] / "configs" / "chat_templates" / "qwen2_vl_tools.jinja"
+
+
+@pytest.mark.parametrize("role", ["tool", "user"])
+def test_the_template_for_qwen2_vl_carries_calls_and_the_pictures_of_their_results(folder: Path, role: str) -> None:
+    talk = Talk(folder, template=QWEN2_VL.read_text(), result_role=role)
+    (one,) = talk.responses([[f"Let me see. {LOOK}{ADD}", "<answer>3</answer>"]])
+    (put,) = one.insertions
+    assert [made.outcome for made in put.calls] == ["answered", "answered"]
+    chat = talk.chat.tokenizer.decode(talk.rounds[1][0].prompt.engine_token_ids)
+    picture = "<|vision_start|><|image_pad|><|vision_end|>"
+    asked, _, results = chat.partition(f"Let me see. {LOOK}{ADD}<|im_end|>\n")
+    assert asked.startswith("<|im_start|>system\nYou are a helpful assistant.\n\n# Tools\n")
+    assert all(json.dumps(schema) in asked for schema in talk.chat.tools)
+    assert asked.endswith(f"<|im_start|>user\n{picture}What?<|im_end|>\n<|im_start|>assistant\n")
+    shown = {
+        "tool": f"<|im_start|>user\n<tool_response>\n{picture}\n</tool_response>\n<tool_response>\n3\n</tool_response>",
+        "user": f"<|im_start|>user\n{picture}<|im_end|>\n<|im_start|>user\n3",
+    }[role]
+    assert results == f"{shown}<|im_end|>\n<|im_start|>assistant\n"
+
+
 def test_thoughts_that_the_template_leaves_out_stay_and_that_is_told(folder: Path) -> None:
     """As Qwen3's does before the last question."""
     plain = Talk(folder)
