@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rl_core.families.registry import FAMILIES
 from tests.rl_core.rollout.engines import build_folder, build_other
 
 
@@ -31,6 +32,19 @@ def test_a_plan_asks_for_the_certificate_and_takes_it(tmp_path: Path) -> None:
     assert {*verdicts.values()} == {"ok"} and len(verdicts) >= 17
     taken = sightline(tmp_path, *planned)
     assert "certificate" not in taken.stdout + taken.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_its_whole_certificate(family: str, tmp_path: Path) -> None:
+    """With steps and a resume, the merged model, LoRA and two ranks, as far as it has them."""
+    model, output = build_folder(tmp_path / "model", family), tmp_path / "model.json"
+    made = sightline(tmp_path, "doctor", "--model", str(model), "--devices", "2", "--output", str(output))
+    assert made.returncode == 0, made.stdout + made.stderr
+    verdicts = [finding["verdict"] for finding in json.loads(output.read_text())["findings"]]
+    assert "fails" not in verdicts
+    assert verdicts.count("ok") >= 12
 
 
 def test_a_folder_without_a_model_and_a_model_that_cannot_be_trained_are_refused_at_once(tmp_path: Path) -> None:
