@@ -12,11 +12,10 @@ from typing_extensions import override
 
 from rl_core.families.family import GATED_DELTA_RULE, Family
 from rl_core.families.qwen3_5 import FAMILY as QWEN3_5
-from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, moved, tiny_tower
+from rl_core.families.vision import ImageSize, MediaInputs, TinySizes, Vision, tiny_tower
 from rl_core.types import Int32Array
 
 if TYPE_CHECKING:
-    import torch
     from PIL import Image
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
@@ -58,6 +57,10 @@ class Slices(Vision):
     id_tokens: Mapping[str, str] = field(default_factory=lambda: {"image_token_id": IMAGE, "video_token_id": VIDEO})
     named_tokens: Mapping[str, str] = field(default_factory=lambda: NAMES)
     image_text: str = IMAGE
+    joined_along: Mapping[str, int] = field(
+        default_factory=lambda: {"pixel_values": -1}
+    )  # patches, one after the other
+    read_on_cpu: tuple[str, ...] = ("target_sizes",)
 
     @override
     def load_processor(self, folder: Path) -> Any:
@@ -110,25 +113,6 @@ class Slices(Vision):
             for image in images
         )
         return [MediaInputs({name: made[name] for name in names}) for made in each]
-
-    @override
-    def forward_inputs(
-        self,
-        family_processor: Any,
-        images: Sequence[MediaInputs],
-        videos: Sequence[MediaInputs],
-        device: "torch.device",
-    ) -> "dict[str, torch.Tensor]":
-        """The patches of all images and slices, one after the other."""
-        import torch
-
-        if not images:
-            return {}
-        values = moved(torch.cat([image.tensors["pixel_values"] for image in images], dim=-1), device)
-        return {
-            "pixel_values": self.normalised(family_processor, values),
-            "target_sizes": torch.cat([image.tensors["target_sizes"] for image in images]),
-        }
 
     @override
     def tiny_fields(self, source: TinySizes) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class Vision:
         sees_both_ways: Whether the language model lets the tokens of an image see each other, the later ones too.
         packs_images: Whether the attention of the tower takes all images in one sequence, with their bounds.
         prepares_images: Whether `engine_images` spares vLLM its own processor.
+        joined_along: [name of a tensor of images] -> the dimension along which those of several are joined, if not 0.
         read_on_cpu: Names of the tensors of images and videos that stay there, because a model reads them there.
         patch_size: Side of a patch of the vision tower in pixels, as in the published models.
     """
@@ -112,6 +113,7 @@ class Vision:
     sees_both_ways: bool = False
     packs_images: bool = False
     prepares_images: bool = False
+    joined_along: Mapping[str, int] = field(default_factory=dict)
     read_on_cpu: tuple[str, ...] = ()
     patch_size: int = 14
 
@@ -186,7 +188,7 @@ class Vision:
         inputs: dict[str, torch.Tensor] = {}
         for media in (images, videos):
             for name in media[0].tensors if media else ():
-                together = torch.cat([one.tensors[name] for one in media])
+                together = torch.cat([one.tensors[name] for one in media], dim=self.joined_along.get(name, 0))
                 inputs[name] = together if name in self.read_on_cpu else moved(together, device)
         if images:
             inputs["pixel_values"] = self.normalised(family_processor, inputs["pixel_values"])
