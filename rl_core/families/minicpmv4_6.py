@@ -57,9 +57,8 @@ class Slices(Vision):
     id_tokens: Mapping[str, str] = field(default_factory=lambda: {"image_token_id": IMAGE, "video_token_id": VIDEO})
     named_tokens: Mapping[str, str] = field(default_factory=lambda: NAMES)
     image_text: str = IMAGE
-    joined_along: Mapping[str, int] = field(
-        default_factory=lambda: {"pixel_values": -1}
-    )  # patches, one after the other
+    # The patches of all images and slices, one after the other.
+    joined_along: Mapping[str, int] = field(default_factory=lambda: {"pixel_values": -1})
     read_on_cpu: tuple[str, ...] = ("target_sizes",)
 
     @override
